@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Items 0 to count - 1 in blocks of equal size, where a new block also begins at each of some places: where a
-// campaign's samples have grown, so that no block of the earlier samples ever changes.
+// Items 0 to count - 1 in blocks of equal size. A new block also begins at each of `starts`: the places where
+// the samples of a campaign have grown, so that no block of the earlier samples ever changes.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,8 @@ struct BlockRange {
   std::uint64_t size() const { return end - first; }
 };
 
-// `size` is at least 1. `starts` are ascending and greater than 0; the caller keeps them. Places at or behind
-// the count are harmless.
+// `size` is at least 1. `starts` are ascending and greater than 0; the caller keeps them. Starts at or behind
+// the count have no effect.
 class Blocks {
  public:
   Blocks(std::uint64_t size, std::span<const std::uint64_t> starts) : size_(size), starts_(starts) {}
@@ -27,7 +27,7 @@ class Blocks {
     return part.block + (item - part.first) / size_;
   }
 
-  // The items of a block of `count` items; empty for a block that there is not.
+  // The items of a block of `count` items; empty for a block that does not exist.
   BlockRange items(std::uint64_t block, std::uint64_t count) const {
     Part part;
     std::uint64_t end = count;

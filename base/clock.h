@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two clocks of every process. State machines take neither: the time reaches them with each event.
+// The two clocks of every process. State machines use neither: each event carries its time.
 #pragma once
 
 #include <time.h>
@@ -18,7 +18,7 @@ inline double steady_now_s() {
   return clock_now_s(CLOCK_BOOTTIME);
 }
 
-// Unix time: for dates that people read. May jump.
+// Unix time, for dates that users read. May jump.
 inline double unix_now_s() {
   return clock_now_s(CLOCK_REALTIME);
 }

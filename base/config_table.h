@@ -80,7 +80,7 @@ struct Key {
   Read read;
   Write write;  // empty: the key is not emitted
   Json schema;
-  std::optional<std::string> usual;  // what docs/ shows as the default, in place of the emitted one
+  std::optional<std::string> usual;  // the default that docs/ shows, instead of the emitted one
   bool is_required = false;
   bool is_listed = true;  // in the tables of docs/
   bool is_late = false;   // only_if_set()

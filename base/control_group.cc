@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/process_handle.h"
+#include "base/process.h"
 #include "base/text.h"
 
 namespace wflow {
@@ -43,7 +43,7 @@ std::vector<std::string> lines_of(const fs::path& path) {
   return lines;
 }
 
-// What stays the same while a process lives, and belongs to no other one of this process table.
+// A mark that is constant while a process lives and that no other process of this process table has.
 std::string name_of(const ProcessIdentity& process) {
   return fmt::format("{}.{}", process.pid, process.start_ticks);
 }
@@ -59,12 +59,12 @@ std::string table_of(const ProcessIdentity& process) {
 bool lives(std::string_view name) {
   const auto parts = text::split(name, '.');
   const auto pid = parts.size() == 2 ? text::to_integer(parts[0]) : std::nullopt;
-  if (!pid) return true;  // not one of these names: not to be judged
+  if (!pid) return true;  // another kind of name: assume that it lives
   const ProcessIdentity now = identify(static_cast<pid_t>(*pid));
   try {
     return now.known() && name_of(now) == name && !ProcessHandle(now).ended();
   } catch (const Error&) {
-    return true;  // the machine gives no descriptor: nothing is known of it
+    return true;  // no descriptor available: unknown, so assume that it lives
   }
 }
 
@@ -81,19 +81,19 @@ bool is_in(pid_t pid, const fs::path& group) {
   return std::find(members.begin(), members.end(), std::to_string(pid)) != members.end();
 }
 
-// Looked at once more: the number may have gone to another process since.
+// Checks again: the pid may have been given to another process since.
 bool kill_member(pid_t pid, const fs::path& group) {
   try {
     const ProcessHandle process(identify(pid));
     return is_in(pid, group) && process.send_signal(SIGKILL);
   } catch (const Error&) {
-    return false;  // another user's, or no descriptor is left
+    return false;  // another user's process, or no descriptor is left
   }
 }
 
 }  // namespace
 
-// A line is "4:memory:/path", or "0::/path" in version 2.
+// A line has the form "4:memory:/path", or "0::/path" in version 2.
 std::optional<std::string> own_group(std::string_view controllers) {
   for (const std::string& line : lines_of("/proc/self/cgroup")) {
     const std::size_t first = line.find(':');
@@ -109,7 +109,8 @@ fs::path group_folder() {
   for (const Hierarchy& hierarchy : kHierarchies) {
     const auto own = own_group(hierarchy.controllers);
     if (!own) continue;
-    // A worker that was started from a task of another one stands beside it, not below it.
+    // The group of a worker that a task of another worker started is beside that worker's group, not below
+    // it.
     fs::path folder = *own == "/" ? hierarchy.mount : hierarchy.mount + *own;
     while (folder.filename().string().starts_with(kPrefix)) folder = folder.parent_path();
     if (::access((folder / kMembers).c_str(), W_OK) == 0 && ::access(folder.c_str(), W_OK) == 0)

@@ -14,7 +14,7 @@
 #include <string>
 
 #include "base/file.h"
-#include "base/process_handle.h"
+#include "base/process.h"
 
 namespace wflow {
 namespace {
@@ -128,7 +128,7 @@ TEST_F(ControlGroup, JudgesNoOwnerOfAnotherTable) {
   const fs::path own = groups_.enter(dead);
   const std::string name = own.filename().string();
   leave_group(own);
-  // The same, but for the PID namespace, which stands before the owners.
+  // The same name except for the PID namespace, which precedes the owners.
   const std::size_t owners = name.rfind('-', name.rfind('-') - 1);
   const fs::path group = folder_ / (name.substr(0, owners) + "1" + fmt::format("-{0}.1-{0}.1", dead.pid));
   fs::create_directory(group);

@@ -55,7 +55,7 @@ class Record {
       fields_.back() += '\n';
       bytes_ += line.size();
     } else {
-      // Blanks behind the closing quote, and the carriage return of a line end, are no part of the field.
+      // Blanks behind the closing quote and the carriage return of a line end are not part of the field.
       if (was_quoted_) fields_.back().resize(fields_.back().size() - trailing_blanks(line));
       end_field();
     }

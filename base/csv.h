@@ -16,17 +16,17 @@
 
 namespace wflow::csv {
 
-// A line longer than this is no table row but some other file.
+// A longer line means that the file is no table.
 inline constexpr std::size_t kMaxLineBytes = std::size_t{64} << 20;
 
 struct Line {
-  std::string_view text;     // without its end, and without the file's byte order mark; until the next call
-  std::uint64_t offset = 0;  // where it begins in the file
-  std::uint64_t number = 0;  // from 1 where the reader begins
+  std::string_view text;     // without line end and byte order mark; valid until the next call
+  std::uint64_t offset = 0;  // its first byte in the file
+  std::uint64_t number = 0;  // 1 for the reader's first line
 };
 
-// Reads a file line by line; a megabyte of it is in memory at a time. Throws Error{data} with file and line
-// for what is no text, Error{system} where reading fails.
+// Reads a file line by line, with a megabyte of it in memory. Throws Error{data} with file and line if it is not
+// text, Error{system} if reading fails.
 class LineReader {
  public:
   // The bytes [from, to) of an open file, which must stay open.
@@ -66,32 +66,33 @@ class LineReader {
   std::uint64_t to_;
   bool regular_ = true;
   std::string buffer_;
-  std::uint64_t base_;        // where the buffer begins in the file
-  std::size_t begin_ = 0;     // of the next line, in the buffer
+  std::uint64_t base_;        // offset of the buffer in the file
+  std::size_t begin_ = 0;     // begin of the next line in the buffer
   std::size_t searched_ = 0;  // no line ends between begin_ and here
-  std::size_t end_ = 0;       // of what has been read
+  std::size_t end_ = 0;       // end of the bytes that were read
   std::uint64_t number_ = 0;
   bool at_end_ = false;
 };
 
-// Cells that stand between commas or tabs, taken as they are, or between blanks; none: the line is the cell.
+// How the cells of a line are separated: by commas or tabs (cells are taken as they are) or by blanks; none: the line
+// is the cell.
 enum class Separator : std::uint8_t { comma, blanks, tab, none };
 std::vector<std::string_view> split(std::string_view row, Separator separator);
 std::size_t width_of(std::string_view row, Separator separator);
 
-// What is left of a line without comment and line end; empty for a line that holds no row. The rules are
-// numpy.loadtxt's: "#" starts a comment, lines without a cell are skipped.
+// Removes comment and line end of a line; empty for a line that holds no row. The rules are those of numpy.loadtxt:
+// "#" starts a comment, lines without a cell are skipped.
 std::string_view without_comment(std::string_view line);
 
-// The row that a line of such a table holds; empty for none. Between tabs, and where the line is the cell, "#"
-// is a letter like any other.
+// The row of a line of such a table; empty if there is none. In tables with tabs, and where the line is the cell,
+// "#" is an ordinary character.
 inline std::string_view row_of(std::string_view line, Separator separator) {
   const bool verbatim = separator == Separator::tab || separator == Separator::none;
   return verbatim ? line : without_comment(line);
 }
 
 // RFC 4180 with a header line: a field in double quotes may hold commas, line ends, and quotes written twice.
-// Other fields lose the blanks around them, and empty lines are passed over.
+// Other fields lose the blanks around them, and empty lines are skipped.
 class Reader {
  public:
   // Throws Error{data} with the line where the file is not a table.
@@ -114,7 +115,7 @@ class Reader {
   std::vector<std::string> header_;
 };
 
-// A cell as Reader takes it: in quotes only where that is needed.
+// A cell as Reader reads it: in quotes only if necessary.
 std::string cell(std::string_view text);
 
 }  // namespace wflow::csv

@@ -114,7 +114,7 @@ TEST_F(CsvTest, LinesHaveTheirPlaces) {
   EXPECT_THAT(lines(file, 13, 100), ElementsAre());
 }
 
-// Lines that end at, before and behind the ends of what is read at once.
+// Lines that end at, before and behind the ends of the reader's buffer.
 TEST_F(CsvTest, LinesOfAnyLength) {
   constexpr std::size_t kRead = std::size_t{1} << 20;
   std::string text;

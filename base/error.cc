@@ -19,13 +19,13 @@
 #include <system_error>
 
 #include "base/log.h"
-#include "base/printable.h"
+#include "base/text.h"
 
 namespace wflow {
 
 namespace {
 
-// "file:3:5: error: ...": editors find the place where it stands first in its line.
+// "file:3:5: error: ...": editors find the place only at the beginning of a line.
 bool begins_with_place(const std::string& sentence) {
   const std::string line = sentence.substr(0, sentence.find('\n'));
   const std::size_t end = std::min(line.find(": error: "), line.find(": warning: "));
@@ -65,22 +65,22 @@ bool is_disk_trouble(const Error& error) {
 
 namespace {
 
-// A file that is opened later must not take the number of a standard stream that is closed: it would get what is
-// printed. Through these descriptors nothing can be written.
+// A file that is opened later must not take the number of a closed standard stream: it would receive the program's
+// output. These descriptors cannot be written to.
 void occupy_standard_descriptors() {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
     if (::fcntl(fd, F_GETFD) < 0 && errno == EBADF && ::open("/dev/null", O_RDONLY) != fd) return;
   }
 }
 
-// Of a pipe, as in `wflow tasks | head`: it wants no more.
+// True if the reader of a pipe has closed it, as in `wflow tasks | head`.
 bool reader_is_gone() {
   pollfd out{STDOUT_FILENO, POLLOUT, 0};
   return ::poll(&out, 1, 0) == 1 && (out.revents & POLLERR) != 0;
 }
 
-// Beyond `ulimit -f` a write then fails with EFBIG, which has a sentence; the signal would end the process without one.
-// A handler, not SIG_IGN: programs that this one starts do not inherit it.
+// A write beyond `ulimit -f` then fails with EFBIG, which has a message; the signal would end the process without one.
+// A handler, not SIG_IGN: child processes do not inherit it.
 void outlive_file_size_limit() {
   struct sigaction action {};
   action.sa_handler = [](int) {};
@@ -88,7 +88,7 @@ void outlive_file_size_limit() {
   ::sigaction(SIGXFSZ, &action, nullptr);
 }
 
-// With 64 KiB a program ends by a signal when it reads a study; threads get stacks of the same size.
+// With a stack of 64 KiB, reading a study ends with a signal; threads get stacks of the same size.
 void require_stack() {
   constexpr rlim_t kLeastStack = rlim_t{256} << 10U;
   rlimit limit{};
@@ -106,7 +106,7 @@ int report_lost_output(const char* program, int error_number) {
   return static_cast<int>(ExitCode::system);
 }
 
-// Standard output is buffered: that it can't be written may show at the end only.
+// Standard output is buffered: a write error may appear only at the end.
 int with_output_written(const char* program, int code) {
   errno = 0;
   const bool failed = std::fflush(stdout) != 0;
@@ -124,7 +124,7 @@ int run_body(const char* program, int (*body)(int, char**), int argc, char** arg
     report(program, error.what());
     return static_cast<int>(error.code());
   } catch (const std::filesystem::filesystem_error& error) {
-    // What no place of its own looks at: still one sentence about the user's files, no defect.
+    // A file system error that no caller handles: still one sentence about the user's files, not a defect.
     const std::string path = error.path1().empty() ? std::string("a file") : error.path1().string();
     report(program, "cannot look at " + path + ": " + error.code().message());
     return static_cast<int>(ExitCode::system);
@@ -153,6 +153,32 @@ void broken_invariant(const char* condition, const char* file, int line) {
   log::record(LogLevel::error, std::string("broken invariant: ") + condition);
   std::fprintf(stderr, "wflow: broken invariant at %s:%d: %s\n", file, line, condition);
   std::abort();
+}
+
+namespace {
+
+constexpr ExitCodeText kExitCodes[] = {
+    {ExitCode::ok, "ok", "done", ""},
+    {ExitCode::tasks_failed, "tasks_failed", "the campaign has ended, and some tasks have failed for good",
+     "`wflow status`, `wflow logs`"},
+    {ExitCode::usage, "usage", "the command line is wrong", "`--help`"},
+    {ExitCode::spec, "spec", "the YAML file is wrong", "correct the lines named"},
+    {ExitCode::data, "data", "an input file is wrong: samples, simulation output, shard, checkpoint",
+     "see the file named"},
+    {ExitCode::system, "system", "the machine refused: disk full, permission, missing program, socket",
+     "`wflow doctor`; then `wflow resume`"},
+    {ExitCode::interrupted, "interrupted",
+     "stopped before the end, by Ctrl-C, a signal or a time limit; or tasks were cancelled",
+     "`wflow resume`; `wflow retry` runs cancelled tasks"},
+    {ExitCode::busy, "busy", "another coordinator runs this campaign", "`wflow status`"},
+    {ExitCode::version, "version", "a file or a peer is of another format", "use that version of wflow"},
+    {ExitCode::internal, "internal", "a defect in wflow", "please report it"},
+};
+
+}  // namespace
+
+std::span<const ExitCodeText> exit_codes() {
+  return kExitCodes;
 }
 
 }  // namespace wflow

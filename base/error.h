@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one error type of wflow: a code for programs and one sentence for people.
+// The one error type of wflow: a code for programs and one sentence for users.
 #pragma once
 
+#include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 namespace wflow {
 
@@ -21,14 +23,14 @@ enum class ExitCode : int {
   internal = 70,     // a defect in wflow
 };
 
-// Thrown for whatever is expected to fail. what() is one sentence that says what happened, where, and what
-// to do; it is printed as it stands.
+// Thrown for expected failures. what() is one sentence that says what happened, where, and what to do; it is
+// printed unchanged.
 class Error : public std::runtime_error {
  public:
   explicit Error(ExitCode code, const std::string& sentence, int error_number = 0)
       : std::runtime_error(sentence), code_(code), error_number_(error_number) {}
   ExitCode code() const { return code_; }
-  // The errno behind it; 0: none.
+  // The errno of the failed call; 0: none.
   int error_number() const { return error_number_; }
 
  private:
@@ -39,17 +41,28 @@ class Error : public std::runtime_error {
 // An Error of code `system` that ends with the text of errno `error_number`.
 Error system_error(int error_number, const std::string& what_and_where);
 
-// Whether the disk is the cause: full, over quota, read-only, broken. What failed of it may succeed later.
+// True if the disk is the cause: full, over quota, read-only, broken. A later attempt may succeed.
 bool is_disk_trouble(const Error& error);
 
-// Runs a program's body: prints what an exception says as one line on stderr ("wflow: ...") and turns it
+// Runs a program's body: prints the message of an exception as one line on stderr ("wflow: ...") and turns it
 // into the exit code. Every main() of wflow is this call.
 int run_main(const char* program, int (*body)(int, char**), int argc, char** argv);
 
 // Aborts with file and line. For invariants: a broken one must stop the program, in release builds too,
-// because the store brings the campaign back and a wrong state would not.
+// because the campaign recovers from the store, but not from a wrong state.
 [[noreturn]] void broken_invariant(const char* condition, const char* file, int line);
 #define WFLOW_CHECK(condition) \
   ((condition) ? static_cast<void>(0) : ::wflow::broken_invariant(#condition, __FILE__, __LINE__))
+
+// An exit code in words, for help texts and manual pages. docs/exit-codes.md has the same table; a test
+// compares them.
+struct ExitCodeText {
+  ExitCode code;
+  std::string_view name;
+  std::string_view meaning;
+  std::string_view advice;  // may be empty
+};
+
+std::span<const ExitCodeText> exit_codes();
 
 }  // namespace wflow

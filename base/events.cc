@@ -12,7 +12,7 @@ namespace wflow {
 
 namespace {
 
-// Who reads it stands elsewhere than the task.
+// The reader has another working directory than the task.
 std::string absolute(std::string_view path) {
   std::error_code error;
   const std::filesystem::path whole = std::filesystem::absolute(path, error);

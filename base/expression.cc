@@ -15,7 +15,7 @@ namespace {
 using Kind = Expression::Kind;
 using Node = Expression::Node;
 
-// Deep enough for any question, and no stack overflow from ten thousand parentheses.
+// Deep enough for real expressions; prevents a stack overflow with ten thousand parentheses.
 constexpr int kMaxNesting = 200;
 
 constexpr std::pair<std::string_view, Kind> kSigns[] = {

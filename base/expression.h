@@ -7,8 +7,8 @@
 //   comparison = (== != < <= > >= or =) operand | ["not"] "in" "[" operand, ... "]"
 //   operand    = word | 'text' | "text"
 //
-// A list may stand in round brackets, too. What an operand means, and how two of them compare, is the user's
-// affair: an expression knows their places only.
+// A list may be in round brackets, too. The user of this class defines what an operand means and how two
+// operands compare: an expression knows only their indices.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ class ExpressionError : public std::runtime_error {
   std::size_t offset;  // into the expression's text
 };
 
-// As SQL has it: a comparison with a value that is not known is neither true nor false.
+// A truth value of SQL: a comparison with an unknown value is neither true nor false.
 enum class Truth : std::uint8_t { no, unknown, yes };
 
 constexpr Truth negated(Truth truth) {
@@ -36,14 +36,14 @@ constexpr Truth negated(Truth truth) {
 
 class Expression {
  public:
-  // What differs between the dialects: which words there are, and the sentences of errors.
+  // The differences between the dialects: which words exist, and the texts of errors.
   struct Dialect {
-    // Where the word that begins at `begin` ends; `begin` where none does.
+    // The end of the word that begins at `begin`; `begin` if there is no word.
     std::size_t (*word_end)(std::string_view text, std::size_t begin);
-    bool left_is_name;  // no number and no quoted text, and it can't stand alone
+    bool left_is_name;  // the left operand is neither a number nor quoted, and needs a comparison
     const char* expected_left;
     const char* expected_right;
-    const char* expected_sign;  // where `left_is_name`
+    const char* expected_sign;  // if `left_is_name`
     const char* expected_list;
     const char* expected_end;
     const char* expected_depth;
@@ -57,7 +57,7 @@ class Expression {
     all,
     any,
     no,
-    truth,  // an operand that stands alone
+    truth,  // an operand without a comparison
     equal,
     unequal,
     less,
@@ -69,19 +69,20 @@ class Expression {
   };
   struct Node {
     Kind kind = Kind::truth;
-    std::vector<Node> parts;            // all, any, no
-    std::vector<std::size_t> operands;  // of a comparison, indices; of in and not_in, the list follows
+    std::vector<Node> parts;  // all, any, no
+    std::vector<std::size_t>
+        operands;  // indices of a comparison's operands; for in and not_in the list follows
   };
 
-  // Throws ExpressionError with the place and what was expected there.
+  // Throws ExpressionError with the place and the expected text.
   Expression(std::string_view text, const Dialect& dialect);
 
   const std::vector<Operand>& operands() const { return operands_; }
   const Node& root() const { return root_; }
 
-  // compare(kind, left, right) gives the Truth of one comparison of two operands by their indices; of kinds
-  // truth (then left == right), equal, unequal, less, less_equal, greater and greater_equal. What decides
-  // early spares the rest.
+  // compare(kind, left, right) returns the Truth of one comparison of two operands by their indices. Its kind
+  // is truth (then left == right), equal, unequal, less, less_equal, greater or greater_equal. Evaluation
+  // stops as soon as the result is certain.
   template <typename Compare>
   Truth evaluate(const Compare& compare) const {
     return evaluate(root_, compare);
@@ -90,7 +91,7 @@ class Expression {
  private:
   template <typename Compare>
   static Truth evaluate(const Node& node, const Compare& compare) {
-    // Of parts joined by and (or): no (yes) decides, else what is not known is not known.
+    // The value of parts joined by and (or): a no (yes) decides; otherwise one unknown part makes it unknown.
     const auto join = [](Truth decides, std::size_t count, const auto& part) {
       Truth result = negated(decides);
       for (std::size_t i = 0; i < count; ++i) {
@@ -123,10 +124,10 @@ class Expression {
   Node root_;
 };
 
-// "==", "<" and so on; of kinds that compare two operands.
+// "==", "<" and so on, for kinds that compare two operands.
 std::string_view sign_of(Expression::Kind kind);
 
-// Whether `a` and `b`, which have an order, compare so.
+// True if the comparison `kind` holds for `a` and `b`, which have an order.
 template <typename T>
 bool compares(Expression::Kind kind, const T& a, const T& b) {
   switch (kind) {

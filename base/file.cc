@@ -8,13 +8,19 @@
 #include <xxhash.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
 #include <memory>
+#include <optional>
+#include <string>
+#include <system_error>
 #include <utility>
 
 #include "base/error.h"
-#include "base/leftovers.h"
-#include "base/special_file.h"
+#include "base/text.h"
 
 namespace wflow {
 
@@ -90,7 +96,7 @@ void write_all(int fd, std::string_view bytes, const fs::path& path) {
 void sync_directory(const fs::path& directory) {
   const fs::path path = directory.empty() ? fs::path(".") : directory;
   const FileDescriptor fd = open_file(path, O_RDONLY | O_DIRECTORY);
-  // Some network file systems can't sync a directory and say EINVAL: their rename is already durable.
+  // Some network file systems cannot sync a directory and return EINVAL: their rename is already durable.
   if (::fsync(fd.get()) != 0 && errno != EINVAL)
     throw system_error(errno, fmt::format("cannot sync {}", path.string()));
 }
@@ -137,8 +143,8 @@ void DurableFile::publish() {
   sync_directory(target_.parent_path());
 }
 
-// By the descriptor that wrote: another one may not get its errors, and some file systems (NFS, quotas) say them
-// only when it is closed.
+// Uses the descriptor that wrote: another one may not receive its errors, and some file systems (NFS, quotas) report
+// them only at close.
 void write_file_durably(const fs::path& path, std::string_view bytes, int mode) {
   if (is_special_file(path)) return write_special_file(path, bytes);
   const fs::path temporary = temporary_name(path);
@@ -205,6 +211,85 @@ fs::path current_directory() {
 
 fs::path absolute_path(const fs::path& path) {
   return path.is_absolute() ? path : current_directory() / path;
+}
+
+namespace {
+
+constexpr std::string_view kTemporaryMark = ".tmp-";  // .NAME.tmp-PID-NUMBER-HOST
+constexpr std::chrono::hours kOldAge{24};
+
+// A hash, because a host's name may be long and contain blanks.
+std::string host_mark() {
+  constexpr std::size_t kDigits = 8;
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  return hash_bytes(name.data()).substr(0, kDigits);
+}
+
+struct Temporary {
+  std::string name;  // the file that it was meant to replace
+  std::int64_t process = 0;
+  std::string host;  // empty: written by an earlier version
+};
+
+std::optional<Temporary> read_name(const std::string& file) {
+  const std::size_t mark = file.rfind(kTemporaryMark);
+  if (mark == std::string::npos || mark == 0 || !file.starts_with('.')) return std::nullopt;
+  const auto parts = text::split(file.substr(mark + kTemporaryMark.size()), '-');
+  const auto process = text::to_integer(parts.front());
+  if (!process || *process <= 0) return std::nullopt;
+  return Temporary{file.substr(1, mark - 1), *process, parts.size() > 2 ? parts[2] : std::string()};
+}
+
+bool lives(std::int64_t process) {
+  return ::kill(static_cast<pid_t>(process), 0) == 0 || errno != ESRCH;
+}
+
+bool is_old(const fs::path& path) {
+  std::error_code error;
+  const auto time = fs::last_write_time(path, error);
+  return !error && fs::file_time_type::clock::now() - time > kOldAge;
+}
+
+}  // namespace
+
+std::string temporary_mark() {
+  static std::atomic<unsigned> counter{0};
+  static const std::string host = host_mark();
+  return fmt::format("{}{}-{}-{}", kTemporaryMark, ::getpid(), counter.fetch_add(1), host);
+}
+
+void remove_left_files(const fs::path& directory, std::string_view name) {
+  const std::string here = host_mark();
+  std::error_code ignored;
+  for (fs::directory_iterator at(directory.empty() ? fs::path(".") : directory, ignored), end; !ignored && at != end;
+       at.increment(ignored)) {
+    const auto file = read_name(at->path().filename().string());
+    if (!file || (!name.empty() && file->name != name)) continue;
+    std::error_code none;
+    const bool left = file->host == here ? !lives(file->process) : is_old(at->path());
+    if (left && at->is_regular_file(none)) fs::remove(at->path(), none);
+  }
+}
+
+bool is_special_file(const std::filesystem::path& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return false;
+  if (!S_ISREG(status.st_mode)) return !S_ISDIR(status.st_mode);
+  const std::string text = path.lexically_normal().string();
+  return text.starts_with("/dev/") || text.starts_with("/proc/");
+}
+
+void write_special_file(const std::filesystem::path& path, std::string_view bytes) {
+  struct stat named {};
+  struct stat output {};
+  const bool is_output = ::stat(path.c_str(), &named) == 0 && ::fstat(STDOUT_FILENO, &output) == 0 &&
+                         named.st_dev == output.st_dev && named.st_ino == output.st_ino;
+  if (is_output) {
+    std::fflush(stdout);  // earlier output comes first
+    return write_all(STDOUT_FILENO, bytes, path);
+  }
+  write_all(open_file(path, O_WRONLY).get(), bytes, path);
 }
 
 }  // namespace wflow

@@ -27,25 +27,26 @@ class FileDescriptor {
   int fd_ = -1;
 };
 
-// All throw wflow::Error with code `system` (or `data` where a file that should be there is not).
+// All throw wflow::Error with code `system` (or `data` if a required file is missing).
 
 FileDescriptor open_file(const std::filesystem::path& path, int flags, int mode = 0644);
 std::string read_file(const std::filesystem::path& path);
-// Reads up to `bytes` from this place of the file; fewer where it ends there.
+// Reads up to `bytes` bytes at `offset`; fewer at the end of the file.
 std::size_t read_at(int fd, std::uint64_t offset, void* into, std::size_t bytes,
                     const std::filesystem::path& path_for_messages);
 void write_all(int fd, std::string_view bytes, const std::filesystem::path& path_for_messages);
 void sync_directory(const std::filesystem::path& directory);
 
-// Publishes `bytes` as `path`: other processes see the old file or the new one, never a part of it,
+// Replaces `path` by a file with these bytes: other processes see the old file or the new one, never a part of it,
 // and after the return the new one survives a power cut.
 void write_file_durably(const std::filesystem::path& path, std::string_view bytes, int mode = 0644);
 
-// Removes what killed writers left of files in this directory: of one, or (`name` empty) of all. Only where nobody writes.
+// Removes the temporaries of killed writers in this directory: for one file, or (`name` empty) for all. The caller
+// ensures that no process writes there.
 void remove_temporaries(const std::filesystem::path& directory, std::string_view name = {});
 
 // For files that a library writes by name (HDF5, libtorch): write to temporary(), then publish().
-// The destructor removes an unpublished temporary. The temporary lies in the same directory.
+// The destructor removes an unpublished temporary. The temporary is in the same directory.
 class DurableFile {
  public:
   explicit DurableFile(std::filesystem::path target);
@@ -65,11 +66,25 @@ class DurableFile {
 std::string hash_file(const std::filesystem::path& path);
 std::string hash_bytes(std::string_view bytes);
 
-// create_directories with our message ("cannot create directory X: Permission denied").
+// create_directories with this message ("cannot create directory X: Permission denied").
 void make_directories(const std::filesystem::path& path);
 
-// The directory that relative paths begin at. Throws Error{system} where it has been removed.
+// The working directory. Throws Error{system} if it has been removed.
 std::filesystem::path current_directory();
 std::filesystem::path absolute_path(const std::filesystem::path& path);
+
+// The part of a temporary's name that follows the name of its file: process and host.
+std::string temporary_mark();
+
+// Removes the temporaries of ended processes from this directory: for one file, or (`name` empty) for all. Whether a
+// process of another host lives is unknown: its temporaries are removed when they are a day old.
+void remove_left_files(const std::filesystem::path& directory, std::string_view name = {});
+
+// True if the path names a device, a pipe or a socket, or is in /dev or /proc (/dev/stdout is a link to the file of
+// standard output). A user may name such a file as an output, but no rename may replace it. False if it does not exist.
+bool is_special_file(const std::filesystem::path& path);
+
+// Writes into it, as `>` of a shell does. Standard output is written through its descriptor.
+void write_special_file(const std::filesystem::path& path, std::string_view bytes);
 
 }  // namespace wflow

@@ -18,7 +18,6 @@
 #include <string>
 
 #include "base/error.h"
-#include "base/leftovers.h"
 
 namespace wflow {
 namespace {
@@ -74,7 +73,7 @@ TEST_F(FileTest, FullDiskIsASystemError) {
   }
 }
 
-// NFS and quotas tell of a failed write at close. A filter of system calls stands for them, in a process of its own.
+// NFS and quotas report a failed write at close. A filter of system calls simulates them, in a process of its own.
 TEST_F(FileTest, AnErrorOfCloseIsAnErrorOfTheWrite) {
   write_file_durably(folder_ / "d", "old");
   const pid_t child = ::fork();

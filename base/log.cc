@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/printable.h"
+#include "base/text.h"
 
 namespace wflow::log {
 
@@ -27,7 +27,7 @@ constexpr std::array<std::string_view, 5> kNames = {"trace", "debug", "info", "w
 constexpr std::array kLevels = {spdlog::level::trace, spdlog::level::debug, spdlog::level::info,
                                 spdlog::level::warn, spdlog::level::err};
 
-// A campaign that is resumed often leaves the files of all its processes.
+// A campaign that is resumed often accumulates the files of all its processes.
 constexpr std::size_t kKeptFiles = 200;
 constexpr std::chrono::hours kKeptAge{24};
 
@@ -44,7 +44,7 @@ Log& the_log() {
   return *log;
 }
 
-// The oldest files, if there are too many and nobody has written to them for a while.
+// Removes the oldest files if there are too many, except files that were written to recently.
 void remove_old_files(const fs::path& folder) {
   std::vector<std::pair<fs::file_time_type, fs::path>> files;
   std::error_code ignored;
@@ -67,12 +67,12 @@ std::shared_ptr<spdlog::logger> open_file(const fs::path& folder, const std::str
   logger->set_formatter(std::make_unique<spdlog::pattern_formatter>("%Y-%m-%dT%H:%M:%S.%e%z %l %n[%P] %v"));
   logger->set_level(spdlog::level::trace);
   logger->flush_on(spdlog::level::trace);
-  // A full disk: the library would print that itself.
+  // Otherwise the library prints its own errors, such as a full disk.
   logger->set_error_handler([](const std::string&) {});
   return logger;
 }
 
-// One line, whatever a peer has put into it.
+// Makes one line of any text that a peer has sent.
 std::string line_of(std::string_view text) {
   std::string line = printable(text);
   std::replace(line.begin(), line.end(), '\n', ' ');
@@ -113,7 +113,7 @@ void open(const fs::path& campaign, const std::string& name, LogLevel level) {
   const fs::path folder = campaign / ".wflow" / "logs";
   try {
     log.file = open_file(folder, name);
-  } catch (const std::exception&) {  // of the library, or of the file system
+  } catch (const std::exception&) {  // thrown by the library or the file system
     log.file.reset();
     show(log, fmt::format("no log is kept: {} cannot be written", folder.string()));
   }
@@ -132,7 +132,7 @@ void write(LogLevel level, std::string_view text) noexcept {
     const std::string line = line_of(text);
     put(log, level, line);
     if (level >= LogLevel::warning) show(log, line);
-  } catch (...) {  // no memory
+  } catch (...) {  // out of memory
   }
 }
 
@@ -141,7 +141,7 @@ void record(LogLevel level, std::string_view text) noexcept {
     Log& log = the_log();
     const std::lock_guard lock(log.mutex);
     put(log, level, line_of(text));
-  } catch (...) {  // no memory
+  } catch (...) {  // out of memory
   }
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process reports while it runs: one line each in a file of its own, <campaign>/.wflow/logs/<name>.log
+// The log of a process: one line a report in a file of its own, <campaign>/.wflow/logs/<name>.log
 // (docs/logging.md). Warnings and errors also go to standard error, as one sentence.
 //
-// No call throws or waits for another thread: a full disk costs log lines, never the program. There is no
-// thread behind it, and every line is written at once, so that a process may fork: the child calls open()
-// with a name of its own.
+// No call throws or waits for another thread: a full disk loses log lines, but does not stop the program. The
+// log uses no thread and writes each line at once, so that a process may fork: the child calls open() with a
+// name of its own.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/log_level.h"
+#include "base/plain_types.h"
 
 namespace wflow::log {
 
@@ -25,22 +25,22 @@ inline constexpr std::size_t kFiles = 3;
 std::string_view name_of(LogLevel level);
 std::optional<LogLevel> level_from_name(std::string_view name);
 
-// What $WFLOW_LOG says; info without it.
+// The level that $WFLOW_LOG names; info without it.
 LogLevel wanted_level();
 
-// Lines go to <campaign>/.wflow/logs/<name>.log from now on, those below `level` nowhere. Where the file
-// can't be written, a warning says so once and only standard error is left.
+// Writes later lines to <campaign>/.wflow/logs/<name>.log and drops those below `level`. If the file cannot
+// be written, a warning says so once, and only standard error remains.
 void open(const std::filesystem::path& campaign, const std::string& name, LogLevel level = wanted_level());
 
-// Whether write() would do anything: for lines that are expensive to make.
+// True if write() would do anything: for lines that are expensive to make.
 bool takes(LogLevel level);
 
-// To the file, and from `warning` on to standard error as "wflow: <text>". The text is one sentence, with
-// "lease 12: " or the task's name before it where it is about one. The same warning several times in a row is
-// shown once.
+// Writes to the file and, from level `warning` on, to standard error as "wflow: <text>". The text is one
+// sentence; a sentence about a lease or a task begins with "lease 12: " or the task's name. A warning that
+// repeats is shown once.
 void write(LogLevel level, std::string_view text) noexcept;
 
-// To the file alone: for what the caller prints itself.
+// Writes to the file only, for texts that the caller prints itself.
 void record(LogLevel level, std::string_view text) noexcept;
 
 }  // namespace wflow::log

@@ -8,8 +8,11 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/events.h"
 #include "base/file.h"
 #include "base/text.h"
 
@@ -28,12 +31,12 @@ class LogTest : public ::testing::Test {
     fs::create_directories(campaign_);
   }
   void TearDown() override {
-    log::open(campaign_, "unused");  // of the next test
+    log::open(campaign_, "unused");  // for the next test
     fs::remove_all(campaign_);
   }
   fs::path folder() const { return campaign_ / ".wflow" / "logs"; }
   std::string text(const std::string& name) const { return read_file(folder() / (name + ".log")); }
-  // What `body` prints on standard error.
+  // Returns the text that `body` prints on standard error.
   template <typename Body>
   static std::string printed(Body body) {
     ::testing::internal::CaptureStderr();
@@ -111,7 +114,7 @@ TEST_F(LogTest, OldFilesOfMany) {
   EXPECT_TRUE(fs::exists(folder() / "worker-249.log"));
 }
 
-// The lines are lost, nothing else.
+// Only the lines are lost.
 TEST_F(LogTest, AFullDiskDoesNotReachTheCaller) {
   fs::create_directories(folder());
   fs::create_symlink("/dev/full", folder() / "p.log");
@@ -174,4 +177,36 @@ TEST(LogLevels, HaveNames) {
 }
 
 }  // namespace
+
+namespace {
+
+TEST(EventWriter, AppendsOneJsonLineAnEvent) {
+  const std::string path = ::testing::TempDir() + "/events.jsonl";
+  std::filesystem::remove(path);
+  EventWriter writer(path);
+  writer.progress(3, 10, "samples");
+  writer.metric("validation_loss", 0.5, 2, 40);
+  EventWriter(path).note("two\nlines");
+  EventWriter(path).artifact("model", "runs/../model.pt");
+  const std::string text = read_file(path);
+  std::vector<nlohmann::json> lines;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = text.find('\n', at);
+    lines.push_back(nlohmann::json::parse(text.substr(at, end - at)));
+    at = end + 1;
+  }
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_EQ(lines[0]["done"], 3);
+  EXPECT_EQ(lines[1]["name"], "validation_loss");
+  EXPECT_EQ(lines[2]["text"], "two\nlines");
+  EXPECT_EQ(lines[3]["path"], (std::filesystem::current_path() / "model.pt").string());
+}
+
+TEST(EventWriter, WithoutAFileDoesNothing) {
+  EventWriter writer("");
+  writer.progress(1, 2, "epochs");
+}
+
+}  // namespace
+
 }  // namespace wflow

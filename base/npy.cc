@@ -18,10 +18,10 @@ namespace {
 constexpr std::int64_t kMostItem = 1'000'000;  // bytes, or letters, of one value
 constexpr std::string_view kMagic = "\x93NUMPY";
 
-// The header's text is a Python dict of three known keys, and this is a reader of just that.
+// Reads the header's text, a Python dict of three known keys.
 class DictReader {
  public:
-  // `offset` is where the text begins in the file.
+  // `offset`: the position of the text in the file.
   DictReader(std::string_view text, std::size_t offset, const std::string& name)
       : text_(text), offset_(offset), name_(name) {}
 
@@ -80,7 +80,7 @@ class DictReader {
     while (at_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[at_]))) ++at_;
     const auto value = text::to_integer(text_.substr(start, at_ - start));
     if (!value) fail("a length in its shape is not a number");
-    if (at_ < text_.size() && text_[at_] == 'L') ++at_;  // Python 2 wrote long integers so
+    if (at_ < text_.size() && text_[at_] == 'L') ++at_;  // a long integer of Python 2
     return static_cast<std::size_t>(*value);
   }
 
@@ -167,7 +167,7 @@ NpyHeader parse_npy_header(std::span<const std::uint8_t> start, const std::strin
 }
 
 NpyHeader read_npy_header(int fd, const std::filesystem::path& file) {
-  // Nearly every header is of 128 bytes: read little, and all of a long one only where it is needed.
+  // Nearly every header has 128 bytes: read few bytes, and more only for a long header.
   constexpr std::size_t kUsual = 4096;
   std::vector<std::uint8_t> start(kUsual);
   start.resize(read_at(fd, 0, start.data(), start.size(), file));

@@ -47,7 +47,7 @@ TEST(Npy, HeadersOfAllVersions) {
   EXPECT_TRUE(parse(npy(1, "{'descr': '|i1', 'fortran_order': False, 'shape': ()}")).shape.empty());
 }
 
-// The sentence of the Error; "" where there is none.
+// The sentence of the Error; "" without an error.
 std::string why(const std::string& bytes) {
   try {
     parse(bytes);

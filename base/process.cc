@@ -13,10 +13,14 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <span>
+#include <string_view>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -40,7 +44,7 @@ std::vector<char*> pointers(const std::vector<std::string>& words) {
 enum class Stage : int { none, directory, redirect, exec };
 
 // Everything the child needs, made before vfork: the child shares the parent's memory and may only make
-// system calls. `stage` and `error` are how it reports back through that shared memory.
+// system calls. It reports through `stage` and `error` in that shared memory.
 struct ChildPlan {
   const char* program;
   char** argv;
@@ -65,7 +69,7 @@ struct ChildPlan {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != plan.parent) ::_exit(127);
   }
-  // Handlers run in shared memory until exec would be a disaster: defaults first, then unblock.
+  // A signal handler must not run in the shared memory before exec: first set defaults, then unblock.
   struct sigaction defaults {};
   defaults.sa_handler = SIG_DFL;
   for (int number = 1; number < 32; ++number) ::sigaction(number, &defaults, nullptr);
@@ -86,7 +90,7 @@ struct ChildPlan {
   child_failed(plan, Stage::exec);
 }
 
-// vfork's child must not return from this frame; no object with a destructor lives here.
+// vfork's child must not return from this frame, which therefore has no object with a destructor.
 __attribute__((noinline)) pid_t vfork_and_run(ChildPlan& plan) {
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
@@ -144,7 +148,7 @@ pid_t spawn(const SpawnRequest& request) {
 
 namespace {
 
-// Both ends of a child's output.
+// Both ends of the pipe for a child's output.
 struct Pipe {
   FileDescriptor read, write;
 };
@@ -157,15 +161,15 @@ Pipe make_pipe() {
 
 using Clock = std::chrono::steady_clock;
 
-// Milliseconds for poll until `end`; -1: for ever. At least 1 before the end, so that no wait is rounded to
-// none.
+// Milliseconds for poll until `end`; -1: no limit. At least 1 before the end, so that no wait is rounded to
+// zero.
 int wait_ms(std::optional<Clock::time_point> end) {
   if (!end) return -1;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(*end - Clock::now()).count();
   return static_cast<int>(std::clamp<std::int64_t>(left, 0, 1'000'000));
 }
 
-// Until both are closed; false where `end` came first.
+// Reads until both are closed; false if `end` came first.
 bool read_output(const FileDescriptor& out, const FileDescriptor& err, CommandResult& result,
                  std::optional<Clock::time_point> end) {
   constexpr std::size_t kLimit = 16 << 20;
@@ -187,7 +191,7 @@ bool read_output(const FileDescriptor& out, const FileDescriptor& err, CommandRe
   return true;
 }
 
-// A program may close its output and live on.
+// A program may close its output and continue to run.
 bool wait_until(pid_t pid, int& status, std::optional<Clock::time_point> end) {
   if (!end) {
     while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
@@ -269,6 +273,209 @@ std::string host_name() {
   std::array<char, 256> name{};
   ::gethostname(name.data(), name.size() - 1);
   return name.data();
+}
+
+namespace {
+
+constexpr int kStartTimeField = 22;  // of /proc/<pid>/stat, counted from 1
+
+// The text of a small file of /proc, or nothing. Must not throw: processes end at any time.
+std::string read_proc(const std::string& path) {
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::array<char, 4096> buffer{};
+  const ssize_t got = file ? ::read(file.get(), buffer.data(), buffer.size()) : 0;
+  return got > 0 ? std::string(buffer.data(), static_cast<std::size_t>(got)) : std::string();
+}
+
+// 0: no such process. The name of the program is in parentheses and may contain spaces and parentheses.
+std::uint64_t start_ticks(pid_t pid) {
+  const std::string stat = read_proc(fmt::format("/proc/{}/stat", pid));
+  const std::size_t name_end = stat.rfind(')');
+  if (name_end == std::string::npos) return 0;
+  std::string_view rest = std::string_view(stat).substr(name_end + 1);  // " S 1 ...": field 3 follows
+  for (int field = 3; field < kStartTimeField; ++field) {
+    const std::size_t space = rest.find(' ', 1);
+    if (space == std::string_view::npos) return 0;
+    rest.remove_prefix(space);
+  }
+  rest.remove_prefix(1);
+  std::uint64_t ticks = 0;
+  std::from_chars(rest.data(), rest.data() + rest.size(), ticks);
+  return ticks;
+}
+
+std::string boot_id() {
+  const std::string text = read_proc("/proc/sys/kernel/random/boot_id");
+  return text.substr(0, text.find('\n'));
+}
+
+std::string pid_namespace() {
+  std::array<char, 64> target{};
+  const ssize_t size = ::readlink("/proc/self/ns/pid", target.data(), target.size());
+  return size > 0 ? std::string(target.data(), static_cast<std::size_t>(size)) : std::string();
+}
+
+bool has_ended(int descriptor) {
+  pollfd poll{descriptor, POLLIN, 0};
+  return ::poll(&poll, 1, 0) == 1;
+}
+
+}  // namespace
+
+ProcessIdentity own_identity() {
+  return identify(::getpid());
+}
+
+ProcessIdentity identify(pid_t pid) {
+  const std::uint64_t ticks = pid > 0 ? start_ticks(pid) : 0;
+  if (ticks == 0) return {};
+  return {host_name(), boot_id(), pid_namespace(), pid, ticks};
+}
+
+ProcessHandle::ProcessHandle(const ProcessIdentity& process) {
+  if (!process.known() || !process.same_table(own_identity())) return;
+  const pid_t pid = static_cast<pid_t>(process.pid);
+  FileDescriptor descriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (!descriptor) {
+    // EINVAL: the number now belongs to a thread.
+    was_gone_ = errno == ESRCH || errno == EINVAL;
+    if (!was_gone_) throw system_error(errno, fmt::format("cannot watch process {}", pid));
+    return;
+  }
+  // Compared after opening: if the start time matches now, the descriptor refers to that process.
+  const std::uint64_t ticks = start_ticks(pid);
+  if (ticks == process.start_ticks) {
+    descriptor_ = std::move(descriptor);
+  } else {
+    // Without a start time it has just ended, or /proc hides it (another user's process): its state is
+    // unknown.
+    was_gone_ = ticks != 0 || wflow::has_ended(descriptor.get());
+  }
+}
+
+bool ProcessHandle::ended() const {
+  return was_gone_ || (open() && wflow::has_ended(descriptor()));
+}
+
+bool ProcessHandle::send_signal(int number) const {
+  if (!open()) return false;
+  if (::syscall(SYS_pidfd_send_signal, descriptor(), number, nullptr, 0) == 0) return true;
+  if (errno == ESRCH) return false;
+  throw system_error(errno, "cannot signal a process");
+}
+
+namespace {
+
+using Names = std::span<const std::string_view>;
+
+bool is_any(std::string_view name, Names names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+bool begins_with_any(std::string_view name, Names prefixes) {
+  return std::any_of(prefixes.begin(), prefixes.end(),
+                     [&](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+// Variables of launchers' and MPI libraries' processes: a program started inside one of them is not its rank.
+constexpr std::array<std::string_view, 12> kRankPrefixes = {
+    "PMI_",   "PMI2_", "PMIX_",           "OMPI_COMM_WORLD_", "OMPI_UNIVERSE_", "OMPI_APP_",
+    "HYDRA_", "HYDI_", "MPI_LOCALNRANKS", "MPI_LOCALRANKID",  "PRTE_LAUNCHED",  "JSM_"};
+
+// Variables that locate Slurm and its authentication.
+constexpr std::array<std::string_view, 4> kSlurmStays = {"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT",
+                                                         "SLURM_CLUSTERS"};
+constexpr std::array<std::string_view, 9> kSlurmPrefixes = {
+    "SLURM_", "SLURMD_", "SBATCH_", "SRUN_", "SALLOC_", "SQUEUE_", "SCANCEL_", "SINFO_", "SACCT_"};
+
+// Variables of the job that the caller runs in.
+constexpr std::array<std::string_view, 3> kFluxPrefixes = {"FLUX_JOB_", "FLUX_TASK_", "FLUX_KVS_"};
+constexpr std::array<std::string_view, 1> kPbsPrefixes = {"PBS_"};
+constexpr std::array<std::string_view, 4> kPbsStays = {"PBS_CONF_FILE", "PBS_EXEC", "PBS_SERVER",
+                                                       "PBS_DEFAULT"};
+constexpr std::array<std::string_view, 2> kLsfPrefixes = {"LSB_", "LS_"};
+constexpr std::array<std::string_view, 8> kSgeNames = {"JOB_ID", "JOB_NAME",    "JOB_SCRIPT", "NSLOTS",
+                                                       "NHOSTS", "PE_HOSTFILE", "PE",         "SGE_TASK_ID"};
+
+// Variables of a Slurm step: an inner srun takes them for options. Open MPI and Hydra use the old names of a
+// job's nodes and would start a task of one node on another one.
+constexpr std::array<std::string_view, 9> kStepPrefixes = {
+    "SLURM_CPU_BIND",  "SLURM_STEP", "SLURM_NTASKS", "SLURM_MEM_PER_", "SLURM_SRUN_COMM_",
+    "SLURM_TOPOLOGY_", "SRUN_",      "SBATCH_",      "SLURM_MEM_BIND"};
+constexpr std::array<std::string_view, 26> kStepNames = {"SLURM_NPROCS",
+                                                         "SLURM_TASKS_PER_NODE",
+                                                         "SLURM_DISTRIBUTION",
+                                                         "SLURM_EXPORT_ENV",
+                                                         "SLURM_MPI_TYPE",
+                                                         "SLURM_PROCID",
+                                                         "SLURM_LOCALID",
+                                                         "SLURM_NODEID",
+                                                         "SLURM_TASK_PID",
+                                                         "SLURM_GTIDS",
+                                                         "SLURM_LAUNCH_NODE_IPADDR",
+                                                         "SLURM_UMASK",
+                                                         "SLURM_PRIO_PROCESS",
+                                                         "SLURM_CPUS_PER_TASK",
+                                                         "SLURM_WAIT",
+                                                         "SLURM_KILL_BAD_EXIT",
+                                                         "SLURM_OVERLAP",
+                                                         "SLURM_WHOLE",
+                                                         "SLURM_EXACT",
+                                                         "SLURM_EXCLUSIVE",
+                                                         "SLURM_JOBID",
+                                                         "SLURM_NODELIST",
+                                                         "SLURM_NNODES",
+                                                         "SLURM_SPANK_ARGS",
+                                                         "SLURM_PMIXP_ABORT_AGENT_PORT",
+                                                         "SLURM_PMIX_MAPPING_SERV"};
+
+bool changes_slurm(std::string_view name) {
+  return begins_with_any(name, kSlurmPrefixes) && !is_any(name, kSlurmStays);
+}
+
+bool changes(std::string_view type, std::string_view name) {
+  if (begins_with_any(name, kRankPrefixes)) return true;
+  if (changes_slurm(name)) return true;  // also in a job inside which another scheduler runs
+  if (begins_with_any(name, kFluxPrefixes)) return true;
+  // Otherwise tasks of another scheduler's job would take Flux for their innermost manager.
+  if (type != "flux" && (name == "FLUX_URI" || name == "FLUX_ENCLOSING_ID")) return true;
+  if (begins_with_any(name, kPbsPrefixes)) return !is_any(name, kPbsStays);
+  if (begins_with_any(name, kLsfPrefixes)) return true;
+  return type == "sge" && is_any(name, kSgeNames);
+}
+
+}  // namespace
+
+std::vector<std::string> scheduler_environment(std::string_view type,
+                                               const std::vector<std::string>& variables) {
+  std::vector<std::string> kept;
+  for (const std::string& variable : variables) {
+    if (!changes(type, std::string_view(variable).substr(0, variable.find('=')))) kept.push_back(variable);
+  }
+  return kept;
+}
+
+bool leaks_into_tasks(std::string_view name) {
+  return begins_with_any(name, kStepPrefixes) || is_any(name, kStepNames) ||
+         begins_with_any(name, kRankPrefixes);
+}
+
+void clean_task_environment() {
+  for (const std::string& variable : current_environment()) {
+    const std::string name = variable.substr(0, variable.find('='));
+    if (leaks_into_tasks(name)) ::unsetenv(name.c_str());
+  }
+}
+
+std::vector<std::string> current_environment() {
+  std::vector<std::string> variables;
+  for (char** at = environ; at != nullptr && *at != nullptr; ++at) variables.emplace_back(*at);
+  return variables;
+}
+
+std::string environment_value(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string() : value;
 }
 
 }  // namespace wflow

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/process_handle.h"
+#include "base/process.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 namespace wflow {
 namespace {
 
-// A child that lives until the other end of its pipe closes or somebody kills it.
+// A child that lives until the other end of its pipe closes or it is killed.
 class Child {
  public:
   explicit Child(const char* name = nullptr) {

@@ -38,7 +38,7 @@ class Permutation {
     } while (index >= count_);
     return index;
   }
-  // The index whose value is `value`.
+  // The index whose image is `value`.
   std::uint64_t inverse(std::uint64_t value) const {
     do {
       value = feistel_back(value);

@@ -2,7 +2,7 @@
 #include "base/version.h"
 
 namespace wflow {
-// Defined for this one file, so that a new version does not compile everything again.
+// CMake defines WFLOW_VERSION for this file only, so that a new version does not recompile everything.
 const char* const kVersion = WFLOW_VERSION;
 #ifdef WFLOW_TRAINER
 const bool kHasTrainer = true;

@@ -10,7 +10,6 @@
 #include <sstream>
 
 #include "base/text.h"
-#include "base/yaml_syntax.h"
 
 namespace wflow::yaml {
 
@@ -92,10 +91,10 @@ Mark mark_of(const YAML::Mark& mark) {
   return mark.is_null() ? Mark{} : Mark{mark.line + 1, mark.column + 1};
 }
 
-// Deeper than any real file; stops a hostile one before the stack ends.
+// Deeper than any real file; stops a hostile file before the stack overflows.
 constexpr int kMaxDepth = 100;
-// A few anchors that repeat each other can name billions of nodes. Without aliases a text of n bytes has at most n + 1;
-// aliases may add so many to these.
+// A few anchors that repeat each other can name billions of nodes. Without aliases a text of n bytes has at most n + 1
+// nodes; aliases may add this number.
 constexpr std::size_t kMaxRepeated = 100'000;
 
 class Converter {
@@ -148,7 +147,7 @@ class Converter {
       if (key.text == "<<" && !key.quoted) {
         merged.push_back(std::move(value));
       } else if (Node* earlier = node.find(key.text)) {
-        // Where it is only warned of, the last one counts, as in Python.
+        // If this is only a warning, the last one counts, as in Python.
         diagnostics_.unknown_key(key.mark, fmt::format("the key '{}' stands here twice", key.text));
         *earlier = std::move(value);
       } else {
@@ -181,7 +180,7 @@ class Converter {
   bool overflow_ = false;
 };
 
-// Sees whether a document has any content, and where it begins.
+// Finds out whether a document has any content, and where it begins.
 class DocumentProbe final : public YAML::EventHandler {
  public:
   void OnDocumentStart(const YAML::Mark& mark) override { mark_ = mark; }
@@ -209,9 +208,8 @@ class DocumentProbe final : public YAML::EventHandler {
   bool has_content_ = false;
 };
 
-// Reports what stands behind the first document. Document by document, and two at most: YAML::LoadAll of
-// yaml-cpp 0.7 finds documents without end where a comma stands behind a whole one ("[a], b"), until memory
-// is gone.
+// Reports text behind the first document. Reads one document at a time, at most two: if a comma follows a complete
+// document ("[a], b"), YAML::LoadAll of yaml-cpp 0.7 finds endless documents until memory is exhausted.
 void check_single_document(const std::string& text, Diagnostics& diagnostics) {
   std::istringstream stream(text);
   YAML::Parser parser(stream);

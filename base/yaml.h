@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only boundary to YAML: text -> a tree of our own with the place of every word, and a reader that checks
-// types and keys and gathers all errors with file, line and column instead of stopping at the first.
+// The only boundary to YAML: turns text into a tree of wflow's own with the place of every word, and has a
+// reader that checks types and keys and collects all errors with file, line and column instead of stopping at
+// the first.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,7 @@ struct Mark {
 
 enum class Kind { null, scalar, sequence, map };
 
-// A node and all below it; a value. Scalars keep their text as written ("0.10" stays "0.10").
+// A node and all nodes below it; a value type. Scalars keep their text as written ("0.10" stays "0.10").
 struct Node {
   Node();
   Node(const Node& other);
@@ -66,13 +67,13 @@ class Diagnostics {
   explicit Diagnostics(std::string file) : file_(std::move(file)) {}
   void error(const Mark& mark, std::string message);
   void warning(const Mark& mark, std::string message);
-  // Where unknown keys are only warned of (Merlin's own files).
+  // Unknown keys are only warnings (for Merlin's own files).
   void set_lenient(bool lenient) { lenient_ = lenient; }
   void unknown_key(const Mark& mark, std::string message);
   bool has_errors() const;
   const std::string& file() const { return file_; }
   const std::vector<Diagnostic>& list() const { return list_; }
-  // All of them, one a line, sorted by place.
+  // All diagnostics, one a line, sorted by place.
   std::string to_string() const;
   // Throws Error{spec} with to_string() if there is an error.
   void throw_if_errors() const;
@@ -83,8 +84,8 @@ class Diagnostics {
   std::vector<Diagnostic> list_;
 };
 
-// Parses YAML text: anchors, aliases and merge keys (<<) are resolved. A syntax error or a duplicate key is
-// put into `diagnostics`, and what could be read is returned.
+// Parses YAML text: anchors, aliases and merge keys (<<) are resolved. Adds syntax errors and duplicate
+// keys to `diagnostics`, and returns the part that could be read.
 Node parse(std::string_view text, Diagnostics& diagnostics);
 
 // Writes the tree as YAML that parses to the same tree (scalars quoted where they were or must be).
@@ -129,11 +130,11 @@ class MapReader {
   // "512 MiB", "1.5GB", "4096" -> bytes.
   std::int64_t bytes(std::string_view key, std::int64_t fallback);
 
-  // Reports every key that no getter asked for.
+  // Reports every key that no getter has read.
   void finish();
 
   const Node& node() const { return *node_; }
-  Mark mark_of(std::string_view key) const;  // of the value; of the mapping when absent
+  Mark mark_of(std::string_view key) const;  // the value's; the mapping's when absent
   const std::string& where() const { return where_; }
   Diagnostics& diagnostics() { return *diagnostics_; }
 
@@ -144,8 +145,22 @@ class MapReader {
   std::set<std::string, std::less<>> known_;
 };
 
-// The two unit conversions by themselves; nothing when the text is not of that form.
+// The two unit conversions alone; nothing if the text does not have that form.
 std::optional<double> parse_seconds(std::string_view text);
 std::optional<std::int64_t> parse_bytes(std::string_view text);
+
+// The cause of a syntax error, in words for the author of the text: a parser notices an open bracket or a
+// wrong indentation only some lines later, and reports what it expected there.
+struct SyntaxError {
+  Mark mark;  // the place of the cause
+  std::string message;
+};
+
+// `noticed`: where the parser stopped; `words`: its message, which is used if no known cause is found.
+SyntaxError explain_syntax(std::string_view text, const Mark& noticed, std::string_view words);
+
+// Finds a quoted text without an end that begins at `quote`: the parser silently takes the rest of the file
+// for that text.
+std::optional<SyntaxError> find_open_quote(std::string_view text, const Mark& quote);
 
 }  // namespace wflow::yaml

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/yaml_syntax.h"
+#include "base/yaml.h"
 
 #include <fmt/format.h>
 
@@ -30,7 +30,7 @@ bool blank_at(std::string_view line, std::size_t at) {
   return at >= line.size() || line[at] == ' ' || line[at] == '\t';
 }
 
-// Where the entry begins that stands behind "- - ".
+// The begin of the entry behind "- - ".
 std::size_t entry_of(std::string_view line) {
   std::size_t at = indent_of(line);
   while (at < line.size() && line[at] == '-' && blank_at(line, at + 1))
@@ -38,7 +38,7 @@ std::size_t entry_of(std::string_view line) {
   return at;
 }
 
-// The ':' behind a plain key: 0 where there is none.
+// The place of the ':' behind a plain key: 0 if there is none.
 std::size_t colon_of(std::string_view line, std::size_t from) {
   for (std::size_t at = from; at < line.size(); ++at) {
     if (line[at] == ':' && blank_at(line, at + 1)) return at;
@@ -69,11 +69,11 @@ bool is_after(const Mark& one, const Mark& other) {
   return std::pair(one.line, one.column) > std::pair(other.line, other.column);
 }
 
-// Follows brackets, quotes and blocks of text (| >) up to the first that is wrong.
+// Follows brackets, quotes and blocks of text (| >) up to the first wrong one.
 class BracketScanner {
  public:
-  // `guess`: what looks like the author's next entry shows that a bracket is open; valid files have such
-  // lines in texts.
+  // `guess`: takes a line that looks like the author's next entry as a sign of an open bracket; valid files
+  // have such lines in texts.
   BracketScanner(const std::vector<std::string>& lines, bool guess) : lines_(lines), guess_(guess) {}
 
   std::optional<SyntaxError> find() {
@@ -86,7 +86,7 @@ class BracketScanner {
   struct Open {
     char bracket;  // [ { " '
     Mark mark;
-    std::size_t indent;  // of its line
+    std::size_t indent;  // indentation of its line
   };
 
   static bool is_quote(char c) { return c == '"' || c == '\''; }
@@ -98,7 +98,7 @@ class BracketScanner {
     block_.reset();
     if (says_nothing(line) && !quoting()) return;
     const std::size_t indent = indent_of(line);
-    // The author went on with the next entry.
+    // The author has begun the next entry.
     if (guess_ && !open_.empty() && indent <= open_.back().indent && is_entry(line)) return report_unclosed();
     const std::size_t tab = line.substr(0, indent).find('\t');
     if (open_.empty() && tab != std::string_view::npos) {
@@ -129,7 +129,7 @@ class BracketScanner {
     }
   }
 
-  // False where the rest of the line says nothing more.
+  // False if the rest of the line has no content.
   bool scan_plain(std::string_view line) {
     const char c = line[at_];
     if (c == ' ' || c == '\t') return true;
@@ -168,7 +168,7 @@ class BracketScanner {
                                               described(open_.back()), expected));
   }
 
-  // What was opened last ends here; outside of all brackets only a ':' may follow.
+  // The innermost bracket or quote ends here; outside of all brackets only a ':' may follow.
   void close(std::string_view line) {
     const Open last = open_.back();
     open_.pop_back();
@@ -208,13 +208,13 @@ class BracketScanner {
   std::size_t number_ = 0;
   std::size_t at_ = 0;
   std::vector<Open> open_;
-  std::optional<std::size_t> block_;  // in a block of text, below a key of this indentation
+  std::optional<std::size_t> block_;  // inside a block of text below a key of this indentation
   bool start_ = true;                 // a value or key may begin here
-  char closed_ = 0;                   // the bracket or quote that was closed last in this value
+  char closed_ = 0;                   // the last bracket or quote that was closed in this value
   std::optional<SyntaxError> error_;
 };
 
-// Lines around the place where the parser gave up.
+// Lines around the place where the parser stopped.
 class Surroundings {
  public:
   Surroundings(const std::vector<std::string>& lines, const Mark& noticed)
@@ -260,7 +260,7 @@ class Surroundings {
     return before_ ? fmt::format(" (the line before: {})", quoted_line(lines_[*before_])) : "";
   }
 
-  // A ':' where no key can be.
+  // Checks for a ':' at a place that allows no key.
   SyntaxError explain_colon() const {
     const std::string_view line = lines_[here_];
     const std::size_t begin = entry_of(line);
@@ -296,7 +296,7 @@ class Surroundings {
             fmt::format("{} is no 'key: value'; a ':' is missing, or the line belongs to another", shown)};
   }
 
-  // A line that belongs to nothing above it.
+  // Checks for a line that belongs to no line above it.
   SyntaxError explain_indentation() const {
     const std::string_view line = lines_[here_];
     const std::size_t indent = indent_of(line);
@@ -324,14 +324,14 @@ class Surroundings {
   const std::vector<std::string>& lines_;
   Mark noticed_;
   std::size_t here_;
-  std::optional<std::size_t> before_;  // the last line before it that says anything
+  std::optional<std::size_t> before_;  // the last line with content before it
 };
 
 }  // namespace
 
 SyntaxError explain_syntax(std::string_view text, const Mark& noticed, std::string_view words) {
   const std::vector<std::string> lines = text::split(text, '\n');
-  // What is wrong behind the place where the parser gave up is not what it gave up for.
+  // An error behind the place where the parser stopped is not the reason why it stopped.
   const auto bracket = BracketScanner(lines, true).find();
   if (bracket && !is_after(bracket->mark, noticed)) return *bracket;
   return Surroundings(lines, noticed).explain(words);

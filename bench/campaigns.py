@@ -88,7 +88,7 @@ def peak_bytes(pid):
 
 
 def cpu_s(pid):
-    """Of this process, without its children."""
+    """The usage of this process, without its children."""
     with open(f"/proc/{pid}/stat") as stat:
         fields = stat.read().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -42,7 +42,7 @@ Cost cost_of(int sums, const std::function<void()>& sum) {
   return {std::chrono::duration<double>(Clock::now() - begin).count(), cpu_seconds() - cpu};
 }
 
-// As many as fill the time, as rank 0 finds.
+// Rank 0 finds the number that fills the time.
 int sums_in(double seconds, const std::function<void()>& sum, const std::function<int(int)>& from_first) {
   sum();
   const double one = cost_of(3, sum).wall / 3;

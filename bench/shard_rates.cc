@@ -51,7 +51,7 @@ double least_cpu(
   return least;
 }
 
-// Of works that take turns: what else the machine does meets them alike.
+// The jobs take turns, so that other load on the machine affects them alike.
 std::vector<double> least_of_each(
     int rounds, const std::vector<std::function<void()>>& works,
     const std::function<void()>& before = [] {}) {

@@ -242,7 +242,7 @@ int simulate(const Options& options) {
              counts.tasks - before.tasks, counts.sent - before.sent, counts.received - before.received,
              took_s, (own_cpu_s() - cpu_s) / took_s);
   std::fflush(stdout);
-  ::_exit(0);  // without a farewell of a thousand nodes
+  ::_exit(0);  // without a Goodbye of a thousand nodes
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ wire::Hello hello_of(const wire::CampaignKeys& keys, std::size_t number,
   return hello;
 }
 
-// What can't be sent is found out by the lost connection.
+// A lost connection shows that a message was not sent.
 void send(SimulatedWorker& worker, const wire::Message& message) {
   [[maybe_unused]] const bool sent = worker.socket.send(message);
 }

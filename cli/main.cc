@@ -9,12 +9,12 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/commands/commands.h"
-#include "cli/commands/other_words.h"
-#include "cli/view/output.h"
+#include "cli/commands/fronts.h"
+#include "cli/view/terminal.h"
 
 namespace {
 
-// The parser's own word for an unknown command is that one is required.
+// Reports an unknown command: the parser itself would only say that a command is required.
 void check_command(const CLI::App& app, const std::string& word) {
   if (word.empty() || word.starts_with('-')) return;
   std::vector<std::string> names;
@@ -27,7 +27,7 @@ void check_command(const CLI::App& app, const std::string& word) {
                                                  " (wflow --help lists the commands)");
 }
 
-// Through the standard output of all other texts.
+// Prints help and version through the same standard output as all other texts.
 int exit_with(const CLI::App& app, const CLI::Error& request) {
   std::ostringstream out;
   const int code = app.exit(request, out, out);

@@ -9,7 +9,7 @@ namespace wflow::cli {
 
 struct Template {
   std::string_view name;
-  std::string_view about;  // one line
+  std::string_view about;  // description in one line
   std::string_view text;   // the YAML file
 };
 

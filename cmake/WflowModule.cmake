@@ -74,16 +74,36 @@ function(wflow_source_options source)
   set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${ARGN}" SKIP_PRECOMPILE_HEADERS ON)
 endfunction()
 
+# wflow_kernels(<list> <name> INCLUDE <file> DEFINITIONS <NAME=value>... OPTIONS <option>...): adds to the list a generated source that
+# includes the file, which holds kernels, with these macros and options. One call an instruction set.
+function(wflow_kernels list name)
+  cmake_parse_arguments(arg "" "INCLUDE" "DEFINITIONS;OPTIONS" ${ARGN})
+  set(text "")
+  foreach(definition IN LISTS arg_DEFINITIONS)
+    string(REPLACE "=" " " definition "${definition}")
+    string(APPEND text "#define ${definition}\n")
+  endforeach()
+  set(source "${CMAKE_CURRENT_BINARY_DIR}/${name}.cc")
+  file(CONFIGURE OUTPUT "${source}" CONTENT "${text}#include \"${arg_INCLUDE}\"\n" @ONLY)
+  wflow_source_options("${source}" ${arg_OPTIONS})
+  set(${list} ${${list}} "${source}" PARENT_SCOPE)
+endfunction()
+
 # wflow_test(<name> SOURCES ... LINK ... [DEFINITIONS ...] [NEEDS <target>...] [LABELS ...] [OWN_HEADERS]): a GoogleTest program, where
-# tests are built; one ctest entry a program keeps the list short, and the program's own output names the failing case.
+# tests are built; one ctest entry a program keeps the list short, and the program's own output names the failing case. It ends with 77 if
+# all of its tests were skipped (cmake/test_main.cc).
 function(wflow_test name)
   if(NOT BUILD_TESTING)
     return()
   endif()
   cmake_parse_arguments(arg "OWN_HEADERS" "TIMEOUT" "SOURCES;LINK;DEFINITIONS;NEEDS;LABELS" ${ARGN})
   find_package(GTest REQUIRED)
+  if(NOT TARGET wflow_test_main)
+    add_library(wflow_test_main STATIC "${CMAKE_SOURCE_DIR}/cmake/test_main.cc")
+    target_link_libraries(wflow_test_main PRIVATE wflow_settings GTest::gmock GTest::gtest)
+  endif()
   add_executable(${name} ${arg_SOURCES})
-  target_link_libraries(${name} PRIVATE wflow_settings ${arg_LINK} GTest::gmock GTest::gtest GTest::gtest_main)
+  target_link_libraries(${name} PRIVATE wflow_settings ${arg_LINK} wflow_test_main GTest::gmock GTest::gtest)
   target_compile_definitions(${name} PRIVATE ${arg_DEFINITIONS})
   if(NOT arg_OWN_HEADERS)
     wflow_fast_tests(${name})
@@ -95,5 +115,16 @@ function(wflow_test name)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
   endif()
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "unit;${arg_LABELS}")
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "unit;${arg_LABELS}" SKIP_RETURN_CODE 77)
+endfunction()
+
+# wflow_python_test(<name> <file> [ARGUMENTS ...] [PROPERTIES ...]): a ctest entry that runs a file of unittest tests through
+# tests/entry.py, which ends with 77 if all of its tests were skipped. PROPERTIES: as set_tests_properties() takes them.
+function(wflow_python_test name file)
+  cmake_parse_arguments(arg "" "" "ARGUMENTS;PROPERTIES" ${ARGN})
+  # Debian's interpreter: its h5py and torch are what users have. No other python3 of this machine is used.
+  find_program(WFLOW_TEST_PYTHON NAMES python3 PATHS /usr/bin NO_DEFAULT_PATH REQUIRED)
+  get_filename_component(path "${file}" ABSOLUTE)
+  add_test(NAME ${name} COMMAND ${WFLOW_TEST_PYTHON} ${CMAKE_SOURCE_DIR}/tests/entry.py ${path} ${arg_ARGUMENTS} COMMAND_EXPAND_LISTS)
+  set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 ${arg_PROPERTIES})
 endfunction()

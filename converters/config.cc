@@ -176,7 +176,7 @@ void read_mapping(yaml::MapReader& reader, ConvertConfig& config) {
   }
 }
 
-// A whole number is a count, anything else a fraction; 0 goes with both.
+// A whole number is a count, any other number a fraction; 0 fits both.
 struct Part {
   enum class Kind { absent, zero, count, fraction } kind = Kind::absent;
   double value = 0;
@@ -219,7 +219,7 @@ void read_parts(yaml::MapReader& split, SplitRequest& request) {
   request.fractions = !counts;
   if (counts) request.order = SplitOrder::count;
   for (std::size_t k = 0; k < 3; ++k) request.parts[k] = parts[k].value;
-  // Without `test`, it is what the others leave.
+  // Without `test`, it gets the rest.
   if (!counts && parts[2].kind == Part::Kind::absent) {
     request.parts[2] = std::max(0.0, 1 - request.parts[0] - request.parts[1]);
   }
@@ -278,7 +278,7 @@ void read_split(yaml::MapReader& reader, ConvertConfig& config) {
     split.finish();
   }
   if (config.split.order == SplitOrder::count && config.count == 0)
-    return;  // the caller asks again when it knows
+    return;  // the caller checks again when it knows the count
   if (const auto problem = split_problem(config.split, config.count, config.grown)) {
     reader.diagnostics().error(reader.mark_of("split"), "'split' does not fit: " + *problem);
   }
@@ -525,7 +525,7 @@ std::optional<std::array<std::size_t, 4>> normal_shape(const std::vector<std::si
 
 namespace {
 
-// The bytes of a sample, where the configuration says the shapes of all fields that come from files.
+// The bytes of a sample, if the configuration has the shapes of all fields that come from files.
 std::optional<std::uint64_t> known_sample_bytes(const ConvertConfig& config) {
   std::uint64_t bytes = 0;
   for (const FieldConfig& field : config.fields) {

@@ -162,7 +162,7 @@ TEST(ConvertConfig, ALayoutThatContradictsTheShapeIsAnError) {
   EXPECT_EQ(read("samples: t\noutput: o\nlayout: HW\nshape: [1, 1, 4, 4]\n").errors, "");
 }
 
-// By count, too: what was test stays test, and each growth is split in the same proportions.
+// By count, too: test samples stay test samples, and each growth is split in the same proportions.
 TEST(Split, CountsOfAGrowingCampaignMoveNoSample) {
   const SplitRequest request = {
       .fractions = false, .parts = {160, 20, 20}, .seed = 3, .order = SplitOrder::count};

@@ -547,7 +547,7 @@ class Fields(unittest.TestCase):
         self.assertEqual({i: where[i] for i in before}, before)
         self.convert(**keys, split={**split, "stratify_by": {"column": "a", "edges": [5, 7]}})
 
-    # What is wrong
+    # Errors.
 
     def test_sentences(self):
         self.samples(lambda folder, i: np.save(folder / "u.npy", np.zeros((2, 3, 4, 5, 6), "f4")))

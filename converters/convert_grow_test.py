@@ -37,7 +37,7 @@ class GrowTest(unittest.TestCase):
             with h5py.File(self.folder / f"u{i}.h5", "w") as file:
                 file["density"] = field(i)
 
-    # What steps/convert.cc writes for a campaign of `count` samples that had `grown` before.
+    # The configuration that steps/convert.cc writes for a campaign of `count` samples that had `grown` before.
     def write_config(self, count, grown=(), **keys):
         config = {"from": "simulate", "file": "u.h5", "dataset": "density", "targets": ["a"], "output": str(self.data),
                   "shard_samples": BLOCK, "count": count, **keys}

@@ -106,7 +106,7 @@ class ConvertTest(unittest.TestCase):
         left = [p for p in data.rglob("*") if p.is_file()] if data.is_dir() else []
         self.assertEqual([str(p) for p in left], [])
 
-    # What is right
+    # Valid configurations.
 
     def test_hdf5_values(self):
         self.write_samples()
@@ -171,7 +171,7 @@ class ConvertTest(unittest.TestCase):
                 info = h5py.h5o.get_info(file[name].id)
                 self.assertEqual(info.mtime if hasattr(info, "mtime") else 0, 0)
 
-    # What is wrong
+    # Errors.
 
     def test_configuration_errors(self):
         self.fails(SPEC_ERROR, "did you mean 'samples'?", self.write_config(sample="x"))

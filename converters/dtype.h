@@ -2,24 +2,20 @@
 // The types of values that simulations write and shards hold.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 namespace wflow::converters {
 
 enum class DType { int8, uint8, int16, uint16, int32, uint32, int64, uint64, float32, float64 };
 
-std::string_view dtype_name(DType type);
-std::size_t dtype_size(DType type);
-bool is_floating(DType type);
-std::optional<DType> parse_dtype(std::string_view name);
-const std::vector<std::string>& dtype_names();
-
-// Calls f with a value of the C++ type that stands for `type`: one switch for the module.
+// Calls f with a value of the C++ type of `type`: the only such switch of the module.
 template <typename F>
 decltype(auto) with_type(DType type, F&& f) {
   switch (type) {
@@ -45,6 +41,31 @@ decltype(auto) with_type(DType type, F&& f) {
       break;
   }
   return f(double{});
+}
+
+inline const std::vector<std::string>& dtype_names() {
+  static const std::vector<std::string> kNames = {"int8",   "uint8", "int16",  "uint16",  "int32",
+                                                  "uint32", "int64", "uint64", "float32", "float64"};
+  return kNames;
+}
+
+inline std::string_view dtype_name(DType type) {
+  return dtype_names()[static_cast<std::size_t>(type)];
+}
+
+inline std::size_t dtype_size(DType type) {
+  return with_type(type, [](auto value) { return sizeof(value); });
+}
+
+inline bool is_floating(DType type) {
+  return with_type(type, [](auto value) { return std::is_floating_point_v<decltype(value)>; });
+}
+
+inline std::optional<DType> parse_dtype(std::string_view name) {
+  const auto& names = dtype_names();
+  const auto at = std::find(names.begin(), names.end(), name);
+  if (at == names.end()) return std::nullopt;
+  return static_cast<DType>(at - names.begin());
 }
 
 }  // namespace wflow::converters

@@ -26,12 +26,12 @@ const std::vector<std::string> kByteOrders = {"little", "big"};
 const std::vector<std::string> kOrders = {"c", "fortran"};
 const std::vector<std::string> kMatches = {"one", "first", "last", "all"};
 
-// What a transform takes behind its name.
+// The arguments of a transform.
 struct TransformForm {
   std::string_view name;
   Transform::Kind kind;
   enum class Takes { nothing, number, pair, numbers, text, block_and_edges } takes;
-  bool bare = false;  // its name alone will do
+  bool bare = false;  // needs no argument
 };
 using Takes = TransformForm::Takes;
 constexpr std::array<TransformForm, 13> kTransforms = {{
@@ -51,7 +51,7 @@ constexpr std::array<TransformForm, 13> kTransforms = {{
 }};
 constexpr double kMostClasses = 4096;
 constexpr std::size_t kMostEdges = 257;
-constexpr double kMostCells = 1 << 20;  // of a crop or a sub-cube, along an axis
+constexpr double kMostCells = 1 << 20;  // limit for a crop or a sub-cube, along an axis
 
 constexpr std::int64_t kMostLength = std::int64_t{1} << 31;
 constexpr std::int64_t kMostOffset = std::int64_t{1} << 52;
@@ -99,7 +99,7 @@ void read_raw(yaml::MapReader& reader, Selector& selector) {
   }
   form.shape = read_lengths(raw, "shape");
   raw.finish();
-  if (selector.format == Format::tfrecord) return;  // of a feature of bytes
+  if (selector.format == Format::tfrecord) return;  // for a feature of bytes
   if (selector.format != Format::raw && selector.format != Format::automatic) {
     reader.diagnostics().error(reader.mark_of("raw"), "'raw' needs format: raw (or auto), or tfrecord");
   }
@@ -139,7 +139,7 @@ void check_regex(yaml::MapReader& reader, const Selector& selector) {
   }
 }
 
-// A key that implies a format, with that format.
+// A key that implies a format, and that format.
 void imply(yaml::MapReader& reader, Selector& selector, std::string_view key, bool given, Format implied) {
   if (!given) return;
   if (selector.format != Format::automatic && selector.format != implied) {
@@ -281,7 +281,7 @@ const TransformForm* find_transform(const yaml::Node& name, yaml::Diagnostics& d
   return nullptr;
 }
 
-// Without its numbers.
+// The transform without its numbers.
 std::optional<Transform> bare_transform(const yaml::Node& node, yaml::Diagnostics& diagnostics) {
   const TransformForm* form = find_transform(node, diagnostics);
   if (form == nullptr) return std::nullopt;
@@ -297,7 +297,7 @@ std::optional<Transform> bare_transform(const yaml::Node& node, yaml::Diagnostic
   return transform;
 }
 
-// What is wrong with the numbers; nothing where they are fine.
+// The error in the numbers; nothing if they are valid.
 std::optional<std::string> numbers_problem(const TransformForm& form, const std::vector<double>& numbers) {
   using Kind = Transform::Kind;
   const bool lists = form.takes == Takes::numbers || form.takes == Takes::block_and_edges;
@@ -437,7 +437,7 @@ void check_shapes(yaml::MapReader& reader, FieldConfig& field) {
   for (const auto& [key, lengths] : {std::pair{"shape", &field.shape}, std::pair{"pad", &field.pad}}) {
     if (lengths->empty()) continue;
     const std::size_t letters = field.layout.size();
-    // Several files without channels of their own get an axis for them; 'pad' is of what shards hold.
+    // Several files without channels of their own get an axis for them; 'pad' applies to the shape in shards.
     const bool joined = field.files.size() > 1 && field.layout.find('C') == std::string::npos;
     const std::size_t axes = key == std::string_view("pad") ? letters - dropped + (joined ? 1 : 0) : letters;
     if (letters > 0 && axes != lengths->size()) {

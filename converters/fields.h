@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fields of a sample: what each is called, its role, and where its values come from. A part of
+// The fields of a sample: the name, role and source of each. A part of
 // ConvertConfig; docs/convert.md is the table for users.
 #pragma once
 
@@ -25,7 +25,7 @@ std::string_view format_name(Format format);
 
 inline constexpr std::size_t kMostRank = 4;  // axes of a field
 
-// How a raw binary file is written.
+// The layout of a raw binary file.
 struct RawForm {
   DType dtype = DType::float32;
   ByteOrder byte_order = ByteOrder::little;
@@ -39,29 +39,29 @@ struct RawForm {
 // A density on a grid from the particles of a Gadget snapshot, by cloud-in-cell.
 struct GadgetForm {
   std::uint32_t grid = 0;           // cells an axis
-  std::vector<std::int64_t> types;  // of particles, 0 to 5; empty: all
+  std::vector<std::int64_t> types;  // types of particles, 0 to 5; empty: all
   bool operator==(const GadgetForm&) const = default;
 };
 
-// Which values of a file.
+// Selects values of a file.
 struct Selector {
   Format format = Format::automatic;  // automatic: by the keys, the suffix, then the first bytes
   std::string dataset;                // HDF5: path; NPZ: array; NetCDF: variable; TFRecord: feature
-  std::string attribute;              // HDF5: of that object, in place of its values
-  std::vector<std::string> columns;   // of a table: names, or numbers from 0; HDF5: members of a compound
+  std::string attribute;              // HDF5: an attribute of that object, instead of its values
+  std::vector<std::string> columns;   // table: names, or numbers from 0; HDF5: members of a compound
   std::string regex;                  // text: its groups are the numbers
-  Match match = Match::one;           // which of several matches
+  Match match = Match::one;           // one of several matches
   std::string json;                   // JSON pointer (/a/b/0), or $.a.b[0]
   std::string slice;                  // as in NumPy: "0, :, 10:20, -1"
   RawForm raw;
   GadgetForm gadget;
-  bool external = false;  // HDF5: values may lie in other files (no key: `external_files` of all)
-  bool stacked = false;  // raw, tfrecord: the file holds any number of such arrays (no key: `stacked` of all)
+  bool external = false;  // HDF5: values may be in other files (set by `external_files`, no key)
+  bool stacked = false;  // raw, tfrecord: the file holds any number of such arrays (set by `stacked`, no key)
   bool operator==(const Selector&) const = default;
 };
 
 struct Transform;
-// "log1p", "downsample": as it is written.
+// The name in a configuration: "log1p", "downsample".
 std::string_view name_of(const Transform& transform);
 
 // A step of a field's transform (docs/convert.md has the formulas).
@@ -77,7 +77,7 @@ struct Transform {
     subcubes,
     one_hot,
     expression,
-    // Of the training samples' statistics: they are recorded, and applied by readers.
+    // Based on the training samples' statistics: recorded here, applied by readers.
     standardise,
     min_max,
     quantile
@@ -90,7 +90,7 @@ struct Transform {
   bool operator==(const Transform&) const = default;
 };
 
-// Needs the statistics of all training samples.
+// True for steps that need the statistics of all training samples.
 bool is_analysed(Transform::Kind kind);
 
 struct FieldConfig {
@@ -119,23 +119,23 @@ struct FieldConfig {
   bool operator==(const FieldConfig&) const = default;
 };
 
-// What is wrong with the letters of a layout; nothing where they are fine.
+// The error in the letters of a layout; nothing if they are valid.
 std::optional<std::string> layout_problem(std::string_view layout);
 
-// A slice as written: an axis each, missing ones are whole.
+// A slice as written: one entry for each axis, missing ones are the whole axis.
 struct SliceAxis {
   std::optional<std::int64_t> start, stop;
   std::int64_t step = 1;
   bool single = false;  // one index (start), and the axis is dropped
 };
-// Nothing where the text is no slice.
+// Nothing if the text is not a slice.
 std::optional<std::vector<SliceAxis>> parse_slice(std::string_view text);
 
-// `inputs:` and `targets:` where they are mappings, or `inputs:` a list of parameters.
+// Reads `inputs:` and `targets:` if they are mappings, or `inputs:` as a list of parameters.
 std::vector<FieldConfig> read_fields(const yaml::Node& node, Role role, yaml::Diagnostics& diagnostics);
 yaml::Node fields_to_yaml(const std::vector<FieldConfig>& fields, Role role);
 
-// The keys that say which values of a file; for the short form, which has them at top level.
+// The keys that select values of a file, for the short form, which has them at top level.
 void read_selector(yaml::MapReader& reader, Selector& selector);
 void write_selector(std::vector<std::pair<std::string, yaml::Node>>& entries, const Selector& selector);
 

@@ -19,7 +19,7 @@ namespace wflow::converters {
 namespace {
 
 constexpr std::size_t kMostText = 2000;
-constexpr std::size_t kMostDepth = 100;  // of brackets
+constexpr std::size_t kMostDepth = 100;  // limit of nested brackets
 constexpr std::size_t kBlock = 256;      // values computed together: they stay in the first-level cache
 
 constexpr std::array<std::string_view, 5> kReductions = {"min", "max", "mean", "sum", "std"};
@@ -163,7 +163,7 @@ class FormulaParser {
     push(Op::power, 2);
   }
 
-  // Limits the recursion: the text is a user's.
+  // Limits the recursion, because users write the text.
   struct Deeper {
     explicit Deeper(FormulaParser& parser) : parser_(parser) {
       if (++parser_.brackets_ > kMostDepth) parser_.fail("it is nested more than 100 times");
@@ -219,7 +219,7 @@ class FormulaParser {
     call(word);
   }
 
-  // The name in brackets, where nothing else stands there.
+  // The name in brackets, if nothing else is there.
   std::optional<std::string> lone_name() {
     skip_blanks();
     std::size_t end = at_;

@@ -14,13 +14,14 @@ namespace wflow::converters {
 
 class Formula {
  public:
-  // Error{spec} with a sentence where the text is no formula.
+  // Error{spec} with a sentence if the text is not a formula.
   static Formula parse(std::string_view text);
 
-  // What its caller must give values for, each once: names, and reductions of a name as `mean(u)`.
+  // The variables for which the caller must give values, each once: names, and reductions of a name such as
+  // `mean(u)`.
   const std::vector<std::string>& variables() const { return variables_; }
 
-  // `values`: of each variable, as many numbers as `result` has, or one for all. Reads and writes `result` in
+  // `values`: for each variable as many numbers as `result` has, or one for all. Reads and writes `result` in
   // order, so that it may be one of the values.
   void evaluate(std::span<const std::span<const double>> values, std::span<double> result) const;
 
@@ -77,18 +78,18 @@ class Formula {
   static bool is_binary(Op op) {
     return (op >= Op::add && op <= Op::logical_or) || op == Op::min || op == Op::max || op == Op::atan2;
   }
-  // Of `count` operands of each kind; the result takes the place of the first.
+  // Applies an operation to `count` operands of each kind; the result replaces the first.
   static void apply(Op op, double* first, const double* second, const double* third, std::size_t count);
 
   std::vector<Step> steps_;  // in reverse Polish notation
   std::vector<std::string> variables_;
-  std::size_t depth_ = 0;  // of the stack
+  std::size_t depth_ = 0;  // depth of the stack
 };
 
 // The reductions that formulas know: min, max, mean, sum, std of one name.
 double reduce(std::string_view function, std::span<const double> values);
 
-// "mean(u)" as {"mean", "u"}; of a plain name the function is empty.
+// "mean(u)" as {"mean", "u"}; for a plain name the function is empty.
 struct VariableName {
   std::string function;
   std::string name;

@@ -10,7 +10,7 @@
 namespace wflow::converters {
 namespace {
 
-// Of numbers for the variables, in the order in which they first stand in it.
+// Evaluates with numbers for the variables, in the order of their first use.
 double value(const std::string& text, const std::vector<double>& numbers = {}) {
   const Formula formula = Formula::parse(text);
   std::vector<std::span<const double>> values;

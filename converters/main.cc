@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// wflow-convert: simulation output -> training shards. Only the command line is here.
+// The command line of wflow-convert: simulation output -> training shards.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -12,10 +12,9 @@
 
 #include "base/error.h"
 #include "base/version.h"
-#include "converters/convert/report.h"
-#include "converters/convert/run.h"
+#include "converters/commands.h"
+#include "converters/convert/conversion.h"
 #include "converters/input/check.h"
-#include "converters/look/command.h"
 
 namespace {
 
@@ -39,7 +38,8 @@ configuration are in docs/convert.md, the exit codes in docs/exit-codes.md.)";
 
 int run_program(int argc, char** argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);  // a log shows each block as it ends
-  std::signal(SIGXFSZ, SIG_IGN);  // a file size limit is an error of write(2), with a sentence, not a signal
+  std::signal(SIGXFSZ,
+              SIG_IGN);  // a file size limit then is an error of write(2) with a message, not a signal
   CLI::App app("Converts simulation output to sharded training HDF5.", "wflow-convert");
   app.footer(kExamples);
   app.set_version_flag("--version", fmt::format("wflow-convert {}", kVersion));

@@ -359,7 +359,7 @@ class Exports(ExchangeTest):
         self.assertEqual([p.name for p in (self.folder / "out").iterdir()], ["mine"])
         self.assertIn("has no manifest.json", self.refused("export", "data-files", "other", "--to", "npy", code=4))
         self.assertIn("--to", self.refused("export", "data", "other", "--to", "parquet"))
-        # What a killed export left is no obstacle.
+        # The files of a killed export are no obstacle.
         (self.folder / ".other.partial/train").mkdir(parents=True)
         (self.folder / ".other.partial/train/u.npy").write_text("half")
         self.shards("export", "data", "other", "--to", "npy")

@@ -14,8 +14,8 @@ namespace {
 
 constexpr double kRounding = 1e-9;  // 0.8 + 0.1 + 0.1 is not exactly 1
 
-// Rounding the running sums, not the parts, keeps parts that sum to 1 summing to `count`. Counts are of
-// `whole` samples.
+// Rounding the running sums, not the parts, keeps parts that sum to 1 summing to `count`. Counts refer
+// to `whole` samples.
 std::array<std::uint64_t, 3> ends_of(const SplitRequest& request, std::uint64_t count, std::uint64_t whole) {
   std::array<std::uint64_t, 3> ends{};
   const double unit = request.fractions ? 1 : static_cast<double>(whole);
@@ -31,8 +31,8 @@ std::array<std::uint64_t, 3> ends_of(const SplitRequest& request, std::uint64_t 
 constexpr std::uint64_t kLongestWindow = 1000;
 constexpr double kWhole = 1e-6;
 
-// The places, from 1, at which unit j (from 1) of `count` in a window may stand, so that no prefix has more than its
-// share rounded up, or less than its share rounded down.
+// The places, from 1, that unit j (from 1) of `count` may have in a window, so that no prefix has more than its share
+// rounded up, or less than its share rounded down.
 std::uint64_t first_place(std::uint64_t j, std::uint64_t count, std::uint64_t length) {
   return (j - 1) * length / count + 1;
 }
@@ -61,7 +61,7 @@ EvenSplit::EvenSplit(const std::array<double, 3>& parts, std::uint64_t seed) : s
   }
 }
 
-// Whether the window can be completed from place `next` on: at each place the unit that must stand soonest.
+// True if the window can be completed from place `next` on, with the most urgent unit at each place.
 bool EvenSplit::can_follow(Counts placed, std::uint64_t next) const {
   for (; next <= length_; ++next) {
     std::size_t chosen = kParts;
@@ -81,7 +81,7 @@ bool EvenSplit::can_follow(Counts placed, std::uint64_t next) const {
   return true;
 }
 
-// At each place one of the units that may stand there, drawn by their number, after which the window can be completed.
+// Draws for each place one of the allowed units, weighted by their number, such that the window can be completed.
 const std::vector<std::uint8_t>& EvenSplit::window(std::uint64_t number) const {
   if (number == last_number_) return last_;
   const std::uint64_t key = hash64(seed_, number);

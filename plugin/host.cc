@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // wflow-plugin-host --config FILE --first N --count N: runs a plugin for some samples of one bundle, in the
-// bundle's directory. Started by a worker (steps/plugin.cc), which takes what it reports in $WFLOW_EVENTS.
+// bundle's directory. A worker starts it (steps/plugin.cc) and reads its reports in $WFLOW_EVENTS.
 #include <fcntl.h>
 #include <fmt/format.h>
 
@@ -20,7 +20,6 @@
 #include "base/version.h"
 #include "base/yaml.h"
 #include "plugin/library.h"
-#include "plugin/row_file.h"
 #include "specs/samples/samples.h"
 #include "specs/study/blocks.h"
 
@@ -31,12 +30,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kErrorBytes = 1024;
-// Rows are kept until there are so many bytes of them, or so much time has passed: what a crash costs.
+// Rows are written after this many bytes or this much time, which limits the loss in a crash.
 constexpr std::size_t kBufferBytes = 1 << 20;
 constexpr std::chrono::milliseconds kKeepRows{200};
 
-// A simulator that calls exit() has crashed as far as its bundle is concerned: it must not pass for a process
-// that could not begin.
+// A simulator that calls exit() counts as crashed: it must not look like a process that could not begin.
 bool in_sample = false;
 void crash_if_in_sample() {
   if (in_sample) std::abort();
@@ -47,7 +45,7 @@ struct Job {
   std::uint64_t bundle = 1;
   bool check_finite = true;
   std::unique_ptr<const specs::SampleTable> samples;
-  std::vector<std::uint64_t> starts;  // where bundles begin, too
+  std::vector<std::uint64_t> starts;  // bundles begin at these samples, too
   std::vector<std::size_t> columns;
   std::uint64_t first = 0;
   std::uint64_t count = 0;
@@ -86,7 +84,7 @@ Job read_job(const std::string& path) {
   return job;
 }
 
-// Lines of $WFLOW_EVENTS. Unlike progress, they must not be lost: a sample that nothing is said of counts as
+// Lines of $WFLOW_EVENTS. Unlike progress, they must not be lost: a sample without a report counts as
 // done.
 class Reports {
  public:
@@ -131,7 +129,7 @@ class Host {
     for (std::uint64_t sample = job_.first; sample < job_.first + job_.count; ++sample) {
       one(sample);
       ++kept_;
-      // What is reported here need not be told at the end: exit code 0 says it of all others.
+      // Samples reported here need no report at the end: exit code 0 reports all others as done.
       if (kept_ == kept_most_ || Clock::now() - flushed_ > kKeepRows)
         flush(sample + 1 < job_.first + job_.count);
     }
@@ -182,7 +180,7 @@ class Host {
       files_[i].clear(static_cast<std::uint8_t*>(results_[i]), 1);
   }
 
-  // Rows first, then what is said of them: a report is never ahead of its file.
+  // Writes rows before their reports: a report is never ahead of its file.
   void flush(bool report) {
     for (std::size_t i = 0; i < files_.size() && kept_ > 0; ++i)
       files_[i].write(kept_from_ - job_.begin(), kept_, buffers_[i].data());

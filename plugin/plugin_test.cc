@@ -14,7 +14,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "plugin/library.h"
-#include "plugin/row_file.h"
 
 namespace wflow::plugin {
 namespace {

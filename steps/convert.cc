@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conversion steps: wflow-convert once a block of samples, and once more to close the data set.
+// Conversion steps: run wflow-convert once for each block of samples, and once more to close the data set.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 #include "base/process.h"
 #include "base/yaml.h"
 #include "specs/study/blocks.h"
-#include "steps/kinds.h"
-#include "steps/render.h"
+#include "steps/command.h"
+#include "steps/step.h"
 
 namespace wflow::steps {
 
@@ -84,7 +84,7 @@ class Convert final : public Step {
   std::string rows_of(const Execution& execution) const {
     const auto [first, end] = Blocks(template_.block_samples, template_.sample_starts)
                                   .items(execution.element, template_.sample_count);
-    std::vector<const std::string*> reasons(end - first, nullptr);  // of the samples that are left out
+    std::vector<const std::string*> reasons(end - first, nullptr);  // why a sample is left out; null: it is not
     for (const specs::LeftOut& out : execution.left_out) {
       for (std::uint64_t row = std::max(first, out.first); row < std::min(end, out.first + out.count); ++row)
         reasons[row - first] = &out.reason;
@@ -112,7 +112,7 @@ class Convert final : public Step {
     return text;
   }
 
-  // Where the step `from` has left a sample, alone or with the others of its bundle.
+  // Returns the directory of a sample, or of its bundle, in the step `from`.
   std::string directory_of(std::uint64_t row) const {
     specs::TaskTemplate source;
     source.workspace = template_.source_workspace;

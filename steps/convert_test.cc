@@ -58,7 +58,7 @@ TEST_F(ConvertTest, FindsSamplesInTheDirectoriesOfBundles) {
                   "id,file,x\n8,/campaign/simulate/02/u_8.h5,80\n9,/campaign/simulate/03/u_9.h5,90\n"));
 }
 
-// The campaign's states decide, not the files: what it says of a sample goes with its row.
+// The campaign's states decide, not the files: the reason for leaving out a sample goes with its row.
 TEST_F(ConvertTest, RowsSayWhichSamplesAreLeftOut) {
   const auto t = blocks();
   Execution execution{1, 0, false};

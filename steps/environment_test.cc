@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "steps/environment.h"
+#include "steps/step.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -11,6 +11,8 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
+#include <cstring>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
@@ -18,6 +20,8 @@
 #include "base/file.h"
 #include "base/process.h"
 #include "base/text.h"
+#include "steps/command.h"
+#include "steps/step.h"
 
 namespace wflow::steps {
 
@@ -31,14 +35,14 @@ void require_campaign(const std::string& campaign) {
   throw Error(ExitCode::system, campaign + " is not there any more: the campaign was moved or removed");
 }
 
-// One system call where the parent is there, which is nearly always.
+// One system call if the parent exists, which is nearly always so.
 void make_directory(const std::string& path, const std::string& campaign) {
   if (::mkdir(path.c_str(), 0777) == 0 || errno == EEXIST) return;
   require_campaign(campaign);
   make_directories(path);
 }
 
-// A regular file that can be read and has this text.
+// True if the path is a readable regular file with this text.
 bool holds(const NewFile& file) {
   const FileDescriptor fd(::open(file.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};
@@ -55,8 +59,8 @@ bool holds(const NewFile& file) {
   return text == file.text;
 }
 
-// A name that nobody else writes: with the host, as the file system may be shared, and not there before, as
-// containers may share host names and process ids.
+// Opens a new file whose name no other process uses: with the host, because the file system may be shared,
+// and exclusively, because containers may share host names and process ids.
 FileDescriptor open_temporary(const std::string& target, std::string& name) {
   static std::atomic<unsigned> counter{0};
   static const std::string process = host_name() + "." + std::to_string(::getpid());
@@ -68,8 +72,8 @@ FileDescriptor open_temporary(const std::string& target, std::string& name) {
   }
 }
 
-// Other processes see the old file or the new one; who has the old one open goes on reading it: bash reads a
-// script while it runs it.
+// Other processes see either the old file or the new one. A process that has the old one open goes on reading
+// it: bash reads a script while it runs it.
 void publish(const NewFile& file) {
   if (holds(file)) return;
   std::string temporary;
@@ -156,6 +160,70 @@ std::string output_tail(const std::string& out_path, const std::string& err_path
   std::string text = tail_of(err_path, before.err, limit);
   if (text::trim(text).empty()) text = tail_of(out_path, before.out, limit);
   return text;
+}
+
+bool leaves_marker(const specs::TaskTemplate& task) {
+  return task.kind == specs::StepKind::shell && task.bundle == 0 && task.output == specs::OutputMode::files;
+}
+
+std::filesystem::path finished_marker(const specs::TaskTemplate& task, specs::Element element) {
+  return std::filesystem::path(working_directory(task, element)) / kFinishedMarker;
+}
+
+namespace {
+
+bool looks_inside(const specs::DeclaredOutput& output) {
+  return !output.dataset.empty() || !output.shape.empty() || output.finite;
+}
+
+}  // namespace
+
+bool looks_into_outputs(const std::vector<specs::DeclaredOutput>& outputs) {
+  return std::any_of(outputs.begin(), outputs.end(), looks_inside);
+}
+
+std::vector<OutputFile> output_files(const specs::TaskTemplate& t, const specs::SampleTable* samples,
+                                     const Execution& execution) {
+  std::vector<OutputFile> files;
+  const std::string directory = working_directory(t, execution.element);
+  const std::string path = t.sample_dependent && t.bundle == 0
+                               ? specs::sample_path(execution.element, layout_of(t), t.level_max_dirs)
+                               : "";
+  const BundleRows rows{"", execution.element, execution.count};
+  for (const specs::DeclaredOutput& output : t.outputs) {
+    const std::string name =
+        render(output.file, samples, execution.element, path, t.bundle > 0 ? &rows : nullptr);
+    files.push_back({name.starts_with('/') ? name : directory + "/" + name, &output});
+  }
+  return files;
+}
+
+std::string missing_output(const std::vector<OutputFile>& files) {
+  for (const OutputFile& file : files) {
+    struct stat status {};
+    if (::stat(file.path.c_str(), &status) != 0)
+      return fmt::format("the declared output {} is not there ({})", file.path, std::strerror(errno));
+    if (!S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode))
+      return fmt::format("the declared output {} is neither a file nor a directory", file.path);
+    if (S_ISREG(status.st_mode) && status.st_size == 0)
+      return fmt::format("the declared output {} is empty", file.path);
+  }
+  return {};
+}
+
+std::vector<std::string> check_command(const std::vector<OutputFile>& files) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const OutputFile& file : files) {
+    const specs::DeclaredOutput& declared = *file.declared;
+    if (!looks_inside(declared)) continue;
+    list.push_back({{"file", file.path},
+                    {"dataset", declared.dataset},
+                    {"shape", declared.shape},
+                    {"finite", declared.finite}});
+  }
+  if (list.empty()) return {};
+  return {sibling_program("wflow-convert"), "check", "--list",
+          list.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)};
 }
 
 }  // namespace wflow::steps

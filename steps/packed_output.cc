@@ -25,7 +25,7 @@ namespace wflow::steps {
 namespace {
 
 constexpr std::size_t kEntryBytes = 56;
-constexpr std::size_t kOldEntryBytes = 52;  // of indexes without the header: no checksum of the text
+constexpr std::size_t kOldEntryBytes = 52;  // in indexes without a header; no checksum of the text
 constexpr std::size_t kCountOffset = 44;
 // The first entry's place in an index; no sample has this number.
 constexpr std::string_view kMagic = "WFLOWIX2";
@@ -50,7 +50,7 @@ std::uint32_t check_of(const char* bytes, std::size_t size) {
   return static_cast<std::uint32_t>(XXH3_64bits(bytes, size));
 }
 
-// Of text that comes in parts.
+// The checksum of text that comes in parts.
 class TextCheck {
  public:
   TextCheck() : state_(XXH3_createState()) { XXH3_64bits_reset(state_.get()); }
@@ -67,7 +67,7 @@ class TextCheck {
 // How an index is written.
 struct IndexForm {
   std::size_t entry = kEntryBytes;
-  std::uint64_t begin = kEntryBytes;  // of the first one
+  std::uint64_t begin = kEntryBytes;  // position of the first entry
 };
 
 std::array<char, kEntryBytes> encode(const PackedEntry& entry) {
@@ -167,10 +167,10 @@ PackWriter::PackWriter(std::filesystem::path directory, std::string worker)
     : directory_(std::move(directory)), worker_(std::move(worker)) {
   make_directories(directory_);
   std::uint32_t last = 0;
-  std::error_code unreadable;  // then open() says so
+  std::error_code unreadable;  // open() then reports the error
   while (std::filesystem::exists(file_of(directory_, worker_, last + 1, "log"), unreadable)) ++last;
   open(last);
-  // One that an older version has begun stays as it is.
+  // Leaves a file of an older version as it is.
   if (form_of(index_.get()).entry != kEntryBytes) open(last + 1);
 }
 
@@ -187,7 +187,7 @@ void PackWriter::open(std::uint32_t number) {
   write_all(index_.get(), {header.data(), header.size()}, file_of(directory_, worker_, number_, "index"));
 }
 
-// Entries stay where multiples of their size are.
+// Cuts off an incomplete entry, so that entries begin at multiples of their size.
 void PackWriter::cut_index() {
   const std::uint64_t bytes = size_of(index_.get());
   const std::size_t entry = bytes < kEntryBytes ? kEntryBytes : form_of(index_.get()).entry;
@@ -203,7 +203,7 @@ void PackWriter::append(PackedEntry entry, const std::string& title, int out, in
   if (end_ >= kLogBytes) open(number_ + 1);
   const std::filesystem::path path = file_of(directory_, worker_, number_, "log");
   const std::string header = (end_ == 0 ? "" : "\n") + title + "\n";
-  // A write that failed half way has left bytes that no entry names.
+  // An earlier write that failed half way has left bytes that no entry names.
   end_ = size_of(log_.get());
   entry.offset = end_ + header.size();
   TextCheck check;
@@ -225,7 +225,7 @@ void PackWriter::append(PackedEntry entry, const std::string& title, int out, in
   const auto bytes = encode(entry);
   try {
     write_all(index_.get(), {bytes.data(), bytes.size()}, file_of(directory_, worker_, number_, "index"));
-  } catch (const Error&) {  // a full disk takes a part of it
+  } catch (const Error&) {  // a full disk may have taken a part of the entry
     cut_index();
     throw;
   }
@@ -237,8 +237,8 @@ std::filesystem::path packed_directory(const std::filesystem::path& workspace) {
 
 namespace {
 
-// (worker, lease, attempt): a worker that was killed between entry and result has left both its entry and its
-// guardian's, and the last one counts.
+// (worker, lease, attempt). A worker that was killed between entry and result has left its own entry and one of its
+// guardian; the last one counts.
 using Key = std::tuple<std::string, std::uint64_t, std::uint32_t>;
 
 void find_in(const std::filesystem::path& index, specs::Element element,
@@ -254,7 +254,7 @@ void find_in(const std::filesystem::path& index, specs::Element element,
     if (bytes.size() < form.entry) return;
     offset += bytes.size();
     for (std::size_t at = 0; at + form.entry <= bytes.size(); at += form.entry) {
-      // Not the checksum of every entry: an index may have 10^7.
+      // Does not check the checksum of every entry, because an index may have 10^7.
       specs::Element first = 0;
       std::uint32_t count = 0;
       std::memcpy(&first, bytes.data() + at, sizeof first);
@@ -271,7 +271,7 @@ void find_in(const std::filesystem::path& index, specs::Element element,
 
 std::vector<PackedExecution> find_packed(const std::filesystem::path& directory, specs::Element element) {
   std::map<Key, PackedExecution> found;
-  std::error_code missing;  // also where the directory is removed meanwhile
+  std::error_code missing;  // also set if the directory is removed meanwhile
   std::filesystem::directory_iterator file(directory, missing);
   for (; !missing && file != std::filesystem::directory_iterator(); file.increment(missing)) {
     if (file->path().extension() == ".index") find_in(file->path(), element, found);
@@ -287,7 +287,7 @@ PackReader::PackReader(std::filesystem::path directory) : directory_(std::move(d
 
 std::vector<PackedExecution> PackReader::news() {
   std::vector<PackedExecution> executions;
-  std::error_code missing;  // until the first task prints
+  std::error_code missing;  // set until the first task prints
   std::filesystem::directory_iterator file(directory_, missing);
   for (; !missing && file != std::filesystem::directory_iterator(); file.increment(missing)) {
     if (file->path().extension() == ".index") read_index(file->path(), executions);
@@ -307,7 +307,7 @@ void PackReader::read_index(const std::filesystem::path& index, std::vector<Pack
   const std::string bytes = read_at(fd.get(), offset, size_of(fd.get()) - offset);
   for (std::size_t at = 0; at + form.entry <= bytes.size(); at += form.entry) {
     const auto entry = decode(bytes.data() + at, form);
-    // The last one may still be on its way.
+    // The last entry may be incomplete.
     if (!entry && at + 2 * form.entry > bytes.size()) return;
     offset += form.entry;
     if (entry) executions.push_back({*entry, log});
@@ -316,7 +316,7 @@ void PackReader::read_index(const std::filesystem::path& index, std::vector<Pack
 
 namespace {
 
-// Output and errors, which stand behind one another, as far as they are there.
+// Returns stdout and stderr, which follow each other in the log, as far as they exist.
 std::string text_of(int log, const PackedEntry& entry) {
   return read_at(log, entry.offset, std::uint64_t{entry.out_bytes} + entry.err_bytes);
 }
@@ -355,7 +355,7 @@ void look_at_index(const std::filesystem::path& index, bool texts, std::vector<s
   const IndexForm form = form_of(fd.get());
   std::uint64_t bad = 0;
   std::uint64_t damaged = 0;
-  std::uint64_t end = 0;  // of the text that entries name
+  std::uint64_t end = 0;  // end of the text that entries name
   for (std::uint64_t offset = form.begin;;) {
     const std::string bytes = read_at(fd.get(), offset, kCopyBytes / form.entry * form.entry);
     for (std::size_t at = 0; at + form.entry <= bytes.size(); at += form.entry) {
@@ -377,7 +377,7 @@ void look_at_index(const std::filesystem::path& index, bool texts, std::vector<s
                                  index.string()));
   if (damaged > 0)
     damage.push_back(fmt::format("what {} tasks printed in {} is damaged or cut off", damaged, log.string()));
-  // Also of a writer that was killed between text and entry; its task has run again.
+  // A writer that was killed between text and entry leaves the same; its task has run again.
   if (bad == 0 && end < size)
     damage.push_back(fmt::format("the last {} bytes of {} have no entry in {}: its end was cut off, or its worker was "
                                  "killed",

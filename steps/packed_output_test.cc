@@ -98,7 +98,7 @@ TEST_F(PackedOutput, SurvivesAWriterThatDiedWithinAnEntry) {
   EXPECT_EQ(texts(4), (Texts{{"four again", ""}}));
 }
 
-// As on a full disk: the second entry does not fit.
+// The limit acts like a full disk: the second entry does not fit.
 TEST_F(PackedOutput, GoesOnAfterAnEntryThatCouldNotBeWritten) {
   PackWriter writer(directory_, "host-1-a");
   add(writer, 3, "3", "");
@@ -174,7 +174,7 @@ TEST_F(PackedOutput, DamageIsSeen) {
   EXPECT_FALSE(packed_damage(directory_, false).empty());
 }
 
-// As it was before texts had checksums; a writer leaves it as it is.
+// An index from before texts had checksums. A writer leaves it as it is.
 TEST_F(PackedOutput, ReadsOlderIndexes) {
   {
     PackWriter writer(directory_, "host-1-a");

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "base/process.h"
-#include "steps/kinds.h"
-#include "steps/markers.h"
+#include "steps/files.h"
+#include "steps/step.h"
 
 namespace wflow::steps {
 

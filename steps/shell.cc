@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shell steps as Merlin leaves them: a script, its output beside it, MERLIN_FINISHED after success.
+// Shell steps, with the files that Merlin leaves: a script, its output beside it, MERLIN_FINISHED after
+// success.
 #include <algorithm>
 #include <optional>
 #include <tuple>
@@ -8,31 +9,30 @@
 #include "base/error.h"
 #include "base/process.h"
 #include "base/text.h"
-#include "steps/kinds.h"
-#include "steps/markers.h"
-#include "steps/render.h"
-#include "steps/words.h"
+#include "steps/command.h"
+#include "steps/files.h"
+#include "steps/step.h"
 
 namespace wflow::steps {
 
 namespace {
 
-// One of the two texts of a step, and how it is run.
+// One of the two texts of a step, and the way to run it.
 struct Script {
   const specs::Pieces* body = nullptr;
   std::string base;         // file name without ".sh"
   bool shared = false;      // the text is the same for every element
-  std::string shared_path;  // then one file for the array, where it goes through a shell
-  std::string program;      // what is started directly; empty: all elements go through the shell
-  std::string folder;  // where it starts then: `cd FOLDER && ` stands before it; empty: the working directory
-  specs::Pieces rest;  // with `folder`: the command behind it
+  std::string shared_path;  // path of the shared text, if a shell runs it
+  std::string program;      // program to start directly; empty: all elements go through the shell
+  std::string folder;  // FOLDER of `cd FOLDER && ...`: start the program there; empty: the working directory
+  specs::Pieces rest;  // with `folder`: the command after it
 };
 
-constexpr std::size_t kMaxArgument = 120'000;  // the kernel takes 131,071 bytes of one argument
+constexpr std::size_t kMaxArgument = 120'000;  // the kernel's limit for one argument is 131,071 bytes
 
-// "#!/usr/bin/env python3" as the kernel takes it apart: the program, and all the rest as one argument.
-// Starting the interpreter directly spares the kernel's second look at the file, and works where scripts may
-// not be executed.
+// Splits "#!/usr/bin/env python3" as the kernel does: the program, and all the rest as one argument.
+// A direct start of the interpreter spares the kernel a second read of the file, and works on file systems
+// without execution.
 std::vector<std::string> interpreter(const std::string& shell) {
   const std::string_view text = text::trim(shell);
   const std::size_t end = text.find_first_of(" \t");
@@ -44,8 +44,8 @@ std::vector<std::string> interpreter(const std::string& shell) {
   return argv;
 }
 
-// The program that a command names, where it can be started without a shell for some samples at least: its
-// first word must be plain and the same for all.
+// Returns the program of a command that can be started without a shell for some samples at least: its
+// first word must be plain and the same for all samples.
 std::string direct_program(const specs::Pieces& body, std::span<const std::string> environment) {
   if (body.empty() || body.front().kind != specs::Piece::Kind::literal) return {};
   std::string_view first = body.front().text;
@@ -53,13 +53,13 @@ std::string direct_program(const specs::Pieces& body, std::span<const std::strin
   const std::size_t end = first.find_first_of(" \t\n");
   if (end == std::string_view::npos && body.size() > 1) return {};
   const auto words = plain_words(first.substr(0, end));
-  std::string all;  // with a harmless value in every hole
+  std::string all;  // the command with a harmless value for every token
   for (const specs::Piece& piece : body) all += piece.kind == specs::Piece::Kind::literal ? piece.text : "0";
   if (!words || words->size() != 1 || !plain_words(all)) return {};
   return program_path(words->front(), environment).value_or("");
 }
 
-// `cd /path && program ...`: the path, and the command behind it.
+// Splits `cd /path && program ...` into the path and the command after it.
 std::optional<std::pair<std::string, specs::Pieces>> behind_cd(const specs::Pieces& body) {
   constexpr std::string_view kAnd = " && ";
   if (body.empty() || body.front().kind != specs::Piece::Kind::literal) return std::nullopt;
@@ -136,14 +136,14 @@ class Shell final : public Step {
     check_columns(body, samples_);
     if (template_.bundle > 0 && samples_ == nullptr)
       throw Error(ExitCode::data, "a step takes bundles of samples, and there are no samples");
-    // Where scripts are left for people, every sample's directory has its own.
+    // Scripts that users may want to read are written in every sample's directory.
     const bool own_script = template_.shell_given && template_.sample_dependent;
     Script script;
     script.body = &body;
     script.base = base + template_.suffix;
     script.shared = !has_sample_tokens(body) && !own_script;
     if (!environment.empty()) script.program = direct_program(body, environment);
-    // The files of output have names in the working directory, but for packed ones.
+    // Only with packed output: other output files have names in the working directory.
     auto elsewhere = packed_ && !environment.empty() ? behind_cd(body) : std::nullopt;
     if (elsewhere) {
       script.program = direct_program(elsewhere->second, environment);
@@ -163,7 +163,7 @@ class Shell final : public Step {
                       PreparedTask& task) const {
     if (script.program.empty()) return false;
     auto words = plain_words(text_of(script.folder.empty() ? *script.body : script.rest, row, rows));
-    if (!words) return false;  // this sample's cells hold what a shell would not take as it is
+    if (!words) return false;  // this sample's cells contain characters that a shell would interpret
     task.argv = std::move(*words);
     task.program = script.program;
     task.direct = true;
@@ -179,8 +179,8 @@ class Shell final : public Step {
       task.argv.push_back(script.shared_path);
       return;
     }
-    // Without a file of its own: a task whose output is packed, and one of a program that could not be
-    // started.
+    // A task with packed output, or with a program that could not be started, gets its script as an
+    // argument.
     const std::string name = task.directory + "/" + script.base + suffix + ".sh";
     if (takes_text_ && (packed_ || script.shared)) {
       std::string text = text_of(*script.body, row, rows);

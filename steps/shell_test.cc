@@ -152,7 +152,7 @@ TEST(DirectShell, StartsAPlainCommandWithoutScript) {
   EXPECT_THAT(task.argv, ElementsAre("env", "-u", "A B", "x=1"));
   EXPECT_EQ(task.out_file, "simulate.out");
   EXPECT_EQ(task.finished_marker, "/campaign/simulate/MERLIN_FINISHED");
-  // What the shell says when the program has gone meanwhile.
+  // The shell reports the program that has been removed meanwhile.
   const PreparedTask shell = step->prepare({0, 0, false, 1, true});
   EXPECT_FALSE(shell.direct);
   EXPECT_THAT(shell.argv,

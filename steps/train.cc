@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training steps: wflow-train, under mpirun where it has several ranks. A restart is the same command:
-// training goes on from its own last checkpoint.
+// Training steps: wflow-train, under mpirun if it has several ranks. A restart is the same command:
+// the training continues from its own last checkpoint.
 #include <unistd.h>
 
 #include "base/error.h"
 #include "base/process.h"
-#include "steps/kinds.h"
+#include "steps/step.h"
 
 namespace wflow::steps {
 
@@ -26,12 +26,12 @@ class Train final : public Step {
   explicit Train(const specs::TaskTemplate& task_template) : template_(task_template) {
     const int ranks = template_.resources.procs;
     if (ranks > 1) {
-      // Binding off: two runs on one node would be bound to the same cores. More ranks than cores are
-      // allowed: what is asked for runs, if slowly.
+      // Switches binding off: two runs on one node would be bound to the same cores. Allows more ranks than
+      // cores: such a training runs slowly.
       argv_ = {mpirun(), "-n", std::to_string(ranks), "--oversubscribe", "--bind-to", "none"};
       if (::geteuid() == 0) argv_.emplace_back("--allow-run-as-root");
     }
-    // A simulation that is tried again after the training changes what it learns from.
+    // A simulation that runs again after the training changes the training data.
     const std::vector<std::string> program = {sibling_program("wflow-train"),
                                               template_.workspace + "/train.yaml", "--fresh-on-new-data"};
     if (template_.resources.nodes > 1) across_nodes_ = {sibling_program("wflow"), "launch", "--"};
@@ -56,7 +56,7 @@ class Train final : public Step {
  private:
   const specs::TaskTemplate& template_;
   std::vector<std::string> argv_;
-  std::vector<std::string> across_nodes_;  // where it has several
+  std::vector<std::string> across_nodes_;  // the command for several nodes
 };
 
 }  // namespace

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Who may include whom (the table of CONTRIBUTING.md), which library stands behind which boundary, a licence line in each
-source file and a README in each module. Prints every offence as file:line: sentence."""
+source file and a README in each folder. Prints every offence as file:line: sentence."""
 
 import re
 import subprocess
@@ -15,12 +15,13 @@ MODULES = {
     "base": set(),
     "converters": {"base"},
     "converters/config": {"base"},
+    "converters/data_set_files": {"base"},
     "trainer": {"base", "converters"},
     "trainer/config": {"base", "trainer/config_tables", "trainer/search_config"},
     "trainer/search_config": {"base"},
     "trainer/config_tables": {"base"},
     "specs": {"base", "converters/config", "trainer/config", "trainer/config_tables", "trainer/search_config"},
-    "engine": {"specs", "base"},
+    "engine": {"specs", "base", "converters/data_set_files"},
     # Plain types that the scheduler, messages and workers share.
     "engine/schedule/types": {"specs"},
     "engine/schedule/states": {"specs"},
@@ -31,7 +32,7 @@ MODULES = {
     "plugin": {"base", "specs"},
     "workers": {"steps", "engine/wire", "specs", "base"},
     "cli": {"base", "specs", "engine", "engine/wire", "engine/store", "engine/batch", "steps", "workers", "converters",
-            "converters/config", "trainer/config"},
+            "converters/config", "converters/data_set_files", "trainer/config"},
     "examples/cosmoflow": set(),
     "examples/jag_like": {"plugin"},
 }
@@ -55,7 +56,7 @@ BOUNDARIES = {
     r"n?curses\.h": r"cli/top/screen\.cc",
     r"cairo/": r"cli/plot/(draw|pen|main)\..*",
     r"utf8proc\.h": r"cli/top/grid\.cc",
-    r"sodium\.h": r"cli/export/sha256\.cc",
+    r"sodium\.h": r"cli/export/ro_crate\.cc",
 }
 # Tests and benchmarks stand outside, and look into the files that they check.
 OUTSIDE = re.compile(r"(tests|bench)/.*|.*_test\.cc")
@@ -65,7 +66,7 @@ MACHINES = re.compile(r"(engine/coordinate/(machine\w*|checks|timing)|workers/ag
 NO_IO = re.compile(
     r"(c?chrono|ctime|time\.h|sys/.*|unistd\.h|fcntl\.h|c?signal(\.h)?|poll\.h|sched\.h|pthread\.h|spawn\.h|netdb\.h|thread|mutex|"
     r"shared_mutex|condition_variable|future|fstream|iostream|random|zmq.*|sqlite3\.h|SQLiteCpp/.*|"
-    r"base/(clock|file|process|process_handle|log)\.h|engine/(store/(store|commit_thread|database)|wire/transport|wire/keys)\.h)"
+    r"base/(clock|file|folders|process|log)\.h|engine/(store/(store|commit_thread|database)|wire/transport|wire/keys)\.h)"
 )
 
 SOURCES = {".cc", ".h", ".cpp", ".hpp", ".py", ".cmake"}
@@ -73,7 +74,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]')
 
 
 def tracked_files():
-    """What git knows or would take; without git, everything outside of build folders."""
+    """Files that git tracks or would add; without git, everything outside of build folders."""
     try:
         listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True)
         names = listed.stdout.splitlines()
@@ -93,7 +94,7 @@ def allowed(name, included):
     here, there = module_of(name), module_of(included)
     if here.split("/")[0] in ALL or here == there:
         return True
-    if here in ("converters/config", "trainer/config") and there == here.split("/")[0]:
+    if here in ("converters/config", "converters/data_set_files", "trainer/config") and there == here.split("/")[0]:
         # A light header of the own module, such as converters/split.h, is followed by its own includes.
         return True
     # A *_test.cc beside its unit may also use what stands in its own module.
@@ -149,13 +150,35 @@ def check_licence(name, text):
     return [] if "SPDX-License-Identifier: Apache-2.0" in head else [f"{name}:1: no SPDX-License-Identifier line"]
 
 
+# Folders without a README, and those below them: why.
+WITHOUT_README = {
+    "specs/testdata": "cases, which specs/README.md describes",
+    "tests/conformance/cases": "cases, which tests/conformance/README.md describes",
+    "docs/screenshots": "pictures of docs/screenshots.md",
+    "cli/templates": "studies that `wflow template` prints; each begins with its own description",
+}
+
+
+def folders_of(names):
+    """{folder: number of files in it}, the folders above included."""
+    folders = {}
+    for name in names:
+        for parent in list(Path(name).parents)[:-1]:
+            folders.setdefault(str(parent), 0)
+        if "/" in name:
+            folders[str(Path(name).parent)] += 1
+    return folders
+
+
 def check_readmes(names):
-    modules = {"base", "specs", "engine", "steps", "workers", "converters", "trainer", "cli", "tests", "bench", "examples/cosmoflow", "plugin",
-               "specs/study", "specs/samples", "specs/plan", "converters/input", "converters/shards", "converters/convert",
-               "trainer/data", "trainer/model", "trainer/parallel", "trainer/training", "cli/commands", "cli/view", "cli/campaign"}
-    present = {name for name in names}
-    existing = {module for module in modules if any(name.startswith(module + "/") for name in names)}
-    return [f"{module}/README.md: missing; each module and each of its folders has one of a screen" for module in sorted(existing) if f"{module}/README.md" not in present]
+    """A README in every folder, except in a folder of one file, whose head says the same."""
+    present, offences = set(names), []
+    for folder, files in sorted(folders_of(names).items()):
+        exempt = files == 1 and not any(name.startswith(folder + "/") and "/" in name[len(folder) + 1:] for name in names)
+        exempt = exempt or any(folder == without or folder.startswith(without + "/") for without in WITHOUT_README)
+        if not exempt and f"{folder}/README.md" not in present:
+            offences.append(f"{folder}/README.md: missing; each folder has one of a screen")
+    return offences
 
 
 def offences_of(names):
@@ -175,7 +198,7 @@ def offences_of(names):
 def check_myself():
     """The rules catch what they are there for."""
     wrong = {
-        "engine/coordinate/coordinator.cc": '#include "workers/agent/agent.h"',
+        "engine/coordinate/coordinator.cc": '#include "workers/agent/worker.h"',
         "base/text.cc": '#include "specs/study/study.h"',
         "workers/agent/agent.cc": '#include "engine/store/store.h"',
         "cli/commands/run.cc": '#include "trainer/training/trainer.h"',
@@ -184,18 +207,21 @@ def check_myself():
         "cli/commands/status.cc": "#include <sqlite3.h>",
         "trainer/training/trainer.cc": "#include <hdf5.h>",
         "converters/convert/run.cc": "#include <mpi.h>",
-        "cli/view/report.cc": "#include <torch/torch.h>",
+        "cli/view/status.cc": "#include <torch/torch.h>",
     }
     right = {
         "engine/coordinate/coordinator.cc": '#include "engine/store/store.h"',
         "specs/study/blocks.cc": '#include "trainer/config.h"',
         "workers/agent/agent.cc": '#include "engine/wire/messages.h"',
         "trainer/data/sample_source.cc": '#include "converters/shards/shard_reader.h"',
-        "tests/anything.cc": '#include "workers/agent/agent.h"',
+        "tests/anything.cc": '#include "workers/agent/worker.h"',
     }
     tree = {"engine/coordinate/machine.cc": ["base/text.h"], "base/text.h": ["chrono"]}
     if not io_behind("engine/coordinate/machine.cc", lambda name: tree.get(name, [])):
         return ["tests/includes_test.py: does not follow includes of includes"]
+    listed = check_readmes(["a/b/one.cc", "c/one.cc", "c/two.cc", "d/README.md", "d/one.cc", "specs/testdata/x/a", "specs/testdata/x/b"])
+    if [line.split("/README")[0] for line in listed] != ["a", "c", "specs"]:
+        return [f"tests/includes_test.py: finds other folders without a README: {listed}"]
     problems = [f"tests/includes_test.py: does not catch {text} in {name}" for name, text in wrong.items() if not check_includes(name, text)]
     return problems + [f"tests/includes_test.py: forbids {text} in {name}" for name, text in right.items() if check_includes(name, text)]
 

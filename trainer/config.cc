@@ -37,12 +37,12 @@ const std::array<std::string, 4> kAugmentations = {"shift", "flip", "permute", "
 
 constexpr std::int64_t kMany = std::int64_t{1} << 40;
 
-// `batch_norm: true | false` is what earlier revisions had for `norm: batch | none`.
+// Earlier revisions wrote `batch_norm: true | false` for `norm: batch | none`.
 void read_batch_norm(yaml::MapReader& reader, std::string_view key, ModelConfig& model) {
   model.norm = reader.boolean(key, false) ? Norm::batch : Norm::none;
 }
 
-// `initial: random | data` is what earlier revisions had for `init: auto | data`.
+// Earlier revisions wrote `initial: random | data` for `init: auto | data`.
 void read_initial(yaml::MapReader& reader, std::string_view key, ModelConfig& model) {
   const std::size_t fallback = model.initial == InitialWeights::data ? 1 : 0;
   model.initial = reader.choice(key, fallback, kEarlierInitialWeights) == 1 ? InitialWeights::data
@@ -291,7 +291,7 @@ double default_rate(OptimizerName name) {
     case OptimizerName::larc:
       return 1e-2;
     case OptimizerName::lars:
-      return 1;  // times lars_trust and the size of the weights
+      return 1;  // multiplies lars_trust and the norm of the weights
     default:
       return 2e-3;
   }
@@ -402,7 +402,7 @@ void read_guard(yaml::MapReader& reader, std::string_view key, TrainConfig& conf
   }
 }
 
-// The schedule of a search is that of a full training, which ends with the last rung.
+// A search uses the schedule of a full training, which ends with the last rung.
 void read_epochs(yaml::MapReader& reader, std::string_view key, TrainConfig& config) {
   const yaml::Node* block = reader.find("search");
   const SearchConfig search = block == nullptr ? SearchConfig() : read_search(*block, reader.diagnostics());

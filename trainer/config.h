@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The train: block, checked. Free of libtorch and MPI, so that `wflow validate` reads it too.
+// The checked `train:` block. Includes neither libtorch nor MPI: `wflow validate` reads it too.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace wflow::trainer {
 
-// automatic: by the data's shape, as soon as that is known; layers: written out in the block; module: a
+// automatic: chosen by the data's shape, once that is known; layers: written out in the block; module: a
 // TorchScript file.
 enum class ModelName {
   cosmoflow,
@@ -34,21 +34,21 @@ enum class LossName { mse, mae, huber, gaussian, cross_entropy, dice };
 enum class OptimizerName { adamw, adam, sgd, lars, larc, lamb };
 enum class Decay { none, cosine, linear, polynomial, step, one_cycle };
 enum class Select { last, best };
-// What computes convolutions on a processor: torch: libtorch and the kernels for few channels; onednn: oneDNN
-// wherever it has kernels; automatic: the faster of them for each layer.
+// Library for convolutions on a processor. torch: libtorch and the kernels for few channels; onednn: oneDNN
+// wherever it has kernels; automatic: the faster of the two for each layer.
 enum class Backend { automatic, torch, onednn };
-// Where the shards are read from. none: where they lie; local, memory: a copy that is spread over the nodes
-// of the job, on their own disks or in their memory.
+// Place from which the shards are read. none: the data directory; local, memory: a copy that is spread over
+// the nodes of the job, on their own disks or in their memory.
 enum class Stage { none, local, memory };
-// Of the products in convolutions and linear layers; weights, sums, norms and all else stay in full
+// Precision of the products in convolutions and linear layers; weights, sums, norms and all else stay in full
 // precision.
 enum class Precision { full, bf16, fp16 };
-// Of gradients on their way between nodes: whole floats, or bfloat16.
+// Number format of gradients in messages between nodes: float32 or bfloat16.
 enum class WireFormat { full, half };
-// What stands behind a convolution. Batch norm and group norm remove the mean amplitude of what they see (of
-// the batch, or of a sample), which is what a field's strength is read from.
+// Norm after a convolution. Batch norm and group norm remove the mean amplitude (of the batch, or of a
+// sample); a network that learns the strength of a field needs it.
 enum class Norm { none, batch, group };
-// Rules of trainer/model/initial_weights.h. data: he, then scaled so that every channel has variance 1 over
+// Rules of trainer/model/graph_builder.h. data: he, then scaled so that every channel has variance 1 over
 // some training samples.
 enum class InitialWeights { automatic, data, he, torch };
 
@@ -61,19 +61,19 @@ struct ModelConfig {
   bool tanh_output = false;         // outputs limited to +-1.2 (MLPerf's choice for targets in [-1, 1])
   std::vector<std::int64_t> dense;  // hidden fully connected layers
   LayerKind activation = LayerKind::leaky_relu;
-  std::int64_t depth = 3;    // unet: how often the grid is halved
+  std::int64_t depth = 3;    // unet: number of times that the grid is halved
   std::int64_t latent = 16;  // autoencoder, vae: values between encoder and decoder
   InitialWeights initial = InitialWeights::automatic;
-  bool level_means = false;  // cosmoflow: the dense layers read the means of every level, not of the last one
+  bool level_means = false;  // cosmoflow: the dense layers read the means of every level
   std::vector<LayerConfig> layers;
   std::vector<std::string> outputs;  // layers: names; empty: the last layer
   std::string file;                  // module: the TorchScript file
   bool operator==(const ModelConfig&) const = default;
 };
 
-// The default for every key a model: block leaves out depends on the model's name.
+// Defaults for the keys that a `model:` block leaves out; they depend on the model's name.
 ModelConfig default_model(ModelName name);
-// The TorchScript file that a train: block names as its model; empty: none, or one that a token stands for.
+// The TorchScript file that a `train:` block names as its model; empty: none, or a token that stands for one.
 std::string module_file(const yaml::Node& train_block);
 // The block with another path in its place.
 yaml::Node with_module_file(yaml::Node train_block, const std::string& path);
@@ -88,21 +88,21 @@ struct AugmentConfig {
   bool shift = false;    // periodic, any number of cells along each axis
   bool flip = false;     // mirror each axis
   bool permute = false;  // exchange axes of as many cells
-  double noise = 0;      // of input fields: its deviation, in those of each channel
+  double noise = 0;      // standard deviation of noise on input fields, in deviations of each channel
   bool moves() const { return shift || flip || permute; }
   bool operator==(const AugmentConfig&) const = default;
 };
 
 struct LossConfig {
   LossName name = LossName::mse;
-  double delta = 1;                   // huber: from where on it is linear, in deviations of the target
+  double delta = 1;                   // huber: the loss is linear beyond this many deviations of the target
   std::vector<double> class_weights;  // cross_entropy, dice; empty: all 1
   std::int64_t classes = 0;           // cross_entropy, dice; 0: as many as the training data have
   double smooth = 1;                  // dice
   double kl_weight = 1;               // vae
   bool operator==(const LossConfig&) const = default;
 };
-// Whether the target is a class number.
+// True if the target is a class number.
 bool is_classification(LossName name);
 
 struct OptimizerConfig {
@@ -113,16 +113,16 @@ struct OptimizerConfig {
   double beta1 = 0.9;     // adam, adamw
   double beta2 = 0.999;
   double epsilon = 1e-8;
-  double weight_decay = 0;           // biases and norms are left out
+  double weight_decay = 0;           // not of biases and norms
   double clip_norm = 0;              // largest norm of the whole gradient; 0: no limit
   double larc_trust = 0;             // layer-wise adaptive rate, clipped; 0: off
   double lars_trust = 0.001;         // lars
   std::int64_t lag = 0;              // 1: a step's gradient is applied a step later
-  std::int64_t reference_batch = 0;  // the rate is for this batch and grows in proportion; 0: it does not
+  std::int64_t reference_batch = 0;  // batch that the rate is for; it grows in proportion; 0: it does not
   bool operator==(const OptimizerConfig&) const = default;
 };
 
-// How gradients are summed over the ranks.
+// Options of the sum of gradients over the ranks.
 struct GradientConfig {
   WireFormat wire = WireFormat::full;
   bool operator==(const GradientConfig&) const = default;
@@ -131,10 +131,10 @@ struct GradientConfig {
 struct ScheduleConfig {
   double warmup_epochs = 0;
   Decay decay = Decay::cosine;
-  double final_factor = 0;          // of the learning rate, at the last step
+  double final_factor = 0;          // factor on the learning rate at the last step
   double power = 1;                 // polynomial
-  std::vector<double> step_epochs;  // step: where the rate falls
-  double step_factor = 0.1;         // step: by what
+  std::vector<double> step_epochs;  // step: epochs at which the rate falls
+  double step_factor = 0.1;         // step: factor at each of them
   double rise = 0.3;                // one_cycle: part of the run in which the rate rises
   bool operator==(const ScheduleConfig&) const = default;
 };
@@ -144,16 +144,16 @@ struct CheckpointConfig {
   std::int64_t every_steps = 0;
   double every_seconds = 0;
   std::int64_t keep_last = 2;
-  std::int64_t keep_best = 0;  // besides, those after the epochs with the best validation
+  std::int64_t keep_best = 0;  // also keep those after the epochs with the best validation
   bool operator==(const CheckpointConfig&) const = default;
 };
 
-// What tells faulty memory or ranks from a training's own troubles: trainer/training/guard.h.
+// Limits that tell faulty memory or ranks from ordinary instability: trainer/training/guard.h.
 struct GuardConfig {
   bool on = true;
-  double deviations = 12;          // a loss so many mean deviations above its mean is looked at
-  std::int64_t agree_every = 100;  // steps after which the ranks compare hashes of their states; 0: never
-  std::int64_t rollbacks = 10;     // more than these end the run
+  double deviations = 12;  // a loss that lies this many mean deviations above its mean raises an alarm
+  std::int64_t agree_every = 100;  // steps between comparisons of the ranks' states by hash; 0: never
+  std::int64_t rollbacks = 10;     // the next one ends the run
   bool operator==(const GuardConfig&) const = default;
 };
 
@@ -163,16 +163,16 @@ struct TrainConfig {
   std::vector<std::string> inputs;   // x, the data's field, or labels; empty: x
   std::vector<std::string> targets;  // labels, or x; empty: every label of the data
   std::uint64_t seed = 1;
-  std::int64_t members = 1;  // trainings with seeds of their own, whose mean predicts
+  std::int64_t members = 1;  // trainings with different seeds; their mean is the prediction
   std::int64_t epochs = 10;
   std::int64_t batch = 16;      // samples a step, over all ranks
-  std::int64_t accumulate = 1;  // passes that a rank makes over its part of a batch; more need less memory
+  std::int64_t accumulate = 1;  // passes over a rank's part of a batch; more passes need less memory
   std::int64_t ranks = 1;       // used by the launcher, checked by the program
-  std::int64_t threads = 1;     // a rank
+  std::int64_t threads = 1;     // per rank
   std::int64_t loader_threads = 1;
-  std::int64_t cache_bytes = -1;  // decoded samples kept in memory, a rank; -1: a quarter of the free memory
+  std::int64_t cache_bytes = -1;  // memory per rank for decoded samples; -1: a quarter of the free memory
   Stage stage = Stage::none;
-  std::string stage_folder;  // of local; empty: $TMPDIR, else /tmp
+  std::string stage_folder;  // for `local`; empty: $TMPDIR, else /tmp
   ModelConfig model;
   TransformConfig transform;
   bool normalise = true;
@@ -184,31 +184,31 @@ struct TrainConfig {
   CheckpointConfig checkpoint;
   GuardConfig guard;
   Select select = Select::last;
-  double ema = 0;  // decay a step of the averaged weights that are evaluated and exported; 0: no averaging
-  std::int64_t early_stop_epochs = 0;  // stop after so many epochs without a better validation; 0: never
+  double ema = 0;  // decay per step of the averaged weights that are evaluated and exported; 0: no averaging
+  std::int64_t early_stop_epochs = 0;  // epochs without a better validation before the stop; 0: never
   bool shuffle_labels = false;         // leak test: a network can learn nothing from such data
   bool deterministic = true;
   Backend backend = Backend::automatic;
   Precision precision = Precision::full;
-  // Weights to begin with: empty: random ones; kInitFromLast: where the data are new, those of the last model
-  // of this training; else a checkpoint, or the folder of a training.
+  // Initial weights. Empty: random; kInitFromLast: if the data have changed, those of this training's last
+  // model; else a checkpoint, or the folder of a training.
   std::string init_from;
-  double max_seconds = 0;  // then checkpoint and exit code 6; 0: no limit
+  double max_seconds = 0;  // after this time, write a checkpoint and exit with code 6; 0: no limit
   bool operator==(const TrainConfig&) const = default;
 };
 
 inline constexpr const char* kInitFromLast = "last";
 
-// How the data's field is called among inputs and targets.
+// Name of the data's field among inputs and targets.
 inline constexpr const char* kField = "x";
 
 // Reads the block; every error goes to `diagnostics`.
 TrainConfig read_train_config(const yaml::Node& block, yaml::Diagnostics& diagnostics);
 
-// Every key, defaults too; reads back equal.
+// All keys with their values, also defaults; reads back equal.
 yaml::Node to_yaml(const TrainConfig& config);
 
-// The names that the YAML file has for the values.
+// Names of the values in YAML.
 const char* name_of(ModelName name);
 const char* name_of(TransformName name);
 const char* name_of(LossName name);

@@ -32,7 +32,7 @@ TEST(TrainConfig, NeedsOnlyData) {
   EXPECT_EQ(result.messages, "");
   EXPECT_EQ(result.config.data, "shards");
   EXPECT_EQ(result.config.output, "training");
-  EXPECT_EQ(result.config.model.name, ModelName::automatic);  // by the data's shape
+  EXPECT_EQ(result.config.model.name, ModelName::automatic);  // chosen later, by the data's shape
   EXPECT_EQ(result.config.optimizer.weight_decay, 1e-2);
 }
 
@@ -116,7 +116,7 @@ TEST(TrainConfig, RefusesContradictions) {
                 HasSubstr("'members' must be"));
 }
 
-// A training without an ensemble has the configuration file, and in a campaign the hash, that it always had.
+// A training without an ensemble keeps its configuration file, and in a campaign its hash.
 TEST(TrainConfig, OneMemberIsNotWritten) {
   EXPECT_THAT(yaml::emit(to_yaml(read("{data: d}").config)), Not(HasSubstr("members")));
   EXPECT_EQ(read("{data: d, members: 1}").config, read("{data: d}").config);

@@ -33,7 +33,7 @@ const std::array<std::string, kKinds> kNames = {"convolution",  "transposed_conv
 const std::array<std::string, 2> kPaddings = {"same", "valid"};
 const std::array<std::string, 4> kInits = {"auto", "he", "torch", "zero"};
 
-// What the number behind a kind's name is.
+// Meaning of the number after a kind's name.
 enum class Argument { none, size, value, shape };
 
 struct Form {
@@ -123,7 +123,7 @@ const config::Table<LayerConfig>& layer_table() {
   return table;
 }
 
-// Reads one entry after the other; knows the names so far.
+// Reads the entries in order and knows the names of those before.
 class LayerReader {
  public:
   LayerReader(std::span<const std::string> inputs, yaml::Diagnostics& diagnostics)
@@ -219,7 +219,7 @@ class LayerReader {
         }
         break;
       case Argument::none:
-        // {add: [a, b]} and {relu: a}: the names of what the layer reads.
+        // {add: [a, b]} and {relu: a}: names of the values that the layer reads.
         layer.from = reader.strings(key);
         break;
     }

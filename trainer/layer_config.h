@@ -21,8 +21,8 @@ enum class LayerKind {
   transposed_convolution,  // weight [in, out, kd, kh, kw], bias [out]
   linear,                  // weight [out, in], bias [out]
   batch_norm,              // scale, shift [C]; buffers running mean, variance [C]
-  group_norm,              // scale, shift [C]; of a sample's groups of channels
-  layer_norm,              // scale, shift [C]; of a sample's channels, cell by cell
+  group_norm,              // scale, shift [C]; statistics over groups of channels of a sample
+  layer_norm,              // scale, shift [C]; statistics over the channels of each cell
   leaky_relu,              // value: the slope below 0
   relu,
   elu,
@@ -33,7 +33,7 @@ enum class LayerKind {
   softplus,
   tanh_scale,    // value * tanh(x)
   dropout,       // value: the probability of 0
-  average_pool,  // windows = kernel, no overlap; what is left at the edge is dropped
+  average_pool,  // windows = kernel, no overlap; cells beyond the last whole window are dropped
   max_pool,
   upsample,  // each cell repeated
   flatten,
@@ -43,15 +43,15 @@ enum class LayerKind {
   reshape,
   add,
   concatenate,  // along the channels
-  sample,       // of a normal distribution: reads its mean and logarithm of variance
-  count,        // of the kinds that a list of layers may have
+  sample,       // from a normal distribution, given its mean and logarithm of variance
+  count,        // number of kinds that a list of layers may have
   module        // a whole network in a TorchScript file
 };
 
-// The word for a kind in YAML files and messages: "dense" for linear.
+// The name of a kind in YAML files and messages: "dense" for linear.
 const char* name_of(LayerKind kind);
 
-// The values that a layer's weights begin with. automatic: by the rule of the whole network.
+// Initial values of a layer's weights. automatic: by the rule of the whole network.
 enum class LayerInit { automatic, he, torch, zero };
 
 struct LayerConfig {
@@ -69,8 +69,8 @@ struct LayerConfig {
   bool operator==(const LayerConfig&) const = default;
 };
 
-// `inputs`: the network's, at least one; the first layer reads the first of them unless it says otherwise.
-// Every error goes to `diagnostics`.
+// `inputs`: names of the network's inputs, at least one; without `from`, the first layer reads the first of
+// them. Every error goes to `diagnostics`.
 std::vector<LayerConfig> read_layers(const yaml::Node& node, std::span<const std::string> inputs,
                                      yaml::Diagnostics& diagnostics);
 yaml::Node to_yaml(const LayerConfig& layer);
@@ -79,7 +79,7 @@ nlohmann::ordered_json layers_schema();
 // The keys of a layer beside its kind, for docs/.
 std::vector<config::Row> layer_rows();
 
-// True for kinds that stand alone as an activation.
+// True if the kind is an activation.
 bool is_activation(LayerKind kind);
 
 }  // namespace wflow::trainer

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// wflow-train CONFIG.yaml: the program around trainer.h.
+// The program `wflow-train CONFIG.yaml`.
 #include <fmt/format.h>
 #include <sched.h>
 
@@ -17,7 +17,6 @@
 #include "trainer/model/network.h"
 #include "trainer/parallel/communicator.h"
 #include "trainer/predict/predict.h"
-#include "trainer/training/members.h"
 #include "trainer/training/trainer.h"
 
 namespace {
@@ -28,7 +27,7 @@ namespace trainer = wflow::trainer;
 
 constexpr double kSlowBlasGflops = 10;
 
-// A handler can reach nothing but a static.
+// A signal handler can only reach a static.
 volatile std::sig_atomic_t stop_signal = 0;
 void remember_signal(int signal) {
   stop_signal = signal;
@@ -100,8 +99,8 @@ void check_batch(const trainer::TrainConfig& config, const trainer::Communicator
 
 void check_world(const trainer::TrainConfig& config, const trainer::Communicator& communicator,
                  bool allow_any_ranks) {
-  // As many as the task's launcher was asked for: an MPI library that does not find its manager starts a
-  // world of its own with every process.
+  // Compare with the number that the task's launcher started: an MPI library that does not find its manager
+  // makes each process a world of its own.
   if (const char* asked = std::getenv("WFLOW_WORLD_SIZE"); asked != nullptr && !allow_any_ranks) {
     if (wflow::text::to_integer(asked).value_or(0) == communicator.size())
       return check_batch(config, communicator);
@@ -251,7 +250,7 @@ int body(int argc, char** argv) {
   }
   if (arguments.config.empty())
     throw Error(ExitCode::usage, "name the YAML file of the training: wflow-train --help");
-  bit_flips_of(arguments);  // wrong ones before the ranks meet
+  bit_flips_of(arguments);  // reports wrong ones before MPI_Init
   if (arguments.dry_run) {
     std::fputs(trainer::describe_run(read_configuration(arguments.config).train).c_str(), stdout);
     return 0;

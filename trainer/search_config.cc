@@ -146,7 +146,7 @@ yaml::Node to_yaml(const SearchConfig& search) {
 }
 
 std::size_t trainings_in_rung(const SearchConfig& search, std::size_t trainings, std::size_t rung) {
-  constexpr double kRounding = 1e-9;  // a third of nine is three
+  constexpr double kRounding = 1e-9;  // so that a third of nine is three
   for (std::size_t i = 1; i < rung; ++i) {
     const double kept = std::floor(static_cast<double>(trainings) * search.keep + kRounding);
     trainings = std::max<std::size_t>(1, static_cast<std::size_t>(kept));

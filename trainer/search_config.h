@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The search: block of train:, successive halving over the trainings of a step (Jamieson and Talwalkar 2016).
+// The `search:` block of `train:`: successive halving over the trainings of a step (Jamieson and Talwalkar
+// 2016).
 #pragma once
 
 #include <cstddef>
@@ -20,16 +21,16 @@ namespace wflow::trainer {
 inline constexpr std::int64_t kMostEpochs = 100'000'000;
 
 struct SearchConfig {
-  std::string metric = "validation_loss";  // by which they are ranked: less is better
-  double keep = 1.0 / 3;                   // the part that goes on from a rung to the next, at least one
-  std::vector<std::int64_t> rungs;         // epochs at which they are ranked, rising; empty: no search
+  std::string metric = "validation_loss";  // ranks the trainings; less is better
+  double keep = 1.0 / 3;            // fraction of the trainings that goes on to the next rung, at least one
+  std::vector<std::int64_t> rungs;  // epochs at which they are ranked, ascending; empty: no search
 
-  // What a campaign adds.
-  std::int64_t rung = 0;  // up to which to train, from 1; 0: not in a campaign
+  // Set by a campaign.
+  std::int64_t rung = 0;  // the rung to train up to, from 1; 0: not in a campaign
   std::vector<std::string>
-      folders;  // of the rungs' steps up to this one; not in the first, which ranks nobody
-  std::vector<std::string> trainings;  // their outputs, below each of the folders
-  std::int64_t training = 0;           // the place of this one among them
+      folders;  // folders of the rungs' steps up to this one; none in the first, which has no ranking
+  std::vector<std::string> trainings;  // output directories of the trainings, below each of the folders
+  std::int64_t training = 0;           // index of this training among them
 
   bool on() const { return !rungs.empty(); }
   bool is_last_rung() const { return rung == static_cast<std::int64_t>(rungs.size()); }
@@ -39,18 +40,18 @@ struct SearchConfig {
 // The keys that a campaign sets.
 inline constexpr const char* kCampaignSearchKeys[] = {"rung", "folders", "trainings", "training"};
 
-// Before a target's name: the error of that target.
+// Prefix of a target's name: the error ratio of that target.
 inline constexpr std::string_view kRatioMetric = "validation_mae_ratio/";
 
-// What a training reports at the beginning of each rung but the first: 0 if it goes on, else its place in the
-// rung that was its last. Of epoch and step 0: where it is ranked anew, the new place takes the old one's.
+// Metric that a training reports at the beginning of each rung but the first: 0 if it goes on, else its place
+// in its last rung. Epoch and step are 0, so that a new ranking replaces the old one.
 inline constexpr const char* kSearchStoppedMetric = "search_stopped";
 
 const config::Table<SearchConfig>& search_table();
 SearchConfig read_search(const yaml::Node& block, yaml::Diagnostics& diagnostics);
 yaml::Node to_yaml(const SearchConfig& search);
 
-// Of `trainings`, how many train in `rung`.
+// Number of the `trainings` that train in `rung`.
 std::size_t trainings_in_rung(const SearchConfig& search, std::size_t trainings, std::size_t rung);
 
 }  // namespace wflow::trainer

@@ -10,10 +10,9 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/staging_folder.h"
+#include "base/folders.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
-#include "cli/campaign/workspace_marks.h"
 #include "engine/store/store.h"
 #include "engine/wire/keys.h"
 #include "specs/plan/plan.h"
@@ -30,9 +29,9 @@ constexpr const char* kInfo = "merlin_info";
 constexpr const char* kMaestroStatus = "status.csv";
 // Where .wflow is made before it is renamed: a kill leaves nothing that looks like a campaign.
 constexpr const char* kStaging = ".wflow.adopting";
-// How deep below a directory Merlin's files are looked for: step, labels, first level of samples.
+// Depth of the search for Merlin's files below a directory: step, labels, first level of samples.
 constexpr int kDepth = 3;
-// What a task that ended so has no marker of, although it is done.
+// A task that ended with this code is done, although it has no marker.
 constexpr const char* kStopWorkers = "MERLIN_STOP_WORKERS";
 constexpr int kStopWorkersCode = 105;
 
@@ -80,7 +79,7 @@ fs::path study_of(const fs::path& workspace, Maker maker) {
   return file;
 }
 
-// Merlin's copy has the workspace's path in it: what was moved would run in the old place.
+// Merlin's copy contains the workspace's path: a workspace that was moved would run in the old place.
 void require_place(const std::string& text, const fs::path& workspace, const fs::path& file) {
   const std::string name = workspace.filename().string();
   std::error_code none;
@@ -94,7 +93,7 @@ void require_place(const std::string& text, const fs::path& workspace, const fs:
   }
 }
 
-// The directory that Maestro was started in, where it says so.
+// The directory that Maestro was started in, if Maestro recorded it.
 fs::path started_in(const fs::path& workspace) {
   const fs::path file = workspace / "meta" / "environment.yaml";
   if (is_there(file)) {
@@ -162,7 +161,7 @@ void require_same_layout(const specs::Plan& plan) {
                        samples->design.file.string(), (plan.campaign() / kInfo).string()));
 }
 
-// What the workspace says about each task, as one batch for the record.
+// Collects the marks of all tasks in the workspace as one batch for the record.
 class Gathering {
  public:
   Gathering(const specs::Plan& plan, Maker maker) : plan_(plan), maker_(maker), merlin_(plan.campaign()) {}
@@ -189,7 +188,7 @@ class Gathering {
   void gather_merlin() {
     for (engine::ArrayId array = 0; array < plan_.array_count(); ++array) {
       const specs::PlannedStep& step = plan_.steps()[plan_.step_of(array)];
-      if (step.kind != specs::StepKind::shell) continue;  // of a study that adds such steps
+      if (step.kind != specs::StepKind::shell) continue;  // Merlin ran only the shell steps
       const specs::TaskTemplate task = plan_.task_template(array);
       for (engine::Element element = 0; element < step.elements; ++element)
         record(array, element, merlin_.mark(task, element), "MERLIN_STATUS.json");
@@ -205,11 +204,11 @@ class Gathering {
       names[array] = task.label.empty() ? task.step : task.step + "_" + task.label;
     }
     const MaestroMarkers rows(file, {names.begin(), names.end()});
-    if (rows.stranger())
+    if (rows.unknown_task())
       refuse(fmt::format(
           "{} has the step '{}', which the study {} does not make; if it was run with --pgen, give the "
           "same --pgen and --pargs",
-          file.string(), *rows.stranger(), plan_.study().file.string()));
+          file.string(), *rows.unknown_task(), plan_.study().file.string()));
     std::vector<std::optional<TaskMark>> never_ran(names.size());
     for (engine::ArrayId array = 0; array < names.size(); ++array) {
       const auto* row = rows.find(names[array]);
@@ -233,8 +232,8 @@ class Gathering {
         file.string(), row.name, row.workspace, directory));
   }
 
-  // Maestro calls failed what waits for a failure; here that is skipped. What failed to be submitted has
-  // failed.
+  // Maestro also calls tasks failed that wait for a failed one; wflow calls these skipped. A task whose
+  // submission failed counts as failed.
   void skip_below_failures(std::vector<std::optional<TaskMark>>& never_ran) {
     std::vector<bool> bad(plan_.array_count(), false);
     for (const engine::RecordEnd& end : batch_.ends) bad[end.array] = end.state != ElementState::done;
@@ -277,8 +276,7 @@ class Gathering {
     joins ? void(ends.back().range.last = element) : ends.push_back({array, {element, element}, state});
   }
 
-  // Neither Merlin nor Maestro records the number that a command ended with: 1 stands for any but Merlin's
-  // own.
+  // Neither Merlin nor Maestro records exit codes: 1 stands for every code that is not Merlin's own.
   void fail(engine::ArrayId array, engine::Element element, const TaskMark& mark, const char* file) {
     constexpr int kHardFailCode = 102, kAnyCode = 1;
     const bool hard = mark.state == TaskMark::State::hard_failed;
@@ -306,7 +304,7 @@ class Gathering {
   std::uint64_t running_ = 0;
 };
 
-// Whoever is first has made it.
+// The process whose rename comes first adopts the workspace; a later one gets an error.
 void publish(const fs::path& staging, const fs::path& workspace) {
   sync_directory(staging / ".wflow");
   std::error_code error;

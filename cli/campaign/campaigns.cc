@@ -1,22 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/campaign/campaigns.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <optional>
+#include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "cli/campaign/adoption.h"
-#include "cli/campaign/registry.h"
 #include "cli/campaign/update.h"
 #include "engine/followups/followups.h"
 #include "engine/store/store.h"
+#include "specs/plan/versions.h"
 #include "specs/plan/workspace.h"
 
 namespace wflow::cli {
@@ -37,7 +43,7 @@ namespace {
 
 void gather(const fs::path& directory, int depth, std::vector<fs::path>& found) {
   std::error_code error;
-  // What can't be read holds no campaign for this user.
+  // A directory that this user can't read holds no campaign for this user.
   for (fs::directory_iterator at(directory, fs::directory_options::skip_permission_denied, error), end;
        !error && at != end; at.increment(error)) {
     std::error_code gone;
@@ -51,7 +57,7 @@ void gather(const fs::path& directory, int depth, std::vector<fs::path>& found) 
   }
 }
 
-// Without symbolic links; it may have gone, or lie where this user may not look.
+// The path without symbolic links. Throws if it is gone or if this user may not read the directory.
 fs::path real_path(const fs::path& path) {
   std::error_code error;
   fs::path real = fs::canonical(path, error);
@@ -65,15 +71,15 @@ std::string time_of(const fs::path& campaign) {
   return name.size() > 15 ? name.substr(name.size() - 15) : name;
 }
 
-// By the keys, which are written once: names have seconds, and where two begin in one second, the second
-// one's name is later.
+// The age of the file of keys, which is written once, then the name: of two campaigns that began in one second, the
+// second one has the greater name.
 std::pair<fs::file_time_type, std::string> age_of(const fs::path& campaign) {
   std::error_code none;
   const fs::file_time_type made = fs::last_write_time(campaign / ".wflow" / "keys.json", none);
   return {none ? fs::file_time_type::min() : made, time_of(campaign)};
 }
 
-// Another user's, in a folder like /tmp, is not the one that this user means.
+// True if the campaign belongs to another user: in a folder like /tmp, this user does not mean that one.
 bool is_of_another(const fs::path& campaign) {
   struct stat status {};
   return ::stat((campaign / ".wflow").c_str(), &status) == 0 && status.st_uid != ::geteuid();
@@ -99,7 +105,7 @@ void gather_output(const fs::path& study, std::vector<fs::path>& found) {
   try {
     gather(specs::read_study(study, {}).study.output_path, 1, found);
   } catch (const Error&) {
-    // Then those that are here or in the user's list.
+    // Only the campaigns here and in the user's list remain as candidates.
   }
 }
 
@@ -176,9 +182,91 @@ std::optional<fs::path> last_campaign_of(const specs::Study& study) {
 }
 
 specs::Plan read_plan(const fs::path& campaign) {
-  specs::require_trusted(campaign);  // of what is given by its path
+  specs::require_trusted(campaign);  // for a campaign given by its path
+  std::error_code none;
+  if (!fs::is_symlink(campaign / ".wflow" / "spec", none)) return specs::Plan(specs::read_campaign(campaign), campaign);
+  const std::uint64_t version = recorded_version(campaign);
+  if (version == specs::current_version(campaign)) return specs::Plan(specs::read_campaign(campaign), campaign);
+  return specs::Plan(specs::read_version(campaign, version), campaign);
+}
+
+specs::Plan read_plan_to_run(const fs::path& campaign) {
+  specs::require_trusted(campaign);
   finish_update(campaign);
-  return specs::Plan(specs::read_campaign(campaign), campaign);
+  return read_plan(campaign);
+}
+
+namespace {
+
+std::optional<fs::path> state_directory() {
+  const auto set = [](const char* name) {
+    const char* value = std::getenv(name);
+    return value != nullptr && *value == '/' ? std::optional<fs::path>(value) : std::nullopt;
+  };
+  if (const auto state = set("XDG_STATE_HOME")) return *state / "wflow";
+  if (const auto home = set("HOME")) return *home / ".local" / "state" / "wflow";
+  return std::nullopt;
+}
+
+// The list, locked against other wflow processes during its lifetime. Throws Error if it can't be read or created.
+class Registry {
+ public:
+  explicit Registry(const fs::path& directory) : file_(directory / "campaigns") {
+    make_directories(directory);
+    lock_ = open_file(directory / "lock", O_RDWR | O_CREAT, 0600);
+    ::flock(lock_.get(), LOCK_EX);  // a file system without locks is accepted
+    std::error_code ignored;
+    if (!fs::exists(file_, ignored)) return;
+    for (const std::string& line : text::split(read_file(file_), '\n')) {
+      if (!line.empty()) campaigns_.emplace_back(line);
+    }
+  }
+
+  const std::vector<fs::path>& campaigns() const { return campaigns_; }
+
+  void replace(std::vector<fs::path> campaigns) {
+    if (campaigns == campaigns_) return;
+    std::string bytes;
+    for (const fs::path& campaign : campaigns) bytes += campaign.string() + "\n";
+    write_file_durably(file_, bytes, 0600);
+    campaigns_ = std::move(campaigns);
+  }
+
+ private:
+  fs::path file_;
+  FileDescriptor lock_;
+  std::vector<fs::path> campaigns_;
+};
+
+}  // namespace
+
+void remember_campaign(const fs::path& campaign) {
+  const auto directory = state_directory();
+  if (!directory || campaign.string().find('\n') != std::string::npos) return;
+  try {
+    Registry registry(*directory);
+    std::vector<fs::path> campaigns = registry.campaigns();
+    if (std::find(campaigns.begin(), campaigns.end(), campaign) != campaigns.end()) return;
+    campaigns.push_back(campaign);
+    registry.replace(std::move(campaigns));
+  } catch (const Error&) {
+    // A home directory that is not writable must not prevent a run.
+  }
+}
+
+std::vector<fs::path> remembered_campaigns() {
+  const auto directory = state_directory();
+  if (!directory) return {};
+  std::vector<fs::path> campaigns;
+  try {
+    Registry registry(*directory);
+    campaigns = registry.campaigns();
+    std::erase_if(campaigns, [](const fs::path& path) { return !is_campaign(path); });
+    registry.replace(campaigns);
+  } catch (const Error&) {
+    // Return what could be read.
+  }
+  return campaigns;
 }
 
 }  // namespace wflow::cli

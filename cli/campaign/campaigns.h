@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Finds, remembers and lists campaigns.
 #pragma once
 
 #include <filesystem>
@@ -10,25 +11,53 @@
 
 namespace wflow::cli {
 
-// A campaign named by its directory, by a name that begins its directory's name here, or by nothing: then the
-// one that contains the working directory, else the newest at most two levels below it. A study's file names
-// the newest campaign of that study. Throws Error{usage} with what was looked for; as specs::require_trusted().
+// Finds a campaign by its directory or by the beginning of its directory's name. Without a name: the campaign
+// that contains the working directory, else the newest at most two levels below it. A study's file names the
+// newest campaign of that study. Throws Error{usage} with the name that was not found, and as
+// specs::require_trusted().
 std::filesystem::path find_campaign(const std::string& name);
 
-// Whether the directory is one of a campaign.
+// True if the directory is that of a campaign.
 bool is_campaign(const std::filesystem::path& directory);
 
-// The campaign on which a process works that was begun with this one: itself, or one that follows on it;
-// itself where there is none.
+// The campaign that a process which began with this one coordinates now: itself, or one that follows on it;
+// itself if there is no such process.
 std::filesystem::path working_campaign(const std::filesystem::path& campaign);
 
 // All campaigns at most two levels below `directory`, the oldest first.
 std::vector<std::filesystem::path> find_campaigns(const std::filesystem::path& directory);
 
-// The newest campaign of this study's file beside which a new one would be made; by the names of the directories.
+// The newest campaign of this study's file in the directory where a new one would be made, by directory name.
 std::optional<std::filesystem::path> last_campaign_of(const specs::Study& study);
 
-// The plan that the campaign was created with.
+// Returns the plan that the campaign runs with. Reads only: if an update was killed, its version counts as soon as the
+// record has it (recorded_version).
 specs::Plan read_plan(const std::filesystem::path& campaign);
+
+// The same for a command that runs or changes the campaign: first completes or undoes an update that was killed
+// (finish_update).
+specs::Plan read_plan_to_run(const std::filesystem::path& campaign);
+
+// ---- the user's campaigns, wherever they are: a list of directories in $XDG_STATE_HOME/wflow/campaigns
+// (~/.local/state/wflow/campaigns), for `wflow status --all`. The list is a convenience: its errors are not
+// reported, because no run may fail for it.
+
+void remember_campaign(const std::filesystem::path& campaign);
+
+// The campaigns that still exist, in the order in which they began. Removes the others from the list.
+std::vector<std::filesystem::path> remembered_campaigns();
+
+// ---- listing.cc: campaigns as rows of a table, for `wflow ls` and `wflow status --all`
+
+enum class Format { people, json, csv };
+
+// Prints in the order given. `sizes`: also the bytes below each directory, which takes a walk through it.
+void print_campaigns(const std::vector<std::filesystem::path>& campaigns, Format format, bool sizes);
+
+// A directory relative to the current one, if that is shorter.
+std::string short_name(const std::filesystem::path& directory);
+
+// The sum of the files below the directory; files may come and go meanwhile.
+std::uint64_t bytes_below(const std::filesystem::path& directory);
 
 }  // namespace wflow::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/campaign/done_tasks.h"
+#include "cli/campaign/selection.h"
 
 #include <fmt/format.h>
 
@@ -12,8 +12,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "cli/campaign/selection.h"
 #include "engine/query/selection.h"
+#include "steps/files.h"
 
 namespace wflow::cli {
 
@@ -33,7 +33,7 @@ std::optional<std::vector<ArrayId>> arrays_named(const specs::Plan& plan, const 
   std::vector<ArrayId> arrays;
   for (const specs::PlannedStep& step : plan.steps()) {
     const bool is_step = step.name == name || plan.study().steps[step.study_step].name == name;
-    // Of a parameter's value: simulate/OMEGA.0.3.
+    // The arrays of a parameter's value have names like simulate/OMEGA.0.3.
     const bool may_be = is_step || name.starts_with(step.name + "/");
     for (ArrayId array = step.first_array; may_be && array < step.first_array + step.arrays; ++array) {
       if (is_step || plan.array_name(array) == name) arrays.push_back(array);
@@ -50,7 +50,7 @@ Named named(const specs::Plan& plan, const std::string& word) {
     if (auto arrays = arrays_named(plan, word.substr(0, slash)))
       return {std::move(*arrays), parse_range(word.substr(slash + 1))};
   }
-  engine::arrays_of_step(plan, word.substr(0, word.find('/')));  // says which steps there are
+  engine::arrays_of_step(plan, word.substr(0, word.find('/')));  // throws with the names of the steps
   throw Error(ExitCode::usage,
               fmt::format("'{}' is no step of the study, nor a part of one such as simulate/100:199", word));
 }
@@ -61,8 +61,8 @@ void add(engine::ArrayParts& parts, ArrayId array, Range range) {
   joins ? void(parts.back().second.last = range.last) : parts.push_back({array, range});
 }
 
-// What an output was made of, sample by sample, up to the simulation: the last step of a chain alone would make the same
-// output again.
+// Adds the tasks that made the inputs of these, sample by sample, back to the simulation: the last step of a chain alone
+// would make the same output again.
 void add_chains(const specs::Plan& plan, engine::ArrayParts& parts) {
   std::set<std::pair<ArrayId, engine::Element>> known;
   for (const auto& [array, range] : parts) known.insert({array, range.first});
@@ -83,7 +83,7 @@ void add_task_choice(CLI::App& command, TaskChoice& choice, std::string& campaig
           "campaign-and-tasks",
           [&choice, &campaign](const std::vector<std::string>& words) {
             choice.words = words;
-            // A folder alone is a campaign: wflow redo DIR --missing.
+            // A single word that is a folder is a campaign: wflow redo DIR --missing.
             if (words.size() > 1 || std::filesystem::is_directory(words.front())) {
               campaign = words.front();
               choice.words.erase(choice.words.begin());
@@ -141,6 +141,57 @@ engine::ArrayParts done_tasks(const specs::Plan& plan, engine::Client& client, c
   });
   if (choice.missing) add_chains(plan, parts);
   return parts;
+}
+
+namespace {
+
+using engine::Element;
+
+using Parts = std::vector<std::pair<ArrayId, Range>>;
+
+void add(Parts& parts, ArrayId array, Element element) {
+  const bool joins = !parts.empty() && parts.back().first == array && parts.back().second.last + 1 == element;
+  joins ? void(parts.back().second.last = element) : parts.push_back({array, {element, element}});
+}
+
+// Tasks that never wrote a marker, so that a missing marker is not a deleted one.
+std::set<std::pair<ArrayId, Element>> unmarked(const std::vector<engine::wire::TaskRecord>& records) {
+  constexpr int kDry = 103, kStopWorkers = 105;
+  std::set<std::pair<ArrayId, Element>> tasks;
+  for (const auto& record : records) {
+    if (record.reason == "exited" && (record.exit_code == kDry || record.exit_code == kStopWorkers))
+      tasks.emplace(record.array, record.element);
+  }
+  return tasks;
+}
+
+}  // namespace
+
+Parts lost_markers(const specs::Plan& plan, engine::Client& client) {
+  Parts lost;
+  if (plan.array_count() == 0) return lost;
+  engine::wire::TasksRequest request;
+  request.last_array = plan.array_count() - 1;
+  request.last = std::numeric_limits<Element>::max();
+  request.states = 1U << static_cast<unsigned>(engine::ElementState::done);
+  specs::TaskTemplate task;
+  std::optional<ArrayId> of;
+  while (true) {
+    const engine::wire::TasksAnswer page = client.tasks(request);
+    const auto expected = unmarked(page.records);
+    for (const auto& run : page.runs) {
+      if (of != run.array) task = plan.task_template(run.array);
+      of = run.array;
+      if (!steps::leaves_marker(task)) continue;
+      for (Element element = run.first; element <= run.last; ++element) {
+        std::error_code ignored;
+        if (std::filesystem::exists(steps::finished_marker(task, element), ignored)) continue;
+        if (!expected.contains({run.array, element})) add(lost, run.array, element);
+      }
+    }
+    if (!page.next) return lost;
+    request.from = *page.next;
+  }
 }
 
 }  // namespace wflow::cli

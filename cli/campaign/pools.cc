@@ -24,7 +24,7 @@ namespace batch = engine::batch;
 
 namespace {
 
-// Stands for the job's name: the real one is new with each submission.
+// Placeholder for the job's name: each submission has a new one.
 std::string shown_token(const std::string& pool) {
   constexpr std::size_t kLongest = 14;
   std::string token = "w";
@@ -68,10 +68,10 @@ std::string count_text(const batch::PoolSpec& pool) {
   return pool.chain > 0 ? fmt::format("{} in a chain", pool.chain) : fmt::format("up to {}", pool.max);
 }
 
-// In a directory of its own: the scheduler wants the script as a file.
+// Uses a temporary directory, because the scheduler wants the script as a file.
 batch::BatchSystem::Trial try_out(batch::BatchSystem& system, const batch::PoolSpec& pool);
 
-// Byte for byte as it is submitted, but for the names.
+// The job as it would be submitted, byte for byte except for the names.
 batch::JobRequest shown_job(const batch::PoolSpec& pool) {
   return batch::job_of(pool, shown_token(pool.name), "w");
 }
@@ -160,7 +160,7 @@ void check_nodes(const specs::Plan& plan) {
 
 namespace {
 
-// Of a node of the pool; 0: the study does not say.
+// Memory of one node of the pool; 0: the study does not say.
 std::int64_t memory_of(const batch::PoolSpec& pool) {
   constexpr std::string_view kPerCpu = "per_cpu ";
   const std::string& text = pool.job.memory;
@@ -168,12 +168,12 @@ std::int64_t memory_of(const batch::PoolSpec& pool) {
   return yaml::parse_bytes(std::string_view(text).substr(kPerCpu.size())).value_or(0) * pool.slots;
 }
 
-// Where nodes are shared, a worker has as many processors as slots. Whole nodes have what they have.
+// On shared nodes, a worker has as many processors as slots. The number of a whole node is not known.
 int cores_of(const batch::PoolSpec& pool) {
   return pool.job.exclusive ? 0 : pool.slots;
 }
 
-// What a task asks for on a node, and how a pool says what its nodes have; 0: not known, and taken as enough.
+// A resource that a task asks for on a node, and the amount that the nodes of a pool have. 0: unknown, taken as enough.
 struct Room {
   std::string_view what;  // "GPUs"
   std::int64_t asked = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a study would ask of batch schedulers: for `wflow plan`, `validate` and `run --dry`.
+// The requests of a study to batch schedulers: for `wflow plan`, `validate` and `run --dry`.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -11,22 +11,23 @@
 
 namespace wflow::cli {
 
-// The submission script of each pool that runs in allocations, byte for byte but for the job's name. Empty where everything is local.
+// The submission script of each pool that runs in allocations, byte for byte except for the job's name. Empty if
+// everything is local.
 std::string scripts_text(const specs::Plan& plan);
-// DIRECTORY/.wflow/allocations/POOL.sh of each; gives how many.
+// Writes DIRECTORY/.wflow/allocations/POOL.sh for each pool; returns their number.
 int write_allocation_scripts(const specs::Plan& plan);
 
 // Throws Error{spec} for a step whose `walltime` no allocation of its pools can hold.
 void check_walltimes(const specs::Plan& plan);
 // The same for a step that asks for more nodes than any allocation of its pools has.
 void check_nodes(const specs::Plan& plan);
-// The same for GPUs, memory and processors of one task that no node of its pools has, as far as the study says it.
+// The same for GPUs, memory and processors of one task that no node of its pools has, if the study says so.
 void check_room(const specs::Plan& plan);
 
-// Allocations, node-hours, and when the first would start where the scheduler can say.
+// Allocations, node-hours, and when the first would start if the scheduler can tell.
 nlohmann::ordered_json batch_plan(const specs::Plan& plan);
 std::string batch_plan_text(const nlohmann::ordered_json& rows);
-// The first refusal of them in a sentence; nothing where the schedulers would take all.
+// The first refusal among the rows as a sentence; empty if the schedulers would accept all.
 std::optional<std::string> refusal_in(const nlohmann::ordered_json& rows);
 // Throws Error{system} with that sentence. Asks the schedulers.
 void check_submissions(const specs::Plan& plan);

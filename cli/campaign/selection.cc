@@ -12,7 +12,6 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/yaml.h"
-#include "cli/campaign/task_usage.h"
 #include "cli/campaign/where.h"
 #include "engine/query/selection.h"
 #include "specs/samples/samples.h"
@@ -27,7 +26,7 @@ using specs::ArrayId;
 using specs::Element;
 namespace wire = engine::wire;
 
-// The fields that an expression has beside the sample's columns, in the order of fixed_fields().
+// The fields of an expression beside the sample's columns, in the order of fixed_fields().
 enum Field : std::size_t {
   kStep,
   kArray,
@@ -41,7 +40,52 @@ enum Field : std::size_t {
   kFixedFields
 };
 
-// What people see in place of `done` where a conversion could not use the output.
+// Usage records of executions, for rows that are visited in the order of their elements. Fetches some hundred
+// or thousand neighbours at a time, so that a listing of a million tasks takes little memory.
+class TaskUsages {
+ public:
+  // `few`: for a terminal, which shows a hundred rows. `client` must outlive this.
+  TaskUsages(engine::Client& client, bool few) : client_(client), together_(few ? kFew : kMany) {}
+
+  // The usage of the last execution that has ended; null if none is recorded. Valid until the next call.
+  const engine::wire::UsedView* find(specs::ArrayId array, specs::Element element);
+
+ private:
+  static constexpr specs::Element kFew = 200, kMany = 4000;
+
+  void load(specs::ArrayId array, specs::Element first);
+
+  engine::Client& client_;
+  specs::Element together_;
+  specs::ArrayId array_ = 0;
+  specs::Element first_ = 0, end_ = 0;  // last_ covers these elements of `array_`
+  std::map<specs::Element, engine::wire::UsedView> last_;
+};
+
+const engine::wire::UsedView* TaskUsages::find(specs::ArrayId array, specs::Element element) {
+  if (array != array_ || element < first_ || element >= end_) load(array, element);
+  const auto at = last_.find(element);
+  return at == last_.end() ? nullptr : &at->second;
+}
+
+void TaskUsages::load(specs::ArrayId array, specs::Element first) {
+  const engine::wire::UsageAnswer answer = client_.usage({array, first, first + together_ - 1, 0});
+  array_ = array;
+  first_ = first;
+  end_ = answer.next.value_or(first + together_);
+  last_.clear();
+  for (const engine::wire::UsedView& used : answer.used) {
+    const specs::Element from = std::max(used.usage.first, first_);
+    const specs::Element to = std::min(used.usage.first + used.usage.count, end_);
+    for (specs::Element element = from; element < to; ++element) {
+      const auto [at, is_new] = last_.try_emplace(element, used);
+      // A task that runs anew counts its attempts from 0 again: the later execution counts.
+      if (!is_new && used.usage.started_s >= at->second.usage.started_s) at->second = used;
+    }
+  }
+}
+
+// The name that replaces `done` if a conversion could not use the output.
 constexpr std::string_view kMissing = "missing";
 constexpr unsigned kMissingBit = 1U << engine::kElementStates;
 
@@ -131,7 +175,7 @@ class Selection {
   }
 
   void run(const std::function<bool(const TaskRow&)>& visit) {
-    // A step's arrays are neighbours: each stretch of arrays is asked for at once.
+    // The arrays of a step are neighbours: one request covers each stretch of arrays.
     for (std::size_t begin = 0; begin < arrays_.size();) {
       const std::size_t step = plan_.step_of(arrays_[begin]);
       std::size_t end = begin + 1;
@@ -147,7 +191,7 @@ class Selection {
                   const std::function<bool(const TaskRow&)>& visit) {
     for (std::optional<wire::TaskPlace> from = wire::TaskPlace{first, range_.first}; from;) {
       const bool only_missing = mask == kMissingBit;
-      // A missing one is a done one that has a mark.
+      // A missing task is a done one with a mark.
       const unsigned states =
           (mask & kMissingBit) != 0 ? mask | 1U << static_cast<unsigned>(ElementState::done) : mask;
       const wire::TasksAnswer page =
@@ -158,7 +202,7 @@ class Selection {
     return true;
   }
 
-  // The states in which an element of the step may meet the conditions, as far as step and state tell.
+  // The states in which an element of the step may meet the conditions, judged by step and state alone.
   unsigned possible_states(std::size_t step) const {
     unsigned mask = 0;
     for (std::size_t state = 0; state <= engine::kElementStates; ++state) {
@@ -178,7 +222,7 @@ class Selection {
     return mask;
   }
 
-  // What a page knows of single elements.
+  // The facts of a page about single elements.
   struct Known {
     using Place = std::pair<ArrayId, Element>;
     explicit Known(const wire::TasksAnswer& page) {
@@ -209,7 +253,7 @@ class Selection {
         if (!is_in_mask(row)) continue;
         Truth meant = matches(row, name);
         if (meant == Truth::no) continue;
-        // What a record may tell is looked up for those alone that it may concern.
+        // Look up the usage record only if it can decide the row.
         if (with_usage_ || meant == Truth::unknown) {
           add_usage(row);
           meant = matches(row, name);
@@ -242,7 +286,7 @@ class Selection {
       row.reason = record.reason;
       row.detail = record.message;
       row.worker = record.worker;
-      // Otherwise it did not end by itself.
+      // With another reason, the task did not end by itself.
       if (record.reason.empty() || record.reason == "exited") row.exit_code = record.exit_code;
       row.started_s = record.started_s;
       row.duration_s = record.duration_s;
@@ -263,8 +307,8 @@ class Selection {
     row.duration_s = now_s - at->second;
   }
 
-  // From the record of its last execution. Of a bundle's process the memory alone says something of one
-  // sample.
+  // Takes the figures from the record of the last execution. For a process that ran a bundle, only the memory
+  // applies to a single sample.
   void add_usage(TaskRow& row) {
     const bool may_have = row.state == ElementState::done || row.state == ElementState::failed ||
                           row.state == ElementState::hard_failed || row.state == ElementState::delayed;
@@ -394,6 +438,15 @@ std::vector<wire::Selection> in_messages(const wire::Selection& selection, std::
     messages.back().parts.assign(begin, begin + static_cast<std::ptrdiff_t>(count));
   }
   return messages;
+}
+
+void add_task_arguments(CLI::App& command, TaskArguments& arguments) {
+  command
+      .add_option("campaign-or-task", arguments.first,
+                  "the campaign (default: the newest here), then the task")
+      ->required();
+  command.add_option("task", arguments.second,
+                     "the task: step/12, step/<labels>/12, or step where it is a single one");
 }
 
 }  // namespace wflow::cli

@@ -17,14 +17,15 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
-#include "cli/campaign/done_tasks.h"
+#include "cli/campaign/selection.h"
+#include "converters/data_set_files.h"
 #include "engine/query/client.h"
 #include "engine/store/store.h"
 #include "engine/update/aside.h"
 #include "engine/update/sources.h"
 #include "specs/plan/versions.h"
 #include "specs/plan/workspace.h"
-#include "specs/study/growth.h"
+#include "specs/study/changes.h"
 
 namespace wflow::cli {
 
@@ -32,8 +33,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// How long a command waits for another one that takes a study in.
-constexpr double kPatience_s = 10;
+// Time that a command waits for another process that holds the record.
+constexpr double kRecordWait_s = 10;
 
 bool declares_sources(const specs::Study& study) {
   return std::any_of(study.steps.begin(), study.steps.end(),
@@ -42,16 +43,16 @@ bool declares_sources(const specs::Study& study) {
 
 // A conversion deletes files once the record of their block is on disk (converters/convert/block.cc).
 engine::InputsDeleted inputs_deleted(const specs::Plan& plan) {
-  return [&plan, known = std::optional<engine::ArrayId>(), folder = fs::path()](
+  return [&plan, known = std::optional<engine::ArrayId>(), data_set = fs::path()](
              engine::ArrayId array, engine::Element block) mutable {
-    if (known != array) folder = fs::path(plan.task_template(array).workspace) / "blocks";
+    if (known != array) data_set = plan.task_template(array).workspace;
     known = array;
     std::error_code error;
-    return fs::exists(folder / fmt::format("{:05}.json", block), error) || error;
+    return fs::exists(data_set / converters::block_record_file(block), error) || error;
   };
 }
 
-// A person has removed what a step left (wflow rm --keep, rm -r). Tasks with packed output may leave nothing.
+// True if the user has removed the outputs of a step (wflow rm --keep, rm -r). Tasks with packed output may leave none.
 bool outputs_gone(const specs::Plan& plan, engine::ArrayId array) {
   const specs::TaskTemplate task = plan.task_template(array);
   const bool leaves_something = task.kind == specs::StepKind::convert || task.kind == specs::StepKind::train ||
@@ -64,12 +65,12 @@ engine::OutputsGone outputs_gone(const specs::Plan& plan) {
   return [&plan](engine::ArrayId array) { return outputs_gone(plan, array); };
 }
 
-// What the database says beyond the answers of a coordinator: while one lives, of a copy that it makes.
+// Reads facts from the database that a coordinator does not answer; while one lives, from a copy that it makes.
 class ReadableRecord {
  public:
   explicit ReadableRecord(const specs::Plan& plan) {
     {
-      engine::Client client(plan);  // at rest it holds the record as long as it lives
+      engine::Client client(plan);  // at rest it locks the record during its lifetime
       client.status();
       if (client.live()) {
         copy_ = plan.campaign() / ".wflow" / fmt::format(".record.tmp-{}", ::getpid());
@@ -120,12 +121,12 @@ std::string next_aside(const fs::path& campaign, engine::store::Store& store) {
   return std::to_string(std::max(last + 1, there));
 }
 
-// Does not run once a sample: a data set's last task, a training, a single task.
+// True if the step does not run once a sample: a data set's last task, a training, a single task.
 bool is_single(const specs::PlannedStep& step) {
   return !step.sample_dependent && step.elements == 1;
 }
 
-// Of these steps' arrays, those of which all elements are done.
+// The arrays of these steps whose elements are all done.
 template <typename Chosen>
 std::set<engine::ArrayId> done_arrays(const specs::Plan& plan, const Chosen& chosen) {
   std::vector<engine::ArrayId> arrays;
@@ -161,14 +162,14 @@ engine::Aside aside_of(const specs::Plan& from, const specs::Plan& to, const eng
   return aside;
 }
 
-// What a part of the outputs is to people.
+// A part of the outputs, described for the user.
 struct ReplacedPart {
   std::string what;
   engine::AsideSize size;
   const engine::AsidePart* part = nullptr;
 };
 
-// But for what is not there, and what belongs to another one.
+// Leaves out parts that do not exist and parts inside another one.
 std::vector<ReplacedPart> replaced_parts(const fs::path& campaign, const std::vector<engine::AsidePart>& parts) {
   std::vector<ReplacedPart> list;
   for (const engine::AsidePart& part : parts) {
@@ -214,7 +215,7 @@ std::vector<std::string> lines_of_parts(const fs::path& campaign, const std::vec
   const std::vector<ReplacedPart> all = replaced_parts(campaign, parts);
   std::vector<const ReplacedPart*> kept, wait, go;
   for (const ReplacedPart& one : all) {
-    const bool beside = fs::path(one.part->path).is_absolute();  // of a training's output:, never deleted
+    const bool beside = fs::path(one.part->path).is_absolute();  // a training's output:, never deleted
     (keep_old || beside ? kept : one.part->waits() ? wait : go).push_back(&one);
   }
   std::vector<std::string> lines;
@@ -234,7 +235,7 @@ std::string history_text(const UpdateOptions& options, std::uint64_t version,
                       : fmt::format("version {} of the study, {}{}: {}", version, options.command, why, what);
 }
 
-// The campaign's record and its files say the same.
+// Throws Error{busy} if the campaign's record and its files have different versions of the study.
 void require_same_version(const fs::path& campaign, engine::store::Store& store) {
   if (store.study() == specs::current_version(campaign)) return;
   throw Error(ExitCode::busy, fmt::format("another command is changing {}; try again", campaign.string()));
@@ -252,7 +253,7 @@ specs::StudyAndWarnings read_changed_study(const fs::path& campaign, const std::
             "{} is not there{}", path.string(),
             file.empty() ? ", which the campaign was made of; name the changed study: --study FILE" : ""));
   }
-  return specs::read_study(path, specs::update_options(campaign));
+  return specs::read_study(path, specs::update_options(campaign, recorded_version(campaign)));
 }
 
 Update propose(const fs::path& campaign, specs::Study study) {
@@ -265,7 +266,7 @@ Update propose(const fs::path& campaign, specs::Study study) {
             "the samples {} are not there{}", study.samples->design.file.string(),
             generates ? "; wflow resume --update generates them while the campaign does not run" : ""));
   }
-  // More samples behind those that there are: what was made of these stays.
+  // More samples after the existing ones: the results of the existing ones stay.
   if (auto grown = specs::as_grown(from.study(), study)) study = std::move(*grown);
   std::vector<specs::KeyChange> keys = specs::differences(from.study(), study);
   specs::Plan to(std::move(study), campaign);
@@ -294,7 +295,7 @@ fs::path take(const Update& update, const UpdateOptions& options) {
   info.command = options.command;
   info.changes = lines;
   specs::write_version(update.to.study(), campaign, info, true);
-  // As every command reads it from now on.
+  // Read it back as every later command does.
   const specs::Plan to(specs::read_version(campaign, version), campaign);
   if (to.array_count() != update.to.array_count() || to.element_count() != update.to.element_count()) {
     specs::remove_version(campaign, version);
@@ -386,7 +387,7 @@ std::vector<std::string> drop_replaced(const specs::Plan& plan) {
         if (!version.array.empty() && plan.array_name(array) == version.array) return done.contains(array);
         all = all && done.contains(array);
       }
-      return all;  // of a combination that the study has no more, the others are the successor
+      return all;  // the study no longer has the combination: all others are its successor
     }
     return false;
   };
@@ -397,6 +398,35 @@ std::vector<std::string> drop_replaced(const specs::Plan& plan) {
   return lines;
 }
 
+namespace {
+
+// Calls `action` with the record if `under_way` returns true, and waits while another process holds the record.
+template <class UnderWay, class Action>
+void with_record(const fs::path& campaign, const UnderWay& under_way, const Action& action) {
+  for (const double until_s = steady_now_s() + kRecordWait_s; under_way();) {
+    try {
+      engine::store::Store store(campaign);
+      action(store);
+      return;
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::busy || steady_now_s() > until_s) throw;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+}
+
+}  // namespace
+
+std::uint64_t recorded_version(const fs::path& campaign) {
+  std::optional<std::uint64_t> found;
+  const auto has_next = [&] { return specs::has_version(campaign, specs::current_version(campaign) + 1); };
+  with_record(campaign, has_next, [&](engine::store::Store& store) {
+    const std::uint64_t next = specs::current_version(campaign) + 1;
+    if (specs::has_version(campaign, next) && store.study() == next) found = next;
+  });
+  return found ? *found : specs::current_version(campaign);
+}
+
 void finish_update(const fs::path& campaign) {
   std::error_code none;
   if (!fs::is_symlink(campaign / ".wflow" / "spec", none)) return;
@@ -404,21 +434,14 @@ void finish_update(const fs::path& campaign) {
     return fs::exists(campaign / ".wflow" / "aside.json", none) ||
            specs::has_version(campaign, specs::current_version(campaign) + 1);
   };
-  for (const double until_s = steady_now_s() + kPatience_s; under_way();) {
-    try {
-      engine::store::Store store(campaign);
-      const std::uint64_t next = specs::current_version(campaign) + 1;
-      if (specs::has_version(campaign, next)) {
-        store.study() == next ? specs::make_current(campaign, next) : specs::remove_version(campaign, next);
-      }
-      if (const auto aside = engine::read_aside(campaign))
-        store.aside() == aside->name ? engine::carry_out(campaign, *aside) : engine::remove_aside(campaign);
-      return;
-    } catch (const Error& error) {
-      if (error.code() != ExitCode::busy || steady_now_s() > until_s) throw;
+  with_record(campaign, under_way, [&](engine::store::Store& store) {
+    const std::uint64_t next = specs::current_version(campaign) + 1;
+    if (specs::has_version(campaign, next)) {
+      store.study() == next ? specs::make_current(campaign, next) : specs::remove_version(campaign, next);
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
+    if (const auto aside = engine::read_aside(campaign))
+      store.aside() == aside->name ? engine::carry_out(campaign, *aside) : engine::remove_aside(campaign);
+  });
 }
 
 std::string notice_of_changes(const specs::Plan& plan) {

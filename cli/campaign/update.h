@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A campaign takes in a changed study, or runs parts of its own again. All or nothing: what is killed in
-// between goes forward or back with the next command that reads the campaign.
+// A campaign takes in a changed study, or runs parts of its own again. All or nothing: after a kill in
+// between, the next command that reads the campaign completes the update or undoes it.
 #pragma once
 
 #include <filesystem>
@@ -11,7 +11,7 @@
 
 #include "engine/update/changes.h"
 #include "specs/plan/plan.h"
-#include "specs/study/difference.h"
+#include "specs/study/changes.h"
 #include "specs/study/study.h"
 
 namespace wflow::cli {
@@ -19,19 +19,19 @@ namespace wflow::cli {
 struct Update {
   specs::Plan from, to;
   engine::Changes changes;
-  std::vector<specs::KeyChange> keys;  // of the file
-  // The samples are still to be generated with the command that it has now; `changes` go by the old table.
+  std::vector<specs::KeyChange> keys;  // changes in the file
+  // The changed command has not generated the samples yet; `changes` refer to the old table.
   bool generates = false;
-  // Of the old plan, the arrays of data sets, trainings and single tasks that are done: good versions.
+  // The done arrays of data sets, trainings and single tasks in the old plan: good versions.
   std::set<specs::ArrayId> done;
 };
 
-// The study's file as it is now, read as the campaign's own was. `file` empty: the one that it was made of.
-// Error{usage} where that is gone.
+// Reads the study's current file with the options of the campaign's own. `file` empty: the file from which the
+// campaign was made. Error{usage} if that is gone.
 specs::StudyAndWarnings read_changed_study(const std::filesystem::path& campaign, const std::string& file);
 
-// Reads only, also while a coordinator lives. `study`: read with update_options() (specs/plan/workspace.h),
-// changed as you like.
+// Only reads, also while a coordinator lives. `study`: read with update_options() (specs/plan/workspace.h),
+// then changed in any way.
 Update propose(const std::filesystem::path& campaign, specs::Study study);
 
 struct UpdateOptions {
@@ -40,34 +40,39 @@ struct UpdateOptions {
   std::string command;  // "resume --update"
 };
 
-// Durable. Error{busy} while a coordinator lives. Gives the folder in .wflow/old that what was in the way
-// went to.
+// Durable. Error{busy} while a coordinator lives. Returns the folder in .wflow/old that received the replaced
+// outputs.
 std::filesystem::path take(const Update& update, const UpdateOptions& options);
 
-// What is done of these parts, and everything below it, runs again. As take(); nothing runs yet.
+// The done tasks of these parts, and everything that depends on them, run again. Like take(), starts no task.
 struct Redo {
   engine::Changes changes;
-  std::uint64_t count = 0;  // elements of the parts that had ended
-  std::set<specs::ArrayId> done;  // as of an Update
+  std::uint64_t count = 0;  // number of ended elements in the parts
+  std::set<specs::ArrayId> done;  // as in Update
 };
 Redo propose_redo(const specs::Plan& plan, const engine::ArrayParts& parts);
 std::filesystem::path take(const specs::Plan& plan, const Redo& redo, const UpdateOptions& options);
 
-// What a take() would replace, and what becomes of it, with sizes: lines for people, and as JSON.
+// The outputs that a take() would replace and their fate, with sizes: as lines, and as JSON.
 std::vector<std::string> lines_of_replaced(const Update& update, bool keep_old);
 std::vector<std::string> lines_of_replaced(const specs::Plan& plan, const Redo& redo, bool keep_old);
 nlohmann::ordered_json json_of_replaced(const Update& update);
 
-// Removes the good versions of outputs (.wflow/old) whose successors are done; gives a line for each that waits for a
-// successor. Nothing where another process holds the record.
+// Removes the good versions of outputs (.wflow/old) whose successors are done. Returns a line for each that waits for a
+// successor. Does nothing while another process locks the record.
 std::vector<std::string> drop_replaced(const specs::Plan& plan);
 
-// Goes forward or back where a take() was killed. For whoever reads the campaign; costs two looks at the file
-// system.
+// Returns the version of the study that the record has: the current one, or the next if a take() was killed before it made
+// that current. Reads only; two looks at the file system unless a take() was killed.
+std::uint64_t recorded_version(const std::filesystem::path& campaign);
+
+// Completes or undoes a take() that was killed: makes the recorded version current and moves the replaced outputs. The one
+// step that repairs; commands that run or change the campaign call it (read_plan_to_run). No other reader moves
+// anything.
 void finish_update(const std::filesystem::path& campaign);
 
-// One line for people, or nothing: the study's file, or a file that a step declares as its source, is not
-// what the campaign runs with.
+// One line if the study's file, or a file that a step declares as its source, differs from the one that the campaign
+// runs with; else empty.
 std::string notice_of_changes(const specs::Plan& plan);
 
 }  // namespace wflow::cli

@@ -68,7 +68,7 @@ Truth compare_values(Kind kind, const WhereValue& a, const WhereValue& b) {
   if (left != nullptr && right != nullptr) return truth_of(compares(kind, *left, *right));
   const auto first = number_of(a);
   const auto second = number_of(b);
-  if (!first || !second) return Truth::unknown;  // a cell that is no number
+  if (!first || !second) return Truth::unknown;  // the cell holds no number
   return truth_of(compares(kind, *first, *second));
 }
 
@@ -105,7 +105,7 @@ std::size_t Where::field_named(const Expression::Operand& operand) const {
                                 hint.empty() ? "; there are " + text::join(names, ", ") : hint));
 }
 
-// What stands right of a comparison with the field `left`.
+// The right side of a comparison with the field `left`.
 Where::Operand Where::value_for(const WhereField& left, const Expression::Operand& operand) const {
   const std::string& text = operand.text;
   if (left.kind == WhereField::Kind::text) {
@@ -124,7 +124,7 @@ Where::Operand Where::value_for(const WhereField& left, const Expression::Operan
     if (const auto other = find_field(text); other && fields_[*other].kind != WhereField::Kind::text)
       return {other, {}};
     if (left.kind == WhereField::Kind::cell) return {std::nullopt, text};
-    field_named(operand);  // says which there are
+    field_named(operand);  // throws with the names of the fields
   }
   if (left.kind == WhereField::Kind::number)
     throw where_error(operand.offset, fmt::format("{} is a number, '{}' is not", left.name, text));

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The expressions of `wflow tasks --where` (base/expression.h): omega_m > 0.3 and state = failed.
 //
-// Left of a comparison stands a field, right of it a number, a text, a word or another field. A value that is
-// not known makes its comparison neither true nor false. This serves twice: for a task that has no exit code,
-// and for a run of a million tasks of which only step and state are known, which is passed over when the
-// expression is false already.
+// The left side of a comparison is a field, the right side a number, a text, a word or another field. A value
+// that is not known makes its comparison neither true nor false. This has two uses: a task without an exit
+// code, and a run of a million tasks of which only step and state are known, which is skipped if the
+// expression is already false.
 #pragma once
 
 #include <functional>
@@ -19,19 +19,19 @@
 namespace wflow::cli {
 
 struct WhereField {
-  enum class Kind { number, text, cell };  // cell: a sample's value, a number or a text as it is written
+  enum class Kind { number, text, cell };  // cell: a sample's value, a number or a text as written
   std::string name;
   Kind kind = Kind::number;
-  std::vector<std::string> words;  // text: the only values that it can have, where they are known
+  std::vector<std::string> words;  // text: the only possible values, if they are known
 };
 
 using WhereValue = std::variant<std::monostate, double, std::string>;
-// The value of fields[index], std::monostate where it is not known.
+// The value of fields[index], std::monostate if it is not known.
 using WhereLookup = std::function<WhereValue(std::size_t index)>;
 
 class Where {
  public:
-  // Throws Error{usage} with the position and what was expected there, or the nearest name.
+  // Throws Error{usage} with the position and the expected text there, or the nearest name.
   Where(std::string_view text, std::vector<WhereField> fields);
 
   Truth evaluate(const WhereLookup& lookup) const;
@@ -48,7 +48,7 @@ class Where {
 
   std::vector<WhereField> fields_;
   Expression expression_;
-  std::vector<Operand> operands_;  // what those of the expression stand for
+  std::vector<Operand> operands_;  // meaning of the expression's operands
 };
 
 }  // namespace wflow::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/campaign/workspace_marks.h"
+#include "cli/campaign/adoption.h"
 
 #include <fmt/format.h>
 
@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "steps/kinds.h"
+#include "steps/step.h"
 
 namespace wflow::cli {
 
@@ -30,7 +30,7 @@ std::string text_of(const nlohmann::json& entry, const char* key) {
   return found != entry.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
-// Without its marker nothing is done, but for a task that asked for the end of the workers: it has none.
+// A task without its marker is not done, except one that asked to stop the workers: it never has one.
 TaskMark merlin_mark(const nlohmann::json& entry) {
   const std::string status = text_of(entry, "status");
   TaskMark mark;
@@ -76,13 +76,13 @@ TaskMark MerlinMarkers::mark(const specs::TaskTemplate& task, specs::Element ele
   const fs::path top = task.workspace;
   std::error_code none;
   if (fs::exists(directory / kFinished, none)) return {State::done, {}, true};
-  if (!condensed_.contains(top)) condensed_.clear();  // another array's
+  if (!condensed_.contains(top)) condensed_.clear();  // they belong to another array
   const std::string path = directory.lexically_relative(workspace_).string();
   const auto in = [&](const Entries& entries) -> std::optional<TaskMark> {
     const auto found = entries.find(path);
     return found == entries.end() ? std::nullopt : std::optional(found->second);
   };
-  // The task's own file; once Merlin has condensed those of a subtree, one above it.
+  // The task's own file, or a file above it if Merlin has condensed the files of the subtree.
   if (directory != top) {
     if (const auto mark = in(read(directory))) return *mark;
     for (fs::path above = directory.parent_path(); above != top; above = above.parent_path()) {
@@ -94,7 +94,7 @@ TaskMark MerlinMarkers::mark(const specs::TaskTemplate& task, specs::Element ele
 
 namespace {
 
-// Maestro's names of the states of a step, and what they are here.
+// Maestro's names of the states of a step, and the states of wflow.
 constexpr std::array<std::pair<std::string_view, State>, 15> kMaestroStates = {{
     {"INITIALIZED", State::open},
     {"PENDING", State::open},
@@ -119,7 +119,7 @@ const std::pair<std::string_view, State>* state_named(std::string_view name) {
   return found == kMaestroStates.end() ? nullptr : found;
 }
 
-// The longest of the names that the line begins with: one may begin another, and hold commas.
+// The longest name that the line begins with: names may begin with other names, and may contain commas.
 std::string name_in(const std::string& line, const std::unordered_set<std::string>& names) {
   for (std::size_t at = line.rfind(','); at != std::string::npos && at > 0; at = line.rfind(',', at - 1)) {
     std::string name = line.substr(0, at);
@@ -156,7 +156,7 @@ MaestroMarkers::MaestroMarkers(const fs::path& file, const std::unordered_set<st
     if (line.empty()) continue;
     const std::string name = name_in(line, names);
     if (name.empty()) {
-      if (!stranger_) stranger_ = text::split(line, ',').front();
+      if (!unknown_task_) unknown_task_ = text::split(line, ',').front();
       continue;
     }
     const auto row = row_in(line, name);

@@ -7,9 +7,9 @@
 
 #include "base/text.h"
 #include "cli/campaign/adoption.h"
-#include "cli/campaign/registry.h"
+#include "cli/campaign/campaigns.h"
 #include "cli/commands/commands.h"
-#include "cli/commands/read_options.h"
+#include "cli/commands/run.h"
 
 namespace wflow::cli {
 

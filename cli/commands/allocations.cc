@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// wflow allocations: what a campaign has of a batch scheduler, and what people ask about it.
+// wflow allocations: the jobs of a campaign at a batch scheduler, and their state.
 #include <fmt/format.h>
 
 #include <memory>
@@ -10,9 +10,8 @@
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
 #include "cli/commands/commands.h"
-#include "cli/view/allocation_lines.h"
-#include "cli/view/report.h"
-#include "cli/view/table.h"
+#include "cli/view/status.h"
+#include "cli/view/terminal.h"
 #include "engine/monitor/views.h"
 #include "engine/query/client.h"
 

@@ -45,7 +45,7 @@ void leave_terminal(const std::filesystem::path& log_path) {
 bool detach(const std::filesystem::path& campaign) {
   const std::filesystem::path log = campaign / ".wflow" / "coordinator.log";
   std::fflush(stdout);
-  const pid_t child = ::fork();  // before any thread is made
+  const pid_t child = ::fork();  // before any thread exists
   if (child < 0) throw system_error(errno, "cannot start a process in the background");
   if (child == 0) {
     leave_terminal(log);
@@ -54,7 +54,7 @@ bool detach(const std::filesystem::path& campaign) {
   for (;;) {
     int status = 0;
     if (::waitpid(child, &status, WNOHANG) == child) {
-      // A campaign may have ended already; anything else could not begin.
+      // The campaign may have ended already; any other exit code means that it could not begin.
       const int code = exit_status(status);
       if (code <= static_cast<int>(ExitCode::tasks_failed)) return true;
       const std::string said(text::trim(text::tail(read_file(log), 500)));
@@ -88,7 +88,7 @@ int follow(const std::filesystem::path& campaign, bool quiet, bool json) {
       display = Display(quiet || json, Display::Interrupt::ends_display);
       shown = *at;
     }
-    // What follows is announced before it is there.
+    // A campaign that follows is announced before its directory exists.
     if (is_campaign(shown)) display.show(engine::campaign_status(shown));
     std::this_thread::sleep_for(kLook);
   }

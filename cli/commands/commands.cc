@@ -7,8 +7,7 @@
 
 #include "base/text.h"
 #include "base/version.h"
-#include "cli/commands/export.h"
-#include "cli/view/output.h"
+#include "cli/view/terminal.h"
 
 namespace wflow::cli {
 
@@ -26,7 +25,7 @@ void add_commands(CLI::App& app, Command& chosen) {
   app.set_version_flag("--version", fmt::format("wflow {}", kVersion));
   app.require_subcommand(1);
   app.fallthrough();  // --log-level and --raw may also stand behind the command
-  // By the environment it reaches the programs that this one starts, too.
+  // The environment variable also reaches the programs that this one starts.
   app.add_option_function<std::string>(
          "--log-level", [](const std::string& level) { ::setenv("WFLOW_LOG", level.c_str(), 1); },
          "what .wflow/logs keeps: trace, debug, info, warning or error (default: $WFLOW_LOG, else info)")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Completion in shells. Their scripts know nothing: they ask `wflow complete WORD...` at every tab, so that
-// they never grow old and campaigns and steps are completed too.
+// Completion in shells. Their scripts hold no words: they call `wflow complete WORD...` at every tab, so that
+// they never become stale and also complete campaigns and steps.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,10 +13,8 @@
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
 #include "cli/commands/commands.h"
-#include "cli/commands/definitions.h"
-#include "cli/commands/other_words.h"
+#include "cli/commands/fronts.h"
 #include "cli/templates.h"
-#include "cli/view/listing.h"
 #include "engine/schedule/states.h"
 
 namespace wflow::cli {
@@ -110,7 +108,7 @@ bool any_begins(const Candidates& candidates, const std::string& word) {
                      [&](const Candidate& candidate) { return candidate.word.starts_with(word); });
 }
 
-// A command of Merlin or Maestro only where none of ours begins so.
+// Candidates for the first word: commands of Merlin and Maestro only if no command of wflow begins so.
 Candidates first_words(const CLI::App& app, const std::string& begun) {
   Candidates result = commands(app);
   if (any_begins(result, begun)) return result;
@@ -128,7 +126,7 @@ Candidates options(const CLI::App& command) {
   return result;
 }
 
-// What may stand for a positional or behind an option; nothing where it is a file or free text.
+// The candidates for a positional or the value of an option; none for a file or free text.
 Candidates values(const CLI::App& app, const std::string& name, const std::string& campaign) {
   if (name == "campaign" || name == "campaign-or-file") return campaigns();
   if (name == "task") return tasks(campaign);
@@ -195,7 +193,7 @@ bool complete(const CLI::App& app, int argc, char** argv) {
       if (candidate.word.starts_with(words.back())) fmt::print("{}\t{}\n", candidate.word, candidate.about);
     }
   } catch (const Error&) {
-    // Nothing to complete where there is no campaign: not worth a word in the middle of a command line.
+    // Without a campaign there is nothing to complete, and an error would only disturb the command line.
   }
   return true;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// wflow retry, cancel, pause, unpause, drain, stop: what is asked of a running campaign.
+// wflow retry, cancel, pause, unpause, drain, stop: requests to a running campaign.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -13,7 +13,6 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
-#include "cli/campaign/done_tasks.h"
 #include "cli/campaign/selection.h"
 #include "cli/campaign/update.h"
 #include "cli/commands/commands.h"
@@ -27,7 +26,7 @@ namespace {
 
 namespace wire = engine::wire;
 
-// The limit of a request, far below that of a message (engine/wire/messages.h).
+// Parts of one request: far below the limit of a message (engine/wire/messages.h).
 constexpr std::size_t kPartsOfMessage = 1'000'000;
 
 struct ControlOptions {
@@ -41,8 +40,8 @@ bool chooses_single_tasks(const SelectionOptions& selection) {
   return !selection.where.empty() || !selection.worker.empty() || !selection.duration.empty();
 }
 
-// Step, range and exit code are the coordinator's business, so that a hundred million tasks are one answer;
-// what needs a look at every task is chosen here, from those in these states.
+// The coordinator applies step, range and exit code, so that a hundred million tasks need one answer.
+// Conditions on single tasks are evaluated here, for tasks in these states.
 wire::Selection selection_of(const specs::Plan& plan, const SelectionOptions& options,
                              const std::vector<std::string>& states) {
   wire::Selection selection;
@@ -70,14 +69,14 @@ wire::Selection selection_of(const specs::Plan& plan, const SelectionOptions& op
   return selection;
 }
 
-// Asked of the coordinator, in several messages where the tasks are many; nothing when none lives.
+// Sends the request to the coordinator, in several messages for many tasks. Empty if no coordinator lives.
 template <class Request, class Make>
 std::optional<wire::Done> ask_in_parts(const specs::Plan& plan, const wire::Selection& selection, Make make) {
   wire::Done all;
   bool first = true;
   for (wire::Selection& part : in_messages(selection, kPartsOfMessage)) {
     const Request request = make(std::move(part));
-    // Temporary clients: one that has read the record at rest would hold it against our own coordinator.
+    // Temporary clients: one that has read the record at rest would lock out this process's own coordinator.
     const auto done = engine::Client(plan).command(request);
     if (!done && first) return std::nullopt;
     if (!done) {
@@ -92,7 +91,7 @@ std::optional<wire::Done> ask_in_parts(const specs::Plan& plan, const wire::Sele
   return all;
 }
 
-// Of tasks that are named and that none of has failed.
+// Why a request matched no task: for example, named tasks of which none has failed.
 std::string why_nothing(const specs::Plan& plan, const wire::Selection& selection) {
   const bool named = !selection.step.empty() || selection.ranged;
   if (!named || selection.chosen || selection.by_exit_code) return "no such failure";
@@ -109,7 +108,7 @@ std::string why_nothing(const specs::Plan& plan, const wire::Selection& selectio
 }
 
 int retry(ControlOptions& options) {
-  const specs::Plan plan = read_plan(find_campaign(options.run.campaign));
+  const specs::Plan plan = read_plan_to_run(find_campaign(options.run.campaign));
   if (const std::string notice = notice_of_changes(plan);
       !notice.empty() && !options.json && !options.run.quiet)
     fmt::print("{}\n", notice);
@@ -179,7 +178,7 @@ int simple(const ControlOptions& options, const std::string& verb, const wire::R
   if (!engine::Client(campaign).command(request)) {
     const bool ends = std::holds_alternative<wire::DrainRequest>(request) ||
                       std::holds_alternative<wire::StopRequest>(request);
-    if (!ends || !command_between_allocations(read_plan(campaign), request))
+    if (!ends || !command_between_allocations(read_plan_to_run(campaign), request))
       throw no_coordinator(campaign, verb);
   }
   if (options.json) {

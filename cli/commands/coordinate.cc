@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a campaign, then what follows on it: campaigns that its tasks submitted, iterations of its study.
+// Runs a campaign, then the campaigns that follow on it: those that its tasks submitted, iterations of its study.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,18 +12,17 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/leftovers.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "base/yaml.h"
 #include "cli/campaign/campaigns.h"
-#include "cli/campaign/registry.h"
 #include "cli/campaign/update.h"
 #include "cli/commands/early_followup.h"
 #include "cli/commands/handover.h"
 #include "cli/commands/run.h"
 #include "cli/observe/observer.h"
 #include "cli/view/display.h"
-#include "cli/view/report.h"
+#include "cli/view/status.h"
 #include "engine/batch/batch_system.h"
 #include "engine/coordinate/coordinator.h"
 #include "engine/coordinate/loop_inputs.h"
@@ -70,7 +69,7 @@ class CampaignRun {
   bool handed_over() const { return handed_over_; }
 
  private:
-  // What has ended is not run again: nothing is left to do in it, and its time would go on.
+  // A campaign that has ended is not run again: nothing is left to do, and its elapsed time would go on.
   void run_top(bool resumed) {
     if (resumed && !options_.retry && options_.run_again.parts.empty()) {
       if (const auto status = ended_status()) {
@@ -85,10 +84,10 @@ class CampaignRun {
     code_ = last_code_;
   }
 
-  // Of the top campaign, where it has ended and its workers have, too.
+  // The status of the top campaign, if it and all of its workers have ended.
   std::optional<engine::CampaignStatus> ended_status() const {
     engine::store::Store store(top_.campaign());
-    const bool all_gone = store.restore().workers.empty();  // reads all of it: damage is not passed over
+    const bool all_gone = store.restore().workers.empty();  // reads all of the record, so that damage is found
     engine::CampaignStatus status = store.status_at_rest();
     if (!all_gone || status.ended() < status.elements()) return std::nullopt;
     return status;
@@ -104,8 +103,7 @@ class CampaignRun {
                again == 1 ? "it" : "them", status.directory);
   }
 
-  // What went wrong in one that follows may have been mended meanwhile (wflow retry); then it goes on from
-  // there.
+  // The user may have repaired a failed campaign that follows (wflow retry); then the queue goes on there.
   void look_again() {
     for (engine::store::Followup& followup : queue_.all()) {
       if (followup.exit_code == 0) continue;
@@ -113,7 +111,7 @@ class CampaignRun {
         queue_.reopen(followup);
         continue;
       }
-      const specs::Plan plan = read_plan(followup.directory);
+      const specs::Plan plan = read_plan_to_run(followup.directory);
       const auto status = engine::store::Store(plan.campaign()).status_at_rest();
       note_hard_failures(status);
       if (status.ended() < status.elements()) {
@@ -141,11 +139,11 @@ class CampaignRun {
       if (began && !retry && before.ended() == before.elements()) {
         settle(plan, before);
       } else if (!run_campaign(plan, began, retry)) {
-        return;  // later
+        return;  // it runs later
       }
       queue_.end(followup, engine::followup_state(last_.state), last_code_);
     } catch (const Error& error) {
-      // One that can't begin must not keep the others from running; an iteration has none beside it.
+      // A campaign that can't begin must not prevent the others; an iteration has no others beside it.
       const bool its_own =
           error.code() == ExitCode::spec || error.code() == ExitCode::data || error.code() == ExitCode::usage;
       if (!its_own || followup.kind == "iteration") throw;
@@ -154,7 +152,7 @@ class CampaignRun {
     }
   }
 
-  // One that has ended without this queue.
+  // Takes in a campaign that has ended outside of this queue.
   void settle(const specs::Plan& plan, const engine::CampaignStatus& status) {
     last_ = status;
     last_code_ = engine::end_code(status);
@@ -162,11 +160,11 @@ class CampaignRun {
     queue_.take_from(plan, status, options_.keep_going);
   }
 
-  // True when it has ended.
+  // True if the campaign has ended.
   bool run_campaign(const specs::Plan& plan, bool resumed,
                     const std::optional<engine::wire::RetryRequest>& retry,
                     const engine::RunAgain& run_again = {}) {
-    // Ended on purpose between the last look at it and the lock: nobody goes on by itself.
+    // The user ended the campaign between the last check and the lock: no process continues it on its own.
     const auto holder = engine::store::read_lock(plan.campaign());
     if (!options_.own_allocation.token.empty() && holder &&
         holder->state == engine::store::HolderState::released) {
@@ -190,15 +188,15 @@ class CampaignRun {
     coordinator.top = top_.campaign();
     if (plan.campaign() == top_.campaign()) coordinator.first = options_.first;
     if (limit_s_ > 0) coordinator.time_limit_s = std::max(limit_s_ - elapsed_s(), 1e-3);
-    // Nothing runs before each array has its row and its place in the graph.
+    // No task starts before each array has its row and its place in the graph.
     constexpr std::uint32_t kManyArrays = 2'000'000;
     if (plan.array_count() > kManyArrays && !options_.silent())
       fmt::print(stderr, "preparing {} task arrays: about a minute for 5 million of them\n",
                  text::format_count(plan.array_count()));
-    const bool moves = options_.own_allocation.moves;  // then another process shows it
+    const bool moves = options_.own_allocation.moves;  // if so, another process shows the campaign
     Display display(options_.silent() || moves, Display::Interrupt::ends_campaign);
     EarlyFollowup early(plan, options_.slots);
-    bool recorded = false;  // only once this process coordinates
+    bool recorded = false;  // becomes true once this process coordinates
     const engine::CoordinatorEnd end =
         engine::run_coordinator(plan, coordinator, [&](const engine::CampaignStatus& status) {
           const bool on_login_node = options_.own_allocation.token.empty();
@@ -235,7 +233,7 @@ class CampaignRun {
   // Output that can't be written (| head, a full disk) must not end the campaign: fmt::print would throw.
   static void say(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
-  // What there is to say of the first allocation.
+  // Prints the notes about the first allocation.
   void print_notes(const engine::CampaignStatus& status) {
     for (const engine::HistoryView& row : status.history) {
       if (row.number <= printed_ || row.time_s < began_unix_s_) continue;
@@ -268,7 +266,7 @@ class CampaignRun {
       hard_failures_ = hard_failures_ || step.count(engine::ElementState::hard_failed) > 0;
   }
 
-  // Asked to end: is there anything left?
+  // After a stop request, anything left in the queue means `interrupted`.
   int finish() {
     const ExitCode code = queue_.next() ? std::max(worst(), ExitCode::interrupted) : worst();
     if (code == ExitCode::interrupted && !options_.silent())
@@ -278,10 +276,10 @@ class CampaignRun {
 
   const specs::Plan& top_;
   const RunOptions& options_;
-  engine::SignalQueue signals_;  // between coordinators, and what they have not taken
+  engine::SignalQueue signals_;  // signals between two coordinators, and those that they have not taken
   engine::FollowupQueue queue_;
   Observer observer_;
-  engine::CampaignStatus top_status_;  // when it ended
+  engine::CampaignStatus top_status_;  // at its end
   bool top_ran_ = false;               // in this process
   double limit_s_;
   Clock::time_point began_ = Clock::now();
@@ -290,8 +288,8 @@ class CampaignRun {
   std::uint64_t printed_ = 0;  // numbers of the history
   double began_unix_s_ = unix_now_s();
   bool hard_failures_ = false;    // exit code 102, of any campaign
-  ExitCode code_ = ExitCode::ok;  // of the top campaign
-  engine::CampaignStatus last_;   // of the campaign that was run last
+  ExitCode code_ = ExitCode::ok;  // exit code of the top campaign
+  engine::CampaignStatus last_;   // status of the campaign that ran last
   ExitCode last_code_ = ExitCode::ok;
 };
 
@@ -320,7 +318,7 @@ RunEnd run_here(const specs::Plan& plan, const RunOptions& options, bool resumed
     }
     return {code, run.handed_over()};
   } catch (const Error& error) {
-    // The command line was right: the campaign was there.
+    // The command line was right: the campaign existed when it began.
     if (error.code() == ExitCode::usage && !is_campaign(plan.campaign()))
       throw Error(ExitCode::system, fmt::format("{} has lost its record while it was run: {}",
                                                 plan.campaign().string(), error.what()));
@@ -332,10 +330,10 @@ RunEnd run_here(const specs::Plan& plan, const RunOptions& options, bool resumed
 
 namespace {
 
-// Workers end their tasks so long before the end of the allocation; the coordinator starts none in that time.
+// Workers end their tasks this long before the end of the allocation; the coordinator starts none in that time.
 constexpr double kEnd_s = 9;
 
-// No task is to wait for nodes that never come.
+// Throws for a step that would wait for nodes that the allocation does not have.
 void require_nodes(const specs::Plan& plan, const engine::batch::AllocationAround& around) {
   for (const specs::PlannedStep& step : plan.steps()) {
     const int asked = step.resources.min_nodes > 0 ? step.resources.min_nodes : step.resources.nodes;
@@ -347,7 +345,7 @@ void require_nodes(const specs::Plan& plan, const engine::batch::AllocationAroun
   }
 }
 
-// The allocation that this process stands in, unless the command line or the study says otherwise.
+// The allocation in which this process runs, unless the command line or the study says otherwise.
 std::optional<engine::batch::AllocationAround> find_around(const specs::Plan& plan, const RunOptions& options) {
   if (options.local || options.zero || options.zero_failures > 0 || !options.own_allocation.token.empty()) return std::nullopt;
   auto around = engine::batch::allocation_around();
@@ -373,14 +371,14 @@ std::optional<engine::batch::AllocationAround> find_around(const specs::Plan& pl
   return around;
 }
 
-// What is left of the allocation bounds the campaign, too.
+// The remaining time of the allocation, which also limits the campaign; 0: unknown.
 double around_limit_s(const engine::batch::AllocationAround& around) {
   try {
     const auto scheduler = engine::batch::make_batch_system(around.scheduler);
     const auto ends_s = scheduler ? scheduler->ends_unix_s() : std::nullopt;
     if (ends_s) return std::max(*ends_s - unix_now_s() - kEnd_s, 1.0);
   } catch (const Error&) {
-    // It does not answer for the moment: the workers ask again.
+    // The scheduler does not answer now: the workers ask again later.
   }
   return 0;
 }

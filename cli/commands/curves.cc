@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// wflow curves: what trainings reported, several in one plot.
+// wflow curves: the metrics of several trainings in one plot.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
-#include "cli/campaign/curve_runs.h"
+#include "cli/campaign/trainings.h"
 #include "cli/commands/commands.h"
-#include "cli/plot/write.h"
+#include "cli/plot/figure.h"
 #include "cli/view/curves_plot.h"
 
 namespace wflow::cli {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/commands/definitions.h"
+#include "cli/commands/commands.h"
 
 #include "base/text.h"
 

@@ -17,8 +17,7 @@ namespace wflow::cli {
 
 namespace {
 
-// Ranks that a training file asks for; 1 where there is none to read (wflow-train says what is wrong with
-// it).
+// Ranks that a training file asks for; 1 if it does not read (wflow-train reports why).
 std::int64_t ranks_of(const std::vector<std::string>& arguments) {
   if (std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr || std::getenv("PMI_SIZE") != nullptr)
     return 1;  // under a launcher

@@ -12,7 +12,6 @@
 #include "base/text.h"
 #include "base/version.h"
 #include "cli/commands/commands.h"
-#include "cli/commands/doctor_campaign.h"
 #include "cli/view/terminal.h"
 #include "engine/batch/batch_system.h"
 #include "engine/batch/local_pool.h"
@@ -64,8 +63,8 @@ void check_program(Report& report, const std::string& name, const std::string& a
   }
 }
 
-// The distribution's libtorch multiplies matrices with whatever libblas.so.3 is: the reference one is 40
-// times slower.
+// The distribution's libtorch multiplies matrices with the installed libblas.so.3: the reference library is
+// 40 times slower than OpenBLAS.
 void check_blas(Report& report) {
   std::error_code error;
   for (const char* folder : {"/etc/alternatives/libblas.so.3-x86_64-linux-gnu",
@@ -83,7 +82,7 @@ void check_blas(Report& report) {
 }
 
 void check_manual(Report& report) {
-  // Beside the program, in the build folder as in an installation; man looks there for programs in PATH.
+  // The pages are beside the program, in the build folder as in an installation; man finds them through PATH.
   const auto pages = std::filesystem::path(executable_directory()).parent_path() / "share" / "man" / "man1";
   std::error_code ignored;
   if (!std::filesystem::exists(pages / "wflow.1", ignored)) {
@@ -123,7 +122,7 @@ void check_limits(Report& report) {
   }
 }
 
-// Known by a command that no other one has.
+// Recognizes each scheduler by a command that no other one has.
 void check_schedulers(Report& report) {
   struct Known {
     const char *scheduler, *command;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/commands/doctor_campaign.h"
+#include "cli/commands/commands.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -19,15 +19,15 @@
 #include <utility>
 #include <vector>
 
-#include "base/checked_json.h"
+#include "base/checksum.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/process.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
-#include "cli/campaign/done_tasks.h"
-#include "cli/campaign/markers.h"
+#include "cli/campaign/selection.h"
 #include "cli/view/terminal.h"
+#include "converters/data_set_files.h"
 #include "engine/followups/followups.h"
 #include "engine/query/client.h"
 #include "engine/store/campaign_lock.h"
@@ -36,7 +36,6 @@
 #include "specs/plan/versions.h"
 #include "specs/plan/workspace.h"
 #include "steps/files.h"
-#include "steps/markers.h"
 #include "steps/packed_output.h"
 
 namespace wflow::cli {
@@ -46,11 +45,11 @@ namespace {
 namespace fs = std::filesystem;
 namespace wire = engine::wire;
 
-constexpr std::size_t kNamed = 5;  // of many files of one kind
+constexpr std::size_t kNamed = 5;  // files of one kind that a sentence names
 
 struct Finding {
   std::string what;            // one sentence
-  std::string remedy;          // what mends it, in words
+  std::string remedy;          // the repair, in words
   std::function<void()> mend;  // empty: wflow can't
 };
 
@@ -89,7 +88,7 @@ class Examination {
     return std::move(findings_);
   }
 
-  // Files whose bytes are those that were written.
+  // Number of files whose bytes are exactly as written.
   std::uint64_t whole_files() const { return whole_files_; }
 
  private:
@@ -170,7 +169,7 @@ class Examination {
     fs::remove(wire::count_file(path), ignored);  // it is reported once
   }
 
-  // Of workers that have ended: nobody holds the lock.
+  // The journals of workers that have ended: no process holds their lock.
   std::vector<fs::path> journals() const {
     std::vector<fs::path> found;
     std::error_code error;
@@ -186,7 +185,7 @@ class Examination {
     return file && ::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   }
 
-  // What a killed process was writing, a worker's own folder, the address of a coordinator that is gone.
+  // Unfinished files of killed processes, folders of workers, the address of a coordinator that is gone.
   void look_at_leftovers() {
     std::vector<fs::path> temporaries, folders;
     std::error_code error;
@@ -217,7 +216,7 @@ class Examination {
     }
   }
 
-  // As base/file.h and steps/files.h name them.
+  // True for names of temporary files as base/file.h and steps/files.h make them.
   static bool is_temporary(const std::string& name) {
     return (name.starts_with(".") && name.find(".tmp-") != std::string::npos) ||
            name.find(".tmp.") != std::string::npos;
@@ -234,7 +233,7 @@ class Examination {
   }
 
   void look_at_steps(const specs::Plan& plan) {
-    // One for all questions: it reads the state of every task at the first one.
+    // One client for all questions: the first question reads the state of every task.
     std::optional<engine::Client> record;
     if (database_is_sound_) look_at_markers(plan, record.emplace(plan));
     const auto is_done = [&](engine::ArrayId array) {
@@ -260,7 +259,7 @@ class Examination {
     }
   }
 
-  // Every text is compared.
+  // Compares every text with its checksum.
   void look_at_packed(const fs::path& directory, const std::string& step) {
     const std::vector<std::string> damage = steps::packed_damage(directory, true);
     std::error_code none;
@@ -271,14 +270,14 @@ class Examination {
                             campaign_.string(), step));
   }
 
-  // `with_shards`: no manifest lists the shards yet, so the records of the blocks are asked.
+  // `with_shards`: no manifest lists the shards yet, so the records of the blocks do.
   void look_at_blocks(const fs::path& data, const std::string& step, bool with_shards) {
     const std::string remedy =
         fmt::format("the next conversion makes it again: wflow resume {0}, or wflow redo {0} {1}",
                     campaign_.string(), step);
     std::error_code none;
-    for (const auto& entry : fs::directory_iterator(data / "blocks", none)) {
-      if (entry.path().extension() != ".json") continue;
+    for (const auto& entry : fs::directory_iterator(data / converters::kBlocksFolder, none)) {
+      if (entry.path().extension() != converters::kBlockRecordEnding) continue;
       const CheckedJson read = take_checksum(read_file(entry.path()));
       const nlohmann::json record = nlohmann::json::parse(read.text, nullptr, false);
       if (!read.whole || !record.is_object()) {
@@ -304,7 +303,7 @@ class Examination {
     }
   }
 
-  // Their checksum stands at their end: docs/formats/checkpoints.md.
+  // Checkpoints end with their checksum: docs/formats/checkpoints.md.
   void look_at_checkpoints(const fs::path& training) {
     constexpr std::size_t kHash = 32;
     std::error_code none;
@@ -323,7 +322,7 @@ class Examination {
     }
   }
 
-  // Every byte is read.
+  // Reads every byte.
   void look_at_data_set(const fs::path& data, const std::string& step) {
     const std::string folder = data.lexically_relative(campaign_).string();
     const std::string remedy = fmt::format("make it again: wflow redo {} {}", campaign_.string(), step);
@@ -340,7 +339,7 @@ class Examination {
     for (const std::string& line : lines) add(fmt::format("{}: {}", folder, line), remedy);
   }
 
-  // Whatever a training has left for people and programs: trainer/training/report.h.
+  // Checks the result files of a training: trainer/training/report.h.
   void look_at_training(const fs::path& training, const std::string& step, bool done) {
     const fs::path file = training / "result.json";
     const std::string name = file.lexically_relative(campaign_).string();
@@ -364,7 +363,7 @@ class Examination {
     }
   }
 
-  // The record counts, unless a step trusts its markers.
+  // Reports missing markers. The record counts, unless a step trusts its markers.
   void look_at_markers(const specs::Plan& plan, engine::Client& client) {
     const auto lost = lost_markers(plan, client);
     std::uint64_t count = 0;
@@ -418,7 +417,7 @@ class Examination {
 
   fs::path campaign_;
   bool database_is_sound_ = false;
-  bool results_wait_ = false;  // in journals: the next resume takes them
+  bool results_wait_ = false;  // journals hold results: the next resume takes them
   std::uint64_t whole_files_ = 0;
   std::vector<Finding> findings_;
 };
@@ -461,7 +460,7 @@ int examine_campaign(const DoctorOptions& options) {
   }
   const bool asks = can > 0 && !options.yes && !options.json && ::isatty(STDIN_FILENO) != 0;
   if (can > 0 && (options.yes || (asks && says_yes()))) {
-    engine::store::refuse_if_held(campaign);  // one may have begun while nobody answered
+    engine::store::refuse_if_held(campaign);  // a coordinator may have begun before the user answered
     for (std::size_t i = 0; i < findings.size(); ++i) {
       if (!findings[i].mend) continue;
       findings[i].mend();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/commands/dry.h"
+#include "cli/commands/run.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -24,11 +24,11 @@ namespace {
 
 constexpr std::uint64_t kMostTasks = 100'000;
 
-// Scripts only: what else a task gets (a table of its samples) belongs to its running.
+// Writes only scripts: other files of a task (a table of its samples) are made when it runs.
 void write(const std::vector<steps::NewFile>& files, std::set<std::string>& written) {
   for (const steps::NewFile& file : files) {
     if (!file.path.ends_with(".sh") || !written.insert(file.path).second) continue;
-    // Not durably: a script that a power cut takes is written again by running the campaign.
+    // Not durable: a run of the campaign writes a script again that a power cut has lost.
     const FileDescriptor script = open_file(file.path, O_WRONLY | O_CREAT | O_TRUNC, 0755);
     write_all(script.get(), file.text, file.path);
   }
@@ -36,7 +36,7 @@ void write(const std::vector<steps::NewFile>& files, std::set<std::string>& writ
 
 std::uint64_t write_array(specs::TaskTemplate task, std::uint64_t elements,
                           const specs::SampleTable* samples) {
-  // A command that would be started without a script gets one here.
+  // Here, a command also gets a script that a run would start without one.
   task.shell_given = true;
   task.output = specs::OutputMode::files;
   const auto step = steps::make_step(task, samples);
@@ -74,7 +74,7 @@ void check_dry(const specs::Plan& plan) {
 }
 
 int write_scripts(const specs::Plan& plan, bool quiet) {
-  check_dry(plan);  // samples: generate: may have made more than was known
+  check_dry(plan);  // samples: generate: may have made more samples than expected
   std::unique_ptr<const specs::SampleTable> samples;
   if (plan.study().samples) samples = specs::open_samples(plan.study().samples->design);
   std::uint64_t written = 0;

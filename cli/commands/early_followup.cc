@@ -27,8 +27,8 @@ using engine::ElementState;
 
 namespace {
 
-// A task that submits as the last thing that it does has ended by then.
-constexpr std::chrono::milliseconds kPatience{1000};
+// A task that submits a study as its last action ends within this time.
+constexpr std::chrono::milliseconds kLastActionTime{1000};
 constexpr std::chrono::milliseconds kPause{20};
 
 std::uint64_t count(const engine::CampaignStatus& status, ElementState state) {
@@ -43,7 +43,7 @@ std::uint64_t running(const engine::CampaignStatus& status) {
   return sum;
 }
 
-// What waits() needs at least, whoever submitted.
+// The least that waits() requires, whichever task submitted.
 bool may_wait(const engine::CampaignStatus& status, std::uint64_t submitted) {
   return count(status, ElementState::ready) == 0 || running(status) <= submitted;
 }
@@ -71,7 +71,7 @@ void EarlyFollowup::pause() {
   std::this_thread::sleep_for(kPause);
 }
 
-// What is neither here nor before has come to an end.
+// The submitted studies that have not ended, here or earlier.
 std::vector<engine::Submitted> EarlyFollowup::left() {
   std::vector<engine::Submitted> left = engine::submitted_studies(plan_.campaign());
   std::erase_if(left, [&](const engine::Submitted& one) {
@@ -85,8 +85,8 @@ std::vector<engine::Submitted> EarlyFollowup::left() {
   return left;
 }
 
-// No task is left to start, or none can start because every running task has submitted a study and holds its
-// cores.
+// True if no task is left to start, or none can start because every running task has submitted a study and
+// holds its cores.
 bool EarlyFollowup::waits(const engine::CampaignStatus& status,
                           const std::vector<engine::Submitted>& left) const {
   if (status.state != engine::CampaignState::running || running(status) == 0) return false;
@@ -113,7 +113,7 @@ void EarlyFollowup::look(const engine::CampaignStatus& status) {
   if (child_ > 0 && ended()) since_.reset();
   const auto submitted = std::count_if(status.followups.begin(), status.followups.end(),
                                        [](const auto& view) { return view.kind == engine::kSubmitted; });
-  // Most campaigns end here, without a look at files.
+  // Most campaigns return here, without reading files.
   if (submitted == 0 || (child_ <= 0 && !may_wait(status, static_cast<std::uint64_t>(submitted)))) {
     since_.reset();
     return;
@@ -129,7 +129,7 @@ void EarlyFollowup::look(const engine::CampaignStatus& status) {
     return;
   }
   if (!since_) since_ = Clock::now();
-  if (Clock::now() - *since_ < kPatience) return;
+  if (Clock::now() - *since_ < kLastActionTime) return;
   if (is_running) ask(Ask::drain);
   if (!is_running) start(still.front(), status);
   since_.reset();
@@ -150,7 +150,7 @@ void EarlyFollowup::start(const engine::Submitted& submitted, const engine::Camp
                   "--slots",
                   cores};
   request.stdout_fd = request.stderr_fd = log.get();
-  request.own_group = true;  // Ctrl-C is for the campaign that waits
+  request.own_group = true;  // Ctrl-C goes to the campaign that waits
   request.die_with_parent = true;
   child_ = spawn(request);
   running_ = submitted.id;
@@ -169,7 +169,7 @@ bool EarlyFollowup::ended() {
   if (child_ <= 0) return true;
   int status = 0;
   if (::waitpid(child_, &status, WNOHANG) != child_) return false;
-  // Interrupted: it goes on later. Anything else is for the FollowupQueue to find out about, and to tell.
+  // An interrupted study goes on later. The FollowupQueue evaluates and reports any other end.
   if (exit_status(status) != static_cast<int>(ExitCode::interrupted)) settled_.insert(running_);
   child_ = 0;
   running_.clear();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A study that a task submitted begins while its campaign still runs, where that waits for it: a task that
-// waits for what it has submitted would wait for ever otherwise.
+// Starts a study that a task submitted while its campaign still runs, if the campaign waits for it: otherwise
+// a task that waits for its submitted study would wait for ever.
 #pragma once
 
 #include <sys/types.h>
@@ -17,20 +17,20 @@
 namespace wflow::cli {
 
 // Runs one submitted study at a time, in a process of its own (`wflow submitted`) that ends with this one, on
-// the cores that the campaign's tasks leave idle. It is drained when the campaign has tasks to start again,
-// and goes on later; what is left when the campaign has ended is for the FollowupQueue.
+// the cores that the campaign's tasks leave idle. Drains it when the campaign has tasks to start again, and
+// continues it later. The FollowupQueue runs the rest after the end of the campaign.
 class EarlyFollowup {
  public:
-  // `slots`: of the campaign's pool on this machine; 0: all cores.
+  // `slots`: slots of the campaign's pool on this machine; 0: all cores.
   EarlyFollowup(const specs::Plan& plan, int slots);
   EarlyFollowup(const EarlyFollowup&) = delete;
   EarlyFollowup& operator=(const EarlyFollowup&) = delete;
-  // Ends what runs; it can go on later.
+  // Ends the running study; it can go on later.
   ~EarlyFollowup();
 
-  // To be called every few hundred milliseconds with the campaign's status.
+  // Call this every few hundred milliseconds with the campaign's status.
   void look(const engine::CampaignStatus& status);
-  // Lets what runs finish its tasks, and returns when its process has ended. `urgent()`: end them now.
+  // Lets the running study finish its tasks and waits for the end of its process. `urgent()`: end them now.
   template <class Urgent>
   void drain(Urgent urgent) {
     ask(Ask::drain);
@@ -54,11 +54,11 @@ class EarlyFollowup {
 
   const specs::Plan& plan_;
   int slots_;
-  std::set<std::string> settled_;  // that have ended, or could not begin: not to be started here
-  std::string running_;            // id of what runs
+  std::set<std::string> settled_;  // ids of studies that have ended or could not begin: never start them here
+  std::string running_;            // id of the running study
   pid_t child_ = 0;
   Ask asked_ = Ask::nothing;
-  std::optional<Clock::time_point> since_;  // when what is to change began to be so
+  std::optional<Clock::time_point> since_;  // time since which the reason to start or drain holds
 };
 
 }  // namespace wflow::cli

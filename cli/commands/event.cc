@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// wflow event: a line of $WFLOW_EVENTS, for tasks that are shell scripts.
+// wflow event: writes a line of $WFLOW_EVENTS, for tasks that are shell scripts.
 #include <fcntl.h>
 #include <fmt/format.h>
 
@@ -33,7 +33,7 @@ int event(const EventOptions& options) {
     const nlohmann::json number = nlohmann::json::parse(text, nullptr, false);
     line[value.substr(0, equals)] = number.is_number() ? number : nlohmann::json(text);
   }
-  // Who reads it stands elsewhere than the task.
+  // The reader has another working directory than the task.
   const auto path = line.find("path");
   const bool names_file = options.type == "artifact" || options.type == "checkpoint";
   if (names_file && path != line.end() && path->is_string())

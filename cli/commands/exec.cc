@@ -23,7 +23,7 @@
 #include "cli/exec/printer.h"
 #include "engine/query/client.h"
 #include "specs/samples/samples.h"
-#include "steps/render.h"
+#include "steps/command.h"
 
 namespace wflow::cli {
 
@@ -58,7 +58,7 @@ std::string commands_text(std::uint64_t count) {
   return fmt::format("{} command{}", text::format_count(count), count == 1 ? "" : "s");
 }
 
-// Behind the output, on standard error: what came out of it, where its record is, how to go on.
+// After the output, on standard error: the result, the place of the record, the command to go on.
 void print_end(const specs::Plan& plan) {
   const engine::CampaignStatus status = engine::campaign_status(plan.campaign());
   const std::string directory = text::shell_quote(
@@ -76,7 +76,7 @@ void print_end(const specs::Plan& plan) {
 int run_commands(const specs::StudyAndWarnings& read, ExecCommandOptions options) {
   const specs::Plan plan = create(read);
   options.run.quiet = true;
-  options.run.keep_going = true;  // exit code 102 of a command ends nothing else
+  options.run.keep_going = true;  // exit code 102 of a command must not end the others
   if (options.run.detach) {
     options.run.quiet = options.quiet;
     return coordinate(plan, options.run, false);
@@ -113,21 +113,21 @@ int exec(ExecCommandOptions& options) {
   return run_commands(*read, options);
 }
 
-// Whether the word is an option with a value of its own in the next word.
+// True if the word is an option whose value is the next word.
 bool takes_next_word(const CLI::App& command, const std::string& word) {
   const auto takes_value = [&](const std::string& name) {
     const CLI::Option* option = command.get_option_no_throw(name);
     return option != nullptr && option->get_items_expected_max() > 0;
   };
   if (word.starts_with("--")) return word.find('=') == std::string::npos && takes_value(word);
-  // Flags may stand together, as in "-qkj 4": the first option with a value takes what is left of the word.
+  // Flags may be joined, as in "-qkj 4": the first option with a value takes the rest of the word.
   for (std::size_t i = 1; i < word.size(); ++i) {
     if (takes_value({'-', word[i]})) return i + 1 == word.size();
   }
   return false;
 }
 
-// The words from argv that CLI11 must not see, which would take them for options and subcommands.
+// The words of argv that CLI11 must not see, because it would take them for options and subcommands.
 std::vector<std::string> g_command_words;
 std::string g_command_line;
 

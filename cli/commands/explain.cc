@@ -7,12 +7,12 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
-#include "cli/campaign/task_arguments.h"
+#include "cli/campaign/selection.h"
 #include "cli/commands/commands.h"
-#include "cli/view/explain_lines.h"
+#include "cli/view/task.h"
 #include "engine/query/client.h"
 #include "specs/plan/fingerprint.h"
-#include "specs/plan/task_name.h"
+#include "specs/plan/plan.h"
 #include "specs/plan/versions.h"
 
 namespace wflow::cli {

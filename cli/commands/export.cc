@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/commands/export.h"
+#include "cli/commands/commands.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -23,7 +23,7 @@ namespace wflow::cli {
 
 namespace {
 
-// What `wflow WORDS... CAMPAIGN --csv` prints, as a file that is published whole.
+// Writes the output of `wflow WORDS... CAMPAIGN --csv` to a file that appears whole.
 void write_table(const std::filesystem::path& file, std::vector<std::string> words,
                  const std::string& campaign) {
   DurableFile durable(file);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `wflow extend`: more samples for a campaign, behind those that it has.
+// `wflow extend`: adds samples to a campaign, after the existing ones.
 #include <fmt/format.h>
 
 #include <memory>
@@ -11,9 +11,8 @@
 #include "cli/commands/commands.h"
 #include "cli/commands/handover.h"
 #include "cli/commands/run.h"
-#include "cli/commands/update.h"
 #include "specs/plan/workspace.h"
-#include "specs/study/growth.h"
+#include "specs/study/changes.h"
 
 namespace wflow::cli {
 
@@ -38,7 +37,7 @@ void read_ranges(ExtendOptions& options) {
 
 Update grown(const specs::Plan& plan, const specs::Growth& growth) {
   specs::ReadOptions read = specs::update_options(plan.campaign());
-  read.fresh_samples = false;  // but for the new table, the campaign's own copies
+  read.fresh_samples = false;  // the campaign's own copies, except for the new table
   return propose(plan.campaign(), specs::grown_study(plan.study(), read, growth));
 }
 
@@ -55,7 +54,8 @@ void show(const Update& update) {
 
 int extend(ExtendOptions options) {
   read_ranges(options);
-  const specs::Plan plan = read_plan(find_campaign(options.run.campaign));
+  const std::filesystem::path campaign = find_campaign(options.run.campaign);
+  const specs::Plan plan = options.plan ? read_plan(campaign) : read_plan_to_run(campaign);
   const bool live = is_coordinated(plan);
   if (!live && !options.plan) settle(plan, options.run);
   Update update = grown(plan, options.growth);

@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command lines of Merlin and Maestro, for tasks (.wflow/bin/merlin of their campaign) and for users
-// (wflow install-shims): what they share.
+// The parts that the command lines of Merlin and Maestro share, for tasks (.wflow/bin/merlin of their
+// campaign) and for users (wflow install-shims).
 #pragma once
 
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "specs/study/study.h"
 
 namespace wflow::cli {
 
-// The program that runs this becomes `wflow words...`.
+// Replaces this process by `wflow words...`.
 [[noreturn]] void become_wflow(std::vector<std::string> words);
 
-// As options of wflow's, for become_wflow(). --vars comes last: it takes every word that follows.
+// Adds these as options of wflow, for become_wflow(). --vars comes last: it takes every word that follows.
 void add_read_words(std::vector<std::string>& words, const specs::ReadOptions& read);
 
-// What `merlin` does for a user. A target is a study, or a campaign's directory; none is the newest campaign
-// here.
+// The commands of `merlin` for a user. A target is a study or a campaign's directory; an empty one is the
+// newest campaign here.
 namespace front {
 
 struct MerlinRun {
@@ -27,13 +29,30 @@ struct MerlinRun {
   bool dry = false;
 };
 int run(const MerlinRun& options);
-// A workspace of Merlin's is adopted first.
+// Adopts a workspace of Merlin first.
 int restart(const std::string& workspace, bool local);
 int monitor(const std::string& target);
 int stop_workers(const std::string& target);
-// A command that has nothing to do here: one line says why.
+// A command that has no effect here: prints one line that says why.
 int nothing(const std::string& command);
 
 }  // namespace front
+
+// ---- other_words.cc: commands of Merlin and Maestro that wflow has under another name, or does not need. A
+// user who types one from habit gets wflow's command in one line.
+
+struct OtherWord {
+  std::string_view word;     // the command of Merlin or Maestro
+  std::string_view instead;  // the command of wflow, or why there is none
+};
+
+// In alphabetical order.
+std::span<const OtherWord> other_words();
+
+// The line for `word`; empty if there is none.
+std::string_view instead_of(std::string_view word);
+
+// Throws Error{usage} with the line for `word`; returns if there is none.
+void answer_other_word(const std::string& word);
 
 }  // namespace wflow::cli

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/process_handle.h"
+#include "base/process.h"
 #include "engine/query/client.h"
 #include "engine/store/campaign_lock.h"
 
@@ -22,7 +22,7 @@ namespace {
 
 constexpr const char* kStartFile = "coordinator.json";
 constexpr std::chrono::milliseconds kHandoverLook{50};
-// Between the end of the campaign's lock and that of the process: it reads the record once more.
+// Longest time from the end of the campaign's lock to that of the process, which reads the record once more.
 constexpr double kLastWords_s = 10;
 
 bool lives(const ProcessIdentity& process) {
@@ -33,7 +33,7 @@ bool lives(const ProcessIdentity& process) {
 
 bool is_coordinated(const specs::Plan& plan) {
   engine::Client client(plan);
-  client.status();  // an answer shows who gave it
+  client.status();  // after an answer, live() knows its source
   return client.live();
 }
 
@@ -62,7 +62,7 @@ void record_start(const fs::path& campaign, const RunOptions& options) {
   try {
     write_file_durably(campaign / ".wflow" / kStartFile, json.dump() + "\n");
   } catch (const Error&) {
-    // Whoever takes over then goes by its own command line.
+    // Without the file, a process that takes over uses its own command line.
   }
 }
 

@@ -8,12 +8,10 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/exit_codes.h"
 #include "base/process.h"
 #include "base/text.h"
 #include "cli/commands/commands.h"
-#include "cli/commands/definitions.h"
-#include "cli/commands/other_words.h"
+#include "cli/commands/fronts.h"
 
 namespace wflow::cli {
 
@@ -28,7 +26,7 @@ void print_exit_codes() {
 
 int help(const CLI::App& app, const std::string& topic) {
   if (topic.empty()) {
-    // Not app.help(): that is the help of the command that was given, which is this one.
+    // Not app.help(): that prints the help of the given command, which is `help` itself.
     fmt::print("{}", app.get_formatter()->make_help(&app, app.get_name(), CLI::AppFormatMode::Normal));
     return 0;
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `wflow hook`, hidden: runs one command of on: beside its campaign. What it is to do comes as JSON on
-// standard input (cli/observe/hooks). It ends the command at its time limit and keeps the beginning of its
+// `wflow hook`, hidden: runs one command of on: beside its campaign. It reads its order as JSON from
+// standard input (cli/observe/hooks), ends the command at its time limit and keeps the beginning of its
 // output.
 #include <fcntl.h>
 #include <fmt/chrono.h>
@@ -28,7 +28,6 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "cli/commands/commands.h"
-#include "cli/observe/hook_facts.h"
 #include "cli/observe/hooks.h"
 
 extern char** environ;
@@ -37,7 +36,7 @@ namespace wflow::cli {
 
 namespace {
 
-constexpr std::size_t kKeptBytes = 64 << 10;  // of what a command prints
+constexpr std::size_t kKeptBytes = 64 << 10;  // kept bytes of a command's output
 constexpr double kGrace_s = 2;                // between SIGTERM and SIGKILL
 constexpr int kLook_ms = 20;
 
@@ -70,7 +69,7 @@ class HookRun {
     return fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(std::time(nullptr)));
   }
 
-  // One line of the log at a time: several hooks write to it.
+  // Writes one line of the log at a time, because several hooks write to it.
   void write(const std::string& text) { write_all(log_.get(), text, hook_log(campaign_)); }
 
   void start() {
@@ -95,11 +94,11 @@ class HookRun {
     child_ = spawn(request);
   }
 
-  // How it ended. What it has left in the background is ended with it.
+  // Gives how the command ended. Ends the processes that it left in the background.
   std::string follow(double until_s) {
     bool asked = false;
     for (;;) {
-      // Without output to wait for, or with one that floods, at most a look now and then.
+      // Without output to wait for, or with a flood of it, only check from time to time.
       if (output_ && kept_ < kKeptBytes) {
         pollfd ready{output_.get(), POLLIN, 0};
         ::poll(&ready, 1, kLook_ms);
@@ -121,7 +120,7 @@ class HookRun {
     }
   }
 
-  // As much as there is, up to a megabyte at a time: one that floods gets no more of this process.
+  // Reads the available output, up to a megabyte at a time, so that a flood does not occupy this process.
   void read_some() {
     std::array<char, 64 << 10> buffer;
     for (int i = 0; i < 16 && output_; ++i) {
@@ -148,7 +147,7 @@ class HookRun {
 };
 
 int hook() {
-  ::setsid();  // the terminal's signals are for the campaign
+  ::setsid();  // the terminal's signals go to the campaign
   std::signal(SIGPIPE, SIG_IGN);
   const std::string text((std::istreambuf_iterator<char>(std::cin)), std::istreambuf_iterator<char>());
   const nlohmann::json request = nlohmann::json::parse(text, nullptr, false);

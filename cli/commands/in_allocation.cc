@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // batch: {coordinator: in_allocation}. The login node submits the first allocation and follows; in each
-// allocation a coordinator waits (`wflow coordinate`) until the campaign is free, and goes on with it.
+// allocation a coordinator waits (`wflow coordinate`) until the campaign is free, then continues it.
 #include <fmt/format.h>
 #include <poll.h>
 
@@ -19,7 +19,6 @@
 #include "cli/campaign/campaigns.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/run.h"
-#include "cli/commands/worker.h"
 #include "cli/view/display.h"
 #include "engine/batch/batch_system.h"
 #include "engine/coordinate/loop_inputs.h"
@@ -38,12 +37,12 @@ namespace store = engine::store;
 
 namespace {
 
-constexpr double kLook_s = 1;            // between two looks at a campaign that somebody coordinates
-constexpr double kGapLook_s = 2;         // and at one that waits for an allocation
-constexpr double kFirstQuestion_s = 20;  // such a wait is taken for one in the queue, ...
-constexpr double kQuestion_s = 300;      // then the scheduler is asked so often whether it is
-constexpr int kLaunches = 3;             // without any progress
-constexpr double kAgain_s = 10;          // after an error of the system
+constexpr double kLook_s = 1;            // between two looks at a campaign that a process coordinates
+constexpr double kGapLook_s = 2;         // between two looks at one that waits for an allocation
+constexpr double kFirstQuestion_s = 20;  // until then, such a wait counts as one in the queue; ...
+constexpr double kQuestion_s = 300;      // ... then the scheduler is asked this often
+constexpr int kLaunches = 3;             // launches without progress
+constexpr double kAgain_s = 10;          // pause after an error of the system
 constexpr int kErrors = 5;
 
 bool wait_for_signal(const engine::SignalQueue& signals, double seconds) {
@@ -51,14 +50,14 @@ bool wait_for_signal(const engine::SignalQueue& signals, double seconds) {
   return ::poll(&poll, 1, static_cast<int>(1000 * seconds)) > 0;
 }
 
-// Coordinates from here until allocations are on their way.
+// Coordinates in this process until allocations are submitted.
 RunEnd launch(const specs::Plan& plan, const RunOptions& given, bool resumed) {
   RunOptions options = given;
   options.own_allocation = {true, {}, 0};
   return run_here(plan, options, resumed);
 }
 
-// Whether a job of the campaign is queued or runs, or may be.
+// True if a job of the campaign is queued or runs, or may be.
 bool has_allocations(const fs::path& campaign) {
   std::set<std::string> schedulers;
   for (const batch::Allocation& allocation : store::Store(campaign).allocations()) {
@@ -74,8 +73,8 @@ bool has_allocations(const fs::path& campaign) {
   });
 }
 
-// Shows a campaign whose coordinator moves. Of `wflow run`, Ctrl-C is what it is in a process that
-// coordinates; of `wflow attach` it ends the showing.
+// Shows a campaign whose coordinator moves between allocations. In `wflow run`, Ctrl-C acts as in a process
+// that coordinates; in `wflow attach` it ends the display.
 class Follower {
  public:
   Follower(const specs::Plan& plan, const RunOptions& options, Display::Interrupt interrupt)
@@ -116,10 +115,10 @@ class Follower {
       return Where::coordinated;
     }
     if (store::is_held(at_)) return Where::coordinated;
-    // Nothing is read again while nobody has done anything.
+    // Read the record again only after a change.
     if (const std::string now = marks(); now != std::exchange(seen_, now)) {
       const auto found = read();
-      if (!found) {  // somebody is just taking it
+      if (!found) {  // a process is about to lock it
         seen_.clear();
         return Where::coordinated;
       }
@@ -162,7 +161,7 @@ class Follower {
     }
   }
 
-  // The next coordinator comes with the next allocation. Where none is left, nobody would come.
+  // The next coordinator starts with the next allocation. If none is left, no coordinator would start.
   std::optional<int> look_for_allocation() {
     if (interrupt_ == Display::Interrupt::ends_display) return std::nullopt;
     const double now_s = steady_now_s();
@@ -177,7 +176,7 @@ class Follower {
       const RunEnd end = launch(plan_, options_, true);
       if (!end.handed_over) return end.code;
     } catch (const Error& error) {
-      if (error.code() != ExitCode::busy) throw;  // the next coordinator was quicker
+      if (error.code() != ExitCode::busy) throw;  // busy: the next coordinator has begun
     }
     between_since_s_.reset();
     return std::nullopt;
@@ -194,7 +193,7 @@ class Follower {
                             kLaunches, (at_ / ".wflow" / "allocations").string(), top_.string()));
   }
 
-  // True: the terminal is gone, and with it this process; the campaign goes on.
+  // True: this process ends, and the campaign goes on (for example, the terminal is gone).
   bool take_signals() {
     while (const auto signal = signals_.take()) {
       if (*signal == SIGHUP || interrupt_ == Display::Interrupt::ends_display) return true;
@@ -207,7 +206,7 @@ class Follower {
 
   void ask(const engine::wire::Request& request) {
     try {
-      if (!engine::Client(at_).command(request)) command_between_allocations(read_plan(at_), request);
+      if (!engine::Client(at_).command(request)) command_between_allocations(read_plan_to_run(at_), request);
     } catch (const Error& error) {
       if (error.code() != ExitCode::busy) throw;
       fmt::print(stderr, "wflow: {}\n", error.what());
@@ -235,7 +234,7 @@ class Follower {
   const specs::Plan& plan_;
   RunOptions options_;
   Display::Interrupt interrupt_;
-  fs::path top_, at_;  // the campaign, and the one that is being run
+  fs::path top_, at_;  // the campaign, and the one that runs now
   engine::SignalQueue signals_;
   Display display_;
   std::string seen_;
@@ -259,12 +258,12 @@ double allocation_end_unix_s() {
   try {
     return scheduler ? scheduler->ends_unix_s().value_or(0) : 0;
   } catch (const Error&) {
-    return 0;  // it does not answer for the moment; the coordinator asks for all of its jobs anyway
+    return 0;  // the scheduler does not answer now; the coordinator asks for all of its jobs anyway
   }
 }
 
-// The campaign has ended. A worker that came too late to hear of it would wait for a coordinator until it
-// lingers no more, and keep the allocation as long.
+// Cancels the allocation after the campaign has ended. Otherwise a worker that started too late to get the
+// end would wait for a coordinator, and hold the allocation, for its whole linger time.
 void give_back(const StandbyOptions& standby) {
   try {
     for (const batch::Allocation& allocation : store::Store(standby.campaign).allocations()) {
@@ -273,15 +272,15 @@ void give_back(const StandbyOptions& standby) {
         scheduler->cancel({allocation.id});
     }
   } catch (const Error& error) {
-    fmt::print(stderr, "wflow: {}\n", error.what());  // it ends with its workers
+    fmt::print(stderr, "wflow: {}\n", error.what());  // the allocation ends with its workers
   }
 }
 
-// Waits until nobody coordinates the campaign; ends when that has ended, or with its allocation.
+// Waits until no process coordinates the campaign. Ends with the campaign or with its allocation.
 int stand_by(const StandbyOptions& standby) {
   engine::SignalQueue signals({SIGINT, SIGTERM, SIGHUP, SIGUSR1});
   std::signal(SIGPIPE, SIG_IGN);
-  const specs::Plan plan = read_plan(standby.top.empty() ? standby.campaign : standby.top);
+  const specs::Plan plan = read_plan_to_run(standby.top.empty() ? standby.campaign : standby.top);
   RunOptions options;
   options.quiet = true;
   options.keep_going = standby.keep_going;

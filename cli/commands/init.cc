@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "cli/commands/commands.h"
 #include "cli/templates.h"
-#include "cli/view/table.h"
+#include "cli/view/terminal.h"
 
 namespace wflow::cli {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// wflow keys: who may speak to a campaign's coordinator, and new keys.
+// wflow keys: shows which keys may connect to a campaign's coordinator, and makes new ones.
 #include <fmt/format.h>
 
 #include <memory>

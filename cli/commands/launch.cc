@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// wflow launch: what $(LAUNCHER) is in our own studies. It is replaced by the launcher of the innermost
+// wflow launch: the value of $(LAUNCHER) in wflow's own studies. It becomes the launcher of the innermost
 // manager, on the nodes that the task has.
 #include <fmt/format.h>
 #include <unistd.h>
@@ -11,7 +11,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/batch_environment.h"
 #include "base/error.h"
 #include "base/process.h"
 #include "base/text.h"
@@ -30,7 +29,7 @@ struct LaunchOptions {
   std::vector<std::string> program;
 };
 
-// An allocation's variables outside of its nodes (on a login node below salloc) make nobody a part of it.
+// Variables of an allocation do not count outside of its nodes (on a login node below salloc).
 std::string manager_around() {
   if (!environment_value("FLUX_URI").empty()) return "flux";
   if (!environment_value("SLURM_JOB_ID").empty() && !environment_value("SLURMD_NODENAME").empty())
@@ -90,7 +89,7 @@ batch::MpiLaunch launch_of(const LaunchOptions& options) {
   return launch;
 }
 
-// Ours are in front of the program.
+// The options of `wflow launch` come before the program.
 LaunchOptions read(const std::vector<std::string>& words) {
   LaunchOptions options;
   std::size_t at = 0;
@@ -135,7 +134,7 @@ LaunchOptions read(const std::vector<std::string>& words) {
   return options;
 }
 
-// The program, or its launcher, in the place of this process: it gets the signals that the worker sends.
+// Replaces this process by the program or its launcher, so that it gets the signals that the worker sends.
 int start(const LaunchOptions& options) {
   const batch::MpiLaunch launch = launch_of(options);
   std::vector<std::string> words = batch::launch_words(launch);
@@ -155,7 +154,7 @@ void add_launch(CLI::App& app) {
       "launch", "start an MPI program on the nodes of the task that calls it: $(LAUNCHER) in a study");
   command->footer(
       "Examples:\n  wflow launch ./simulate input.yaml\n  wflow launch -N 2 -n 4 ./simulate input.yaml");
-  // run_launch() reads them: what follows the program is the program's.
+  // run_launch() reads the options: words after the program belong to the program.
   command->add_option("-N,--nodes", "nodes (default: all of the task)");
   command->add_option("-n,--procs", "processes (default: all of the task)");
   command->add_option("--slurm", "more options, where srun starts the program");

@@ -2,25 +2,27 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/printable.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
-#include "cli/campaign/task_arguments.h"
-#include "cli/campaign/task_output.h"
+#include "cli/campaign/selection.h"
 #include "cli/commands/commands.h"
-#include "cli/view/follow.h"
-#include "specs/plan/task_name.h"
+#include "cli/view/task.h"
+#include "engine/query/client.h"
+#include "specs/plan/plan.h"
 
 namespace wflow::cli {
 
@@ -38,7 +40,7 @@ struct LogsOptions {
 
 constexpr std::size_t kPieceBytes = 1 << 20;
 
-// Gives the file from `from` on in pieces, which end with a line or at least with a character. Returns where it ends.
+// Gives the file from `from` on in pieces that end with a line or at least with a character. Returns the end offset.
 template <class Take>
 std::uint64_t for_each_piece(const fs::path& path, std::uint64_t from, Take take) {
   const FileDescriptor file = open_file(path, O_RDONLY);
@@ -93,7 +95,7 @@ std::string inside_of_json_string(std::string_view bytes) {
   return quoted.substr(1, quoted.size() - 2);
 }
 
-// As nlohmann::json would print it, but without the whole file in memory.
+// Prints as nlohmann::json would, but without the whole file in memory.
 void print_json_of(const LogsOptions& options, const fs::path& out, const fs::path& err) {
   const auto print_entry = [](const char* name, const fs::path& path) {
     fmt::print("  \"{}\": \"", name);
@@ -141,7 +143,7 @@ int print_files(const LogsOptions& options, const fs::path& out, const fs::path&
   return 0;
 }
 
-// What a file has got since the last look at it.
+// Prints the bytes that were appended to a file since the last call.
 class Tail {
  public:
   explicit Tail(fs::path path) : path_(std::move(path)) {}
@@ -149,7 +151,7 @@ class Tail {
     std::error_code none;
     const std::uint64_t size = fs::file_size(path_, none);
     if (none) return;
-    if (size < printed_) printed_ = 0;  // made anew
+    if (size < printed_) printed_ = 0;  // the file was created anew
     if (size == printed_) return;
     printed_ = for_each_piece(path_, printed_, print_bytes);
     std::fflush(stdout);
@@ -160,12 +162,33 @@ class Tail {
   std::uint64_t printed_ = 0;
 };
 
+constexpr std::chrono::milliseconds kOutputLook{100};
+constexpr int kLooksAQuestion = 5;  // fewer requests to the coordinator than looks at the file
+
+bool can_still_print(const specs::Plan& plan, const specs::TaskId& task) {
+  engine::Client client(plan);  // a new one each time: a client caches the record of a campaign at rest
+  const engine::ElementState state = client.explain({task.array, task.element}).state;
+  return client.live() && !engine::has_ended(state);
+}
+
+// Calls look() several times a second until the task has ended or no process runs the campaign, and once more
+// after that.
+void follow_task(const specs::Plan& plan, const specs::TaskId& task, const std::function<void()>& look) {
+  while (can_still_print(plan, task)) {
+    for (int i = 0; i < kLooksAQuestion; ++i) {
+      look();
+      std::this_thread::sleep_for(kOutputLook);
+    }
+  }
+  look();
+}
+
 int logs(const LogsOptions& options) {
   const specs::Plan plan = read_plan(find_campaign(options.task.campaign()));
   const specs::TaskId task = specs::find_task(plan, options.task.task());
   const auto files = output_files(plan, task);
   if (!options.follow || !files) {
-    // What is packed is entered as a whole when the task ends.
+    // Packed output is written as a whole when the task ends.
     if (options.follow) follow_task(plan, task, [] {});
     if (!files) return print(options, task_output(plan, task));
     require_output(plan, task, *files);

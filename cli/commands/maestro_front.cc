@@ -13,7 +13,6 @@
 #include "base/version.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/fronts.h"
-#include "cli/commands/other_words.h"
 
 namespace wflow::cli {
 

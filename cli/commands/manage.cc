@@ -14,9 +14,8 @@
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
 #include "cli/commands/commands.h"
-#include "cli/view/listing.h"
-#include "cli/view/report.h"
-#include "cli/view/table.h"
+#include "cli/view/status.h"
+#include "cli/view/terminal.h"
 #include "engine/followups/followups.h"
 #include "engine/query/client.h"
 #include "engine/store/store.h"
@@ -46,7 +45,7 @@ int list(const ManageOptions& options) {
   return 0;
 }
 
-// The entries of the campaign's directory that go: all, or all but those kept by step or name.
+// The entries of the campaign's directory to remove: all, or all but those kept by step or name.
 std::vector<fs::path> doomed(const fs::path& campaign, const std::vector<std::string>& keep) {
   std::vector<std::string> names;
   std::vector<fs::path> paths;
@@ -73,7 +72,7 @@ int remove(const ManageOptions& options) {
     for (const std::string& name : text::split(item, ',')) keep.push_back(name);
   }
   const std::vector<fs::path> paths = doomed(campaign, keep);
-  // Held until the end: no coordinator can begin meanwhile. Error{busy} where one lives.
+  // The lock is held until the end, so that no coordinator can begin meanwhile. Error{busy} if one lives.
   const engine::FollowupQueue alone(campaign);
   engine::store::Store held(campaign);
   const bool keeps_record = std::find(keep.begin(), keep.end(), ".wflow") != keep.end();
@@ -97,7 +96,7 @@ int remove(const ManageOptions& options) {
     fs::remove_all(path, error);
     if (error) throw system_error(error.value(), "cannot remove " + path.string());
   };
-  // The record goes last: what is interrupted can be asked for again.
+  // Remove the record last, so that the user can repeat an interrupted command.
   for (const fs::path& path : paths) {
     if (path.filename() != ".wflow") remove_one(path);
   }
@@ -124,7 +123,7 @@ int remove(const ManageOptions& options) {
 }
 
 int snapshot(const ManageOptions& options) {
-  // One word is the file.
+  // A single word is the file.
   const fs::path campaign = find_campaign(options.file.empty() ? "" : options.campaign);
   const fs::path file = absolute_path(options.file.empty() ? options.campaign : options.file);
   engine::Client(campaign).snapshot(file);

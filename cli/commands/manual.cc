@@ -7,18 +7,17 @@
 #include <memory>
 #include <string>
 
-#include "base/exit_codes.h"
+#include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "base/version.h"
 #include "cli/commands/commands.h"
-#include "cli/commands/definitions.h"
 
 namespace wflow::cli {
 
 namespace {
 
-// Text for roff: no line may look like a request, no character like an escape.
+// Escapes text for roff: no line may look like a request, no character like an escape.
 std::string roff(const std::string& written) {
   std::string result;
   for (const char c : written) {

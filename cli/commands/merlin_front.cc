@@ -10,9 +10,7 @@
 #include "base/text.h"
 #include "cli/campaign/adoption.h"
 #include "cli/campaign/campaigns.h"
-#include "cli/campaign/registry.h"
 #include "cli/commands/fronts.h"
-#include "cli/commands/other_words.h"
 #include "cli/commands/run.h"
 #include "engine/query/client.h"
 

@@ -13,14 +13,13 @@
 #include <thread>
 #include <vector>
 
-#include "base/batch_environment.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/process.h"
 #include "base/version.h"
 #include "cli/campaign/campaigns.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/fronts.h"
-#include "cli/commands/other_words.h"
 #include "engine/followups/followups.h"
 #include "engine/query/client.h"
 #include "specs/study/study.h"
@@ -52,7 +51,7 @@ fs::path own_campaign() {
   return environment_value("WFLOW_CAMPAIGN");
 }
 
-// In the foreground, on the cores of this task.
+// Adds the option that limits a run in the foreground to the cores of this task.
 void add_cores(std::vector<std::string>& words) {
   const std::string cores = environment_value("WFLOW_CORES");
   words.insert(words.end(), {"--slots", cores.empty() ? "1" : cores});
@@ -97,7 +96,7 @@ int stop_workers(const MerlinOptions& options) {
                   "NAME gives up the tasks of one step");
     return front::stop_workers(options.spec);
   }
-  // Without a coordinator there is nothing to stop: it starts no task.
+  // Without a coordinator there is nothing to stop: no task starts.
   engine::Client(own_campaign()).command(engine::wire::DrainRequest{});
   fmt::print("the campaign ends after what runs\n");
   return 0;
@@ -109,7 +108,7 @@ int info() {
   return 0;
 }
 
-// `wflow verb [CAMPAIGN] ...`; in a task that of the task, unless another one is named.
+// Becomes `wflow verb [CAMPAIGN] ...`. A task means its own campaign unless it names another one.
 int show(const MerlinOptions& options, std::vector<std::string> words) {
   if (!options.dump.empty())
     throw Error(ExitCode::usage, fmt::format("merlin --dump: wflow {} --{} > {}", words.front(),
@@ -121,7 +120,7 @@ int show(const MerlinOptions& options, std::vector<std::string> words) {
   become_wflow(std::move(words));
 }
 
-// Where the newest submission of this study is; nothing before it has begun.
+// The directory of the newest submission of this study; empty before it has begun.
 std::optional<fs::path> submitted_campaign(const fs::path& study) {
   std::string newest;
   for (const engine::Submitted& one : engine::submitted_studies(own_campaign())) {
@@ -137,7 +136,7 @@ bool has_ended(const fs::path& campaign) {
   try {
     const engine::CampaignStatus status = engine::campaign_status(campaign);
     return is_at_rest(status.state) && status.ended() == status.elements();
-  } catch (const Error&) {  // it is being made, or its coordinator is busy
+  } catch (const Error&) {  // the campaign is being created, or its coordinator is busy
     return false;
   }
 }
@@ -215,7 +214,7 @@ class Commands {
     stop->add_option("--task_server", options_.ignored);
     for (const char* name : {"--queues", "--workers"})
       stop->add_option(name, options_.chosen)->expected(1, -1);
-    // The workers are the campaign's, and nothing waits in a queue.
+    // The campaign starts its own workers, and wflow has no queue of tasks.
     for (const char* name : {"run-workers", "purge"}) {
       CLI::App* command = add(name, [name] { return nothing(name); });
       add_spec(*command, options_);

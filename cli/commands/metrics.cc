@@ -7,7 +7,7 @@
 
 #include "cli/campaign/campaigns.h"
 #include "cli/commands/commands.h"
-#include "cli/observe/prometheus.h"
+#include "cli/observe/observer.h"
 #include "engine/query/client.h"
 
 namespace wflow::cli {

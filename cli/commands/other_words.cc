@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/commands/other_words.h"
+#include "cli/commands/fronts.h"
 
 #include <fmt/format.h>
 

@@ -6,11 +6,10 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/special_file.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
 #include "cli/commands/commands.h"
-#include "cli/plot/write.h"
+#include "cli/plot/figure.h"
 #include "cli/report/report.h"
 
 namespace wflow::cli {
@@ -40,7 +39,7 @@ int report_of(const ReportCommand& command) {
   const report::Report made = report::make_report(report::gather(campaign), {.share = command.share});
   make_directories(file.parent_path());
   write_file_durably(file, made.html);
-  // Into a pipe goes the page, and nothing behind it.
+  // A pipe gets the page and nothing after it.
   if (!is_special_file(file)) fmt::print("{} ({})\n", file.string(), text::format_bytes(made.html.size()));
   write_plots(made, command.png, ".png");
   write_plots(made, command.svg, ".svg");

@@ -19,15 +19,14 @@
 #include "base/text.h"
 #include "base/yaml.h"
 #include "cli/campaign/campaigns.h"
-#include "cli/campaign/task_arguments.h"
+#include "cli/campaign/selection.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/run.h"
-#include "specs/plan/task_name.h"
+#include "specs/plan/plan.h"
 #include "specs/samples/samples.h"
-#include "steps/environment.h"
 #include "steps/step.h"
+#include "workers/execute/host.h"
 #include "workers/execute/resources.h"
-#include "workers/execute/usable.h"
 
 namespace wflow::cli {
 
@@ -47,7 +46,7 @@ struct RerunOptions {
   bool json = false;
 };
 
-// A task as it is started here: its files lie in `directory` instead of the campaign.
+// A task as it is started here: its files are in `directory` instead of the campaign.
 struct Rerun {
   std::string name;
   std::string program;  // a path; empty: argv[0]
@@ -65,7 +64,7 @@ std::string replaced(std::string text, const std::string& from, const std::strin
   return text;
 }
 
-// The variables that the campaign's last coordinator had; this process's where it left none.
+// The variables of the campaign's last coordinator; those of this process if none are recorded.
 std::vector<std::string> recorded_environment(const fs::path& campaign) {
   const fs::path file = campaign / ".wflow" / kEnvironmentFile;
   std::error_code ignored;
@@ -75,7 +74,7 @@ std::vector<std::string> recorded_environment(const fs::path& campaign) {
   return variables;
 }
 
-// convert and train write where their settings say: here, that is `directory`.
+// convert and train write to the output of their settings, which is `directory` here.
 std::string settings_for(const std::string& settings, const fs::path& directory) {
   yaml::Diagnostics diagnostics("settings");
   yaml::Node block = yaml::parse(settings, diagnostics);
@@ -118,7 +117,7 @@ Rerun prepare(const specs::Plan& plan, const specs::TaskId& id, const RerunOptio
   rerun.environment = steps::array_environment(
       steps::worker_environment(recorded_environment(plan.campaign()), executable_directory()), task_template,
       workers::usable_cores());
-  // By that environment it is decided whether the command needs a shell.
+  // This environment decides if the command needs a shell.
   const auto step = steps::make_step(task_template, samples.get(), rerun.environment);
   const steps::ArraySetup setup = step->setup();
   steps::Execution execution{id.element, options.attempt, options.restart};
@@ -137,7 +136,7 @@ Rerun prepare(const specs::Plan& plan, const specs::TaskId& id, const RerunOptio
     rerun.environment.push_back("WFLOW_MEMORY_BYTES=" + std::to_string(bytes));
   give_gpus(rerun.environment, task_template.resources);
   rerun.timeout_s = task_template.timeout_s;
-  // Only files that wflow itself makes for a task move: what the study's author wrote stays as it is.
+  // Only files that wflow itself makes for a task move: text by the study's author stays as it is.
   rerun.files = setup.files;
   rerun.files.insert(rerun.files.end(), task.files.begin(), task.files.end());
   std::vector<std::pair<std::string, std::string>> moves;
@@ -194,7 +193,8 @@ int print(const Rerun& rerun, bool json) {
   return 0;
 }
 
-// In the foreground, in the caller's own group: Ctrl-C reaches it, and ends this program no sooner.
+// Runs the command in the foreground, in the caller's own process group: Ctrl-C reaches it, and this program
+// waits for its end.
 int run(const Rerun& rerun, const std::string& program, const std::vector<std::string>& argv) {
   std::fflush(stdout);
   std::signal(SIGINT, SIG_IGN);
@@ -226,7 +226,7 @@ fs::path scratch_directory() {
   return name;
 }
 
-// As on a worker: what can't be started without a shell goes through one, which tells why.
+// Runs the command as a worker does: if it can't start without a shell, a shell runs it and reports why.
 int run_as_worker(const specs::Plan& plan, const specs::TaskId& id, const RerunOptions& options,
                   const Rerun& task) {
   try {
@@ -269,7 +269,7 @@ void record_environment(const fs::path& campaign) {
   try {
     write_file_durably(campaign / ".wflow" / kEnvironmentFile, bytes, 0600);
   } catch (const Error&) {
-    // wflow rerun then takes its own.
+    // Without the file, wflow rerun uses its own variables.
   }
 }
 

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "cli/commands/run.h"
+
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <ctime>
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "base/error.h"
@@ -12,14 +16,10 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
-#include "cli/campaign/markers.h"
 #include "cli/campaign/pools.h"
+#include "cli/campaign/selection.h"
 #include "cli/commands/commands.h"
-#include "cli/commands/dry.h"
 #include "cli/commands/handover.h"
-#include "cli/commands/read_options.h"
-#include "cli/commands/run.h"
-#include "cli/commands/update.h"
 #include "engine/batch/batch_system.h"
 #include "engine/coordinate/pool_specs.h"
 #include "engine/query/client.h"
@@ -29,12 +29,34 @@
 
 namespace wflow::cli {
 
+void add_read_options(CLI::App& command, specs::ReadOptions& options) {
+  command.add_option("--vars", options.variables, "NAME=value: overrides a variable of the study")
+      ->take_all();
+  command.add_option("--samplesfile", options.samples_file,
+                     "use this table of samples instead of the study's");
+  command.add_option("--pgen", options.generator,
+                     "a Python file whose get_custom_generator(env, **kwargs) makes the parameters");
+  command.add_option("--pargs", options.generator_arguments, "KEY:VALUE: an argument of it; may be repeated")
+      ->take_all();
+  command.add_flag("--strict", options.strict, "unknown keys are errors in Merlin's files too");
+  const auto add = [&](const char* name, std::optional<specs::Dialect>& dialect, const char* description) {
+    return command
+        .add_option_function<std::string>(
+            name, [&dialect](const std::string& text) { dialect = specs::dialect_named(text); }, description)
+        ->check(CLI::IsMember({"wflow", "merlin", "maestro"}));
+  };
+  add("--dialect", options.dialect,
+      "whose format the study is in (default: the file tells; wflow validate says it)")
+      ->type_name("NAME");
+  add("--as", options.command, "")->group("");  // the commands merlin and maestro use it
+}
+
 namespace fs = std::filesystem;
 
 namespace {
 
-// The directory's name has the time to the second: a second campaign in the same one takes the next free
-// name. Made here and not by whoever fills it, so that two runs at once can't both take it.
+// The directory's name contains the time in seconds: a second campaign in the same second takes the next free
+// name. The directory is created here, before it is filled, so that two runs at once can't both take it.
 fs::path make_campaign_directory(const specs::Study& study, std::string* timestamp) {
   for (std::time_t now = std::time(nullptr);; ++now) {
     *timestamp = fmt::format("{:%Y%m%d-%H%M%S}", fmt::localtime(now));
@@ -42,7 +64,7 @@ fs::path make_campaign_directory(const specs::Study& study, std::string* timesta
     make_directories(directory.parent_path());
     std::error_code error;
     if (fs::create_directory(directory, error)) {
-      // Whatever the umask: wflow itself refuses a campaign that others can change.
+      // Ignores the umask: wflow itself refuses a campaign that others can change.
       fs::permissions(directory, fs::perms::others_write, fs::perm_options::remove, error);
       return directory;
     }
@@ -62,7 +84,7 @@ specs::Plan create(const specs::StudyAndWarnings& read) {
     engine::store::Store::create(plan.campaign(), plan);
     return plan;
   } catch (const Error& error) {
-    // What a command that generates samples said stays: its error points there.
+    // Keep the log of a command that generates samples: its error refers to it.
     std::error_code ignored;
     if (error.code() != ExitCode::data) fs::remove_all(directory, ignored);
     throw;
@@ -71,7 +93,7 @@ specs::Plan create(const specs::StudyAndWarnings& read) {
 
 namespace {
 
-// The programs beside wflow that the study's tasks are: better missed now than by the first task.
+// Throws if a program beside wflow that the study's tasks need is missing: before the first task needs it.
 void require_programs(const specs::Study& study) {
   for (const specs::Step& step : study.steps) {
     const bool looks = std::any_of(step.outputs.begin(), step.outputs.end(), [](const auto& output) {
@@ -83,7 +105,7 @@ void require_programs(const specs::Study& study) {
   }
 }
 
-// Better said before there is a campaign.
+// Throws if a scheduler can't be used: before the campaign is created.
 void require_schedulers(const specs::Study& study, const RunOptions& options) {
   if (options.local || options.zero || options.zero_failures > 0) return;
   for (const std::string& name : engine::wanted_schedulers(study)) {
@@ -98,7 +120,7 @@ void require_schedulers(const specs::Study& study, const RunOptions& options) {
   }
 }
 
-// A new campaign is made in any case: that is what run is for.
+// Prints a note about an earlier campaign whose study differed. `run` creates a new campaign in any case.
 void note_earlier(const specs::Study& study) {
   const auto last = last_campaign_of(study);
   if (!last) return;
@@ -144,11 +166,11 @@ struct ResumeOptions {
   bool with_dependents = false;
 };
 
-// What is done and has lost its marker, and a word on what has failed.
+// Finds done tasks without their marker, and prints a note about failed tasks.
 void look_at_record(const specs::Plan& plan, ResumeOptions& options) {
   const bool merlin = plan.study().format.dialect == specs::Dialect::merlin;
   const bool trust = !options.ignore_markers && (options.trust_markers || merlin);
-  engine::Client client(plan);  // ends here: its hold on the record would keep the coordinator out
+  engine::Client client(plan);  // must end here: its lock on the record would keep the coordinator out
   const std::uint64_t failed = client.status().failed();
   if (trust && !client.live()) options.run.run_again = {lost_markers(plan, client), options.with_dependents};
   if (options.run.silent()) return;
@@ -184,7 +206,7 @@ class ChangedStudy {
     }
     require_programs(read.study);
     require_schedulers(read.study, options_.run);
-    // Not while tasks run that read the table.
+    // Not possible while tasks run that read the table.
     if (!generated_ && specs::generates_samples(plan_.study(), read.study) && !is_coordinated(plan_)) {
       before_ = specs::generate_samples_anew(read.study, plan_.campaign());
       generated_.emplace(std::move(read.study));
@@ -209,7 +231,7 @@ class ChangedStudy {
   fs::path before_;
 };
 
-// The plan to go on with; nothing where the answer was no.
+// The plan to go on with; empty if the user declined.
 std::optional<specs::Plan> take_in(const specs::Plan& plan, ResumeOptions& options) {
   UpdateOptions update;
   update.command = "resume --update";
@@ -221,7 +243,7 @@ std::optional<specs::Plan> take_in(const specs::Plan& plan, ResumeOptions& optio
 }
 
 int resume(ResumeOptions& options) {
-  const specs::Plan plan = read_plan(find_campaign(options.run.campaign));
+  const specs::Plan plan = read_plan_to_run(find_campaign(options.run.campaign));
   if (options.accept_loss) engine::store::Store(plan.campaign(), {.vfs = {}, .accept_loss = true});
   require_schedulers(plan.study(), options.run);
   if (!options.run.silent()) fmt::print("{}: continuing {}\n", plan.study().name, plan.campaign().string());
@@ -252,13 +274,13 @@ void add_common(CLI::App& command, RunOptions& options) {
       "--listen", options.listen,
       "take workers and questions from other hosts, too; a campaign of one machine opens no port");
   command.add_flag("--detach", options.detach, "go on in the background; wflow attach shows it");
-  // The tests cut cables, and do not wait for a minute each time.
+  // For tests that interrupt connections and can't wait for a minute each time.
   command
       .add_option("--fence", options.fence_s,
                   "seconds of silence after which a worker of another host ends its tasks")
       ->check(CLI::Range(1.0, 3600.0))
       ->group("");
-  // They measure the coordinator (bench/README.md); no user has a use for them.
+  // Measure the coordinator (bench/README.md); not for users.
   command
       .add_flag("--zero-workers", options.zero,
                 "complete every task without running it (measures the coordinator)")
@@ -293,7 +315,7 @@ void add_run(CLI::App& app, Command& chosen) {
           "--local)")
       ->check(CLI::IsMember({"step", "leaf"}))
       ->type_name("NAME");
-  command->add_flag("--no-errors")->group("");  // Merlin's: errors are never left out of the report
+  command->add_flag("--no-errors")->group("");  // Merlin's option: the report never leaves errors out
   command->add_flag("--json", options->json, "only the status at the end, as JSON");
   add_common(*command, *options);
   command->callback([options, &chosen] {

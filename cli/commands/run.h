@@ -24,12 +24,12 @@ struct RunOptions {
   std::string time_limit;
   bool quiet = false;
   bool dry = false;
-  bool local = false;  // whatever scheduler the study asks for
+  bool local = false;  // even if the study asks for a scheduler
   bool zero = false;
   double zero_failures = 0;
   std::uint64_t zero_bundle = 0;
   bool listen = false;  // for workers of other hosts
-  double fence_s = 0;   // of the tests
+  double fence_s = 0;   // set by tests
   bool detach = false;
   bool keep_going = false;
   bool soft_fail_ok = false;  // tasks that failed softly leave exit code 0, as with Merlin
@@ -37,22 +37,22 @@ struct RunOptions {
   std::optional<engine::wire::RetryRequest> retry;
   engine::RunAgain run_again;
   std::optional<engine::batch::AllocationAround> around;  // set by coordinate()
-  engine::OwnAllocation own_allocation;  // of a coordinator in an allocation, and of the one that gets it
-  std::optional<engine::wire::Request> first;  // for a campaign that nobody coordinates
+  engine::OwnAllocation own_allocation;  // set for a coordinator in an allocation, and for the process that submits it
+  std::optional<engine::wire::Request> first;  // for a campaign that no process coordinates
   bool silent() const { return quiet || json; }
 };
 
 // Options that run, resume and retry share.
 void add_common(CLI::App& command, RunOptions& options);
 
-// Makes the campaign of a study that was just read: one that can be resumed, or nothing.
+// Creates the campaign of a study that was just read. Either it can be resumed, or nothing is left of it.
 specs::Plan create(const specs::StudyAndWarnings& read);
 
-// --time-limit in seconds, 0 without one. Error{usage} for what is no time.
+// --time-limit in seconds, 0 without one. Error{usage} for an invalid time.
 double limit_of(const RunOptions& options);
 
-// Runs the campaign, and what follows on it, to the end and shows it; or, with --detach, starts a process of
-// its own that does.
+// Runs the campaign, and the campaigns that follow on it, to the end and shows them. With --detach, starts a
+// process that does this.
 int coordinate(const specs::Plan& plan, const RunOptions& options, bool resumed);
 
 struct RunEnd {
@@ -62,25 +62,37 @@ struct RunEnd {
 // Coordinates from this process, to the end or until it hands over.
 RunEnd run_here(const specs::Plan& plan, const RunOptions& options, bool resumed);
 
-// in_allocation.cc: `batch: {coordinator: in_allocation}`. Submits what the campaign wants and follows the
-// coordinator that starts with it; with --detach it does not follow.
+// in_allocation.cc: `batch: {coordinator: in_allocation}`. Submits the first allocation and follows the
+// coordinator that starts in it; with --detach it does not follow.
 bool lives_in_allocations(const specs::Plan& plan, const RunOptions& options);
 int coordinate_in_allocations(const specs::Plan& plan, const RunOptions& options, bool resumed);
 // For wflow attach.
 int attach_in_allocations(const specs::Plan& plan, bool quiet, bool json);
-// Such a campaign between two allocations: this process coordinates it for as long as the command takes.
-// False: it is none, or it was ended on purpose, or somebody coordinates it.
+// Coordinates such a campaign between two allocations for the time of a command.
+// False: it is not such a campaign, it was ended on purpose, or another process coordinates it.
 bool command_between_allocations(const specs::Plan& plan, const engine::wire::Request& request);
 
-// attach.cc: shows a campaign that another process runs until it has ended. Ctrl-C ends only the showing.
+// attach.cc: shows a campaign that another process runs, until its end. Ctrl-C ends only the display.
 int follow(const std::filesystem::path& campaign, bool quiet, bool json);
-// Goes on in a process of its own, which outlives the terminal; true there, false here once that one
+// Goes on in a new process, which outlives the terminal. Returns true in that process, and false here once it
 // coordinates.
 bool detach(const std::filesystem::path& campaign);
-// With what follows on it.
+// The exit code of the campaign together with those that follow on it.
 ExitCode whole_code(const engine::CampaignStatus& status);
 
-// rerun.cc: keeps this process's variables, 0600, for wflow rerun.
+// rerun.cc: saves this process's variables, mode 0600, for wflow rerun.
 void record_environment(const std::filesystem::path& campaign);
+
+// How run, validate and plan read a study: --vars, --samplesfile, --pgen, --pargs, --strict and others.
+void add_read_options(CLI::App& command, specs::ReadOptions& options);
+
+// dry.cc: wflow run --dry creates a campaign with every directory and script of its tasks, and runs nothing.
+// Throws Error{usage} for a plan with too many scripts.
+void check_dry(const specs::Plan& plan);
+
+int write_scripts(const specs::Plan& plan, bool quiet);
+
+// worker.cc: the scheduler of the innermost allocation in which this process runs; empty outside of any.
+std::string scheduler_around();
 
 }  // namespace wflow::cli

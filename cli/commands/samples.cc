@@ -1,22 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// wflow samples: what each sample of a campaign is, how far it is, where its files lie.
+// wflow samples: the values, state and files of each sample of a campaign.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "base/yaml.h"
 #include "cli/campaign/campaigns.h"
-#include "cli/campaign/sample_split.h"
 #include "cli/campaign/selection.h"
 #include "cli/commands/commands.h"
-#include "cli/view/table.h"
 #include "cli/view/terminal.h"
+#include "converters/config.h"
+#include "converters/split.h"
+#include "specs/plan/plan.h"
+#include "specs/samples/samples.h"
 #include "specs/study/blocks.h"
-#include "steps/kinds.h"
+#include "steps/step.h"
 
 namespace wflow::cli {
 
@@ -32,7 +38,7 @@ struct SamplesOptions {
   bool csv = false;
 };
 
-// The step whose samples are listed, and the conversion of its output where there is one.
+// The step whose samples are listed, and the conversion of its output if there is one.
 struct Listed {
   const specs::PlannedStep* step = nullptr;
   const specs::PlannedStep* convert = nullptr;
@@ -63,6 +69,86 @@ Listed listed_step(const specs::Plan& plan, const std::string& name) {
   throw Error(ExitCode::usage, name.empty()
                                    ? std::string("no step of this campaign runs once a sample")
                                    : fmt::format("no step '{}' of this campaign runs once a sample", name));
+}
+
+// The part of a data set that each sample of a campaign belongs to, from the study alone: as the conversion
+// will place it (converters/split.h), before there is a shard.
+class SampleSplit {
+ public:
+  // Split of the data set that the planned step `convert` makes, which is the one with block_samples.
+  // `samples` must outlive this.
+  SampleSplit(const specs::Plan& plan, const specs::PlannedStep& convert, const specs::SampleTable& samples);
+
+  // "train", "validation", "test"; empty for a sample that no part takes. In a stratified split, the samples
+  // of a block depend on each other: any order of calls is right, ascending order is fast.
+  std::optional<std::string_view> of(specs::Element sample);
+
+ private:
+  std::uint64_t identity(specs::Element sample) const;
+  std::uint64_t stratum(specs::Element sample) const;
+  std::optional<std::size_t> place_stratified(specs::Element sample);
+
+  const specs::SampleTable& samples_;
+  converters::SplitRequest request_;
+  converters::SplitMap map_;
+  std::optional<std::size_t> group_column_, stratum_column_;
+  std::uint64_t block_samples_;
+  // State of a stratified split: the samples of the current block before next_ are placed.
+  specs::Element next_ = 0;
+  std::map<std::uint64_t, converters::SplitMap::Stratum> strata_;
+};
+
+converters::SplitRequest split_of(const specs::Plan& plan, const specs::PlannedStep& convert) {
+  yaml::Diagnostics ignored("");  // the study was checked when it was read
+  const std::string settings = plan.task_template(convert.first_array).settings;
+  return converters::read_convert_config(yaml::parse(settings, ignored), ignored).split;
+}
+
+std::optional<std::size_t> column_of(const specs::SampleTable& samples, const std::string& name) {
+  const auto found = std::find(samples.columns().begin(), samples.columns().end(), name);
+  if (name.empty() || found == samples.columns().end()) return std::nullopt;
+  return static_cast<std::size_t>(found - samples.columns().begin());
+}
+
+SampleSplit::SampleSplit(const specs::Plan& plan, const specs::PlannedStep& convert,
+                         const specs::SampleTable& samples)
+    : samples_(samples),
+      request_(split_of(plan, convert)),
+      map_(request_, samples.count()),
+      group_column_(column_of(samples, request_.group_by)),
+      stratum_column_(column_of(samples, request_.stratify_by)),
+      block_samples_(std::max<std::uint64_t>(convert.block_samples, 1)) {}
+
+// The same identity as in converters/input/sample_table.cc for the rows that steps/convert.cc passes on.
+std::uint64_t SampleSplit::identity(specs::Element sample) const {
+  return converters::identity_of(group_column_ ? samples_.text(sample, *group_column_)
+                                               : std::to_string(sample));
+}
+
+std::uint64_t SampleSplit::stratum(specs::Element sample) const {
+  const auto& edges = request_.stratify_edges;
+  if (edges.empty()) return converters::identity_of(samples_.text(sample, *stratum_column_));
+  const double value = samples_.number(sample, *stratum_column_);
+  return static_cast<std::uint64_t>(std::upper_bound(edges.begin(), edges.end(), value) - edges.begin());
+}
+
+std::optional<std::size_t> SampleSplit::place_stratified(specs::Element sample) {
+  const specs::Element first = sample / block_samples_ * block_samples_;
+  if (sample < next_ || next_ < first) {
+    strata_.clear();
+    next_ = first;
+  }
+  std::optional<std::size_t> part;
+  for (; next_ <= sample; ++next_) {
+    if (next_ % block_samples_ == 0) strata_.clear();
+    part = map_.next_of(strata_[stratum(next_)], identity(next_));
+  }
+  return part;
+}
+
+std::optional<std::string_view> SampleSplit::of(specs::Element sample) {
+  const auto part = stratum_column_ ? place_stratified(sample) : map_.of(sample, identity(sample));
+  return part ? std::optional(converters::kSplitNames.at(*part)) : std::nullopt;
 }
 
 class SampleListing {
@@ -102,7 +188,7 @@ class SampleListing {
   std::uint64_t found() const { return found_; }
 
  private:
-  static constexpr std::uint64_t kTogether = 10'000;  // rows with the same widths
+  static constexpr std::uint64_t kTogether = 10'000;  // rows that share column widths
 
   void print_table() {
     table_.print(standard_output());
@@ -121,7 +207,7 @@ class SampleListing {
     return std::string(split_ ? split_->of(sample).value_or("none") : "");
   }
 
-  // Absolute for programs; for people from the campaign's directory on.
+  // An absolute path for programs (`whole`); relative to the campaign's directory in the table.
   std::string directory_of(const TaskRow& row, bool whole) {
     if (!template_ || template_->array != row.array) template_ = plan_.task_template(row.array);
     const std::string directory = steps::working_directory(*template_, row.element);
@@ -158,7 +244,7 @@ class SampleListing {
   bool several_arrays_;
   std::unique_ptr<const specs::SampleTable> samples_;
   std::optional<SampleSplit> split_;
-  std::optional<specs::TaskTemplate> template_;  // of the array that is listed
+  std::optional<specs::TaskTemplate> template_;  // template of the array that is listed
   Table table_;
   std::uint64_t found_ = 0;
 };

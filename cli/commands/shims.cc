@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::array<const char*, 2> kNames = {"merlin", "maestro"};
-// By this line a later call knows what it may replace.
+// A later call replaces only files with this line.
 constexpr const char* kOurs = "# Written by wflow install-shims.";
 
 std::string text_of(const char* name) {

@@ -13,15 +13,11 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
-#include "cli/campaign/registry.h"
-#include "cli/campaign/training_rows.h"
+#include "cli/campaign/trainings.h"
 #include "cli/commands/commands.h"
-#include "cli/top/pictures.h"
-#include "cli/view/listing.h"
-#include "cli/view/output.h"
-#include "cli/view/report.h"
-#include "cli/view/status_table.h"
-#include "cli/view/table.h"
+#include "cli/top/feed.h"
+#include "cli/view/status.h"
+#include "cli/view/terminal.h"
 #include "engine/followups/followups.h"
 #include "engine/query/client.h"
 
@@ -37,13 +33,13 @@ struct StatusOptions {
   bool brief = false;
   bool table = false;
   bool watches = false;
-  std::string period;  // of --watch, as it was given
+  std::string period;  // --watch, as written
 };
 
 constexpr double kWatch_s = 2;
 constexpr double kLongestWatch_s = 86'400;
 
-// A row a step; the states in their own order.
+// One row per step, with the states in their own order.
 void print_csv(const engine::CampaignStatus& status) {
   std::vector<std::string> headings = {"step", "kind", "arrays", "elements"};
   for (std::size_t i = 0; i < engine::kElementStates; ++i)
@@ -60,7 +56,7 @@ void print_csv(const engine::CampaignStatus& status) {
   table.print_csv();
 }
 
-// Where the campaign goes on, and how to continue it.
+// Where the campaign runs, and how to continue it.
 std::vector<std::string> closing_lines(const engine::CampaignStatus& status) {
   std::vector<std::string> lines = {"", status.directory};
   const auto& after = status.followups;
@@ -74,7 +70,7 @@ std::vector<std::string> closing_lines(const engine::CampaignStatus& status) {
   return lines;
 }
 
-// The study is read only where a training has something to be compared by.
+// Reads the study only if a training has a metric to compare.
 TrainingRows trainings_of(const engine::CampaignStatus& status) {
   if (status.metrics.empty()) return {};
   const specs::Plan plan = read_plan(status.directory);
@@ -93,7 +89,7 @@ std::vector<std::string> table_lines(const engine::CampaignStatus& status, const
   data.running = client.watch({0, 0, kRunningTasks}).running;
   data.needs = top::needs_of(plan);
   data.now_s = status.time_s;
-  // Of a worker that was killed with its coordinator no end is known.
+  // The end of a worker that was killed together with its coordinator is unknown.
   for (engine::wire::WorkerView& worker : data.workers) {
     if (worker.ended_s <= 0 && worker.state == engine::wire::WorkerViewState::unknown)
       worker.ended_s = data.now_s;
@@ -143,14 +139,14 @@ void end_watch(int) {
   watch_is_over = 1;
 }
 
-// Ctrl-C between two pictures: the last one stays whole, and the exit code is 0.
+// Ctrl-C takes effect between two pictures: the last one stays whole, and the exit code is 0.
 void catch_signals() {
   struct sigaction action {};
   action.sa_handler = end_watch;
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaction(signal, &action, nullptr);
 }
 
-// On a terminal the picture is drawn again in place; elsewhere each is a block of its own (--json: a line).
+// On a terminal each picture replaces the last one; elsewhere each is a block of its own (--json: a line).
 void show_again(const engine::CampaignStatus& status, const StatusOptions& options, bool first) {
   const Terminal terminal = standard_output();
   if (options.json) {
@@ -182,16 +178,16 @@ bool waits_for_allocation(const engine::CampaignStatus& status) {
 int watch(const std::filesystem::path& campaign, const StatusOptions& options, double period_s) {
   catch_signals();
   for (bool first = true;; first = false) {
-    // Looked at before the picture: the last one is of the end.
+    // Checked before the picture, so that the last picture shows the end.
     const auto running = engine::running_campaign(campaign);
     std::filesystem::path shown = running.value_or(campaign);
-    if (!is_campaign(shown)) shown = campaign;  // what follows is announced before it is there
+    if (!is_campaign(shown)) shown = campaign;  // a campaign that follows is announced before its directory exists
     const engine::CampaignStatus status = engine::campaign_status(shown);
     show_again(status, options, first);
     if (watch_is_over != 0 || (!running && !waits_for_allocation(status))) return 0;
     const double until_s = steady_now_s() + period_s;
     for (double left_s = period_s; left_s > 0 && watch_is_over == 0; left_s = until_s - steady_now_s()) {
-      constexpr double kSlice_s = 0.1;  // a signal that comes just before the wait is seen so late
+      constexpr double kSlice_s = 0.1;  // delay of a signal that arrives just before the wait
       ::poll(nullptr, 0, static_cast<int>(std::ceil(1000 * std::min(left_s, kSlice_s))));
     }
     if (watch_is_over != 0) return 0;

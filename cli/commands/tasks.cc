@@ -11,9 +11,8 @@
 #include "cli/campaign/selection.h"
 #include "cli/commands/commands.h"
 #include "cli/view/failure_groups.h"
-#include "cli/view/table.h"
 #include "cli/view/terminal.h"
-#include "specs/plan/task_name.h"
+#include "specs/plan/plan.h"
 #include "specs/samples/samples.h"
 
 namespace wflow::cli {
@@ -145,7 +144,7 @@ class Listing {
   std::uint64_t found() const { return found_; }
 
  private:
-  static constexpr std::size_t kTogether = 10'000;  // rows with the same widths
+  static constexpr std::size_t kTogether = 10'000;  // rows that share column widths
 
   std::vector<std::string> headings() const {
     auto names =
@@ -168,7 +167,7 @@ class Listing {
     kept_ = 0;
   }
 
-  // As an element of a list that nlohmann::json would write.
+  // Indents the text as nlohmann::json would in a list.
   static std::string indented(const std::string& text) {
     std::string deeper;
     for (const char c : text) deeper += c == '\n' ? std::string("\n  ") : std::string(1, c);
@@ -265,7 +264,7 @@ int group_tasks(const specs::Plan& plan, engine::Client& client, const TasksOpti
   select_tasks(plan, client, selection, [&](const TaskRow& row) {
     const std::string key =
         fmt::format("{}\n{}\n{}", plan.step_of(row.array), end_of(row), without_numbers(row.detail));
-    // More kinds than anybody reads: they count together.
+    // Beyond kGroups kinds, all others count as one.
     TaskGroup& group = groups.size() < kGroups || groups.contains(key) ? groups[key] : groups[""];
     if (++group.tasks == 1) group.first = row;
     return true;
@@ -282,7 +281,7 @@ int tasks(const TasksOptions& options) {
   const specs::Plan plan = read_plan(find_campaign(options.campaign));
   engine::Client client(plan);
   if (options.group) return group_tasks(plan, client, options);
-  // What a program reads is complete; what a person reads has an end.
+  // Output for programs is complete; the table is limited.
   const std::uint64_t limit =
       options.limit.value_or(options.json || options.csv || options.count ? 0 : kTasksListed);
   Listing listing(plan, options);

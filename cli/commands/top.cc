@@ -59,7 +59,7 @@ class Dashboard {
  private:
   top::Feed& feed() { return feed_ ? *feed_ : *campaigns_; }
 
-  // False: the end.
+  // False: end the dashboard.
   bool press(top::Key key, int height) {
     const auto wish = on_key(state_, key, feed().data(), top::page_rows(height));
     if (!wish) return true;
@@ -75,8 +75,8 @@ class Dashboard {
   }
 
   top::ViewState state_;
-  std::unique_ptr<top::Feed> campaigns_;  // of --all
-  std::unique_ptr<top::Feed> feed_;       // of the campaign that is shown
+  std::unique_ptr<top::Feed> campaigns_;  // for --all
+  std::unique_ptr<top::Feed> feed_;       // the campaign that is shown
 };
 
 int top_of(const TopOptions& options) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// wflow diff, history, redo: what a changed study means for a campaign, its versions, and tasks that run
-// again.
-#include "cli/commands/update.h"
+// wflow diff, history, redo: the effects of a changed study, the versions of a campaign's study, repeated tasks.
+#include "cli/commands/handover.h"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -19,10 +18,8 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
-#include "cli/campaign/done_tasks.h"
 #include "cli/campaign/selection.h"
 #include "cli/commands/commands.h"
-#include "cli/commands/handover.h"
 #include "engine/coordinate/journals.h"
 #include "engine/query/client.h"
 #include "engine/query/selection.h"
@@ -66,7 +63,7 @@ nlohmann::ordered_json to_json(const engine::Changes& changes) {
   return steps;
 }
 
-// wflow extend leaves the user's file as it is.
+// Warns that the user's file lacks samples of the campaign: wflow extend does not change that file.
 void warn_of_lost_growth(const Update& update) {
   const auto& was = update.from.study();
   const auto& is = update.to.study();
@@ -78,7 +75,7 @@ void warn_of_lost_growth(const Update& update) {
       "in: "
       "wflow history {} --show {}\n",
       text::format_count(was.samples->design.count), is.file.string(), update.from.campaign().string(),
-      specs::current_version(update.from.campaign()));
+      recorded_version(update.from.campaign()));
 }
 
 void print_update(const Update& update, bool keep_old = false) {
@@ -115,7 +112,6 @@ struct DiffOptions {
 
 int diff(const DiffOptions& options) {
   const fs::path campaign = find_campaign(options.campaign);
-  finish_update(campaign);
   specs::StudyAndWarnings read = read_changed_study(campaign, options.study);
   const Update update = propose(campaign, std::move(read.study));
   if (!options.json) {
@@ -130,7 +126,7 @@ int diff(const DiffOptions& options) {
     keys.push_back(std::move(entry));
   }
   fmt::print("{}\n", nlohmann::ordered_json{{"campaign", campaign.string()},
-                                            {"version", specs::current_version(campaign)},
+                                            {"version", recorded_version(campaign)},
                                             {"keys", keys},
                                             {"generates_samples", update.generates},
                                             {"steps", to_json(update.changes)},
@@ -154,16 +150,15 @@ std::string time_text(double time_s) {
 
 int history(const HistoryOptions& options) {
   const fs::path campaign = find_campaign(options.campaign);
-  finish_update(campaign);
   if (options.version > 0) {
     if (!specs::has_version(campaign, options.version))
       throw Error(ExitCode::usage,
                   fmt::format("{} has no version {} of its study; it has {}", campaign.string(),
-                              options.version, specs::current_version(campaign)));
+                              options.version, recorded_version(campaign)));
     fmt::print("{}", specs::read_version(campaign, options.version).text);
     return 0;
   }
-  const std::vector<specs::VersionInfo> all = specs::versions(campaign);
+  const std::vector<specs::VersionInfo> all = specs::versions(campaign, recorded_version(campaign));
   if (options.json) {
     nlohmann::ordered_json list = nlohmann::json::array();
     for (const specs::VersionInfo& one : all) {
@@ -201,7 +196,7 @@ engine::ArrayParts parts_of(const specs::Plan& plan, const RedoOptions& options)
 }
 
 int redo(RedoOptions& options) {
-  specs::Plan plan = read_plan(find_campaign(options.run.campaign));
+  specs::Plan plan = read_plan_to_run(find_campaign(options.run.campaign));
   const bool live = is_coordinated(plan);
   if (!live) settle(plan, options.run);
   Redo redo = propose_redo(plan, parts_of(plan, options));
@@ -273,7 +268,7 @@ specs::Plan take_turn(const specs::Plan& plan, RunOptions& run) {
   const fs::path campaign = plan.campaign();
   drain_and_wait(campaign, run.silent());
   take_start(campaign, run);
-  specs::Plan now = read_plan(campaign);
+  specs::Plan now = read_plan_to_run(campaign);
   settle(now, run);
   return now;
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// wflow usage: what the tasks of each step used, beside what the study asked for, and what to ask for next
-// time.
+// wflow usage: the usage of each step's tasks, the study's requests, and what to ask for next time.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,10 +9,9 @@
 
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
-#include "cli/campaign/usage_facts.h"
+#include "cli/campaign/usage.h"
 #include "cli/commands/commands.h"
-#include "cli/view/histogram.h"
-#include "cli/view/table.h"
+#include "cli/view/terminal.h"
 
 namespace wflow::cli {
 
@@ -21,7 +19,7 @@ namespace {
 
 using engine::QuantileSketch;
 
-constexpr int kUsageVersion = 1;  // of --json
+constexpr int kUsageVersion = 1;  // version of --json
 constexpr double kUsageHigh = 0.95;
 constexpr std::size_t kBins = 16;
 
@@ -35,7 +33,7 @@ std::string usage_bytes(double bytes) {
   return text::format_bytes(static_cast<std::uint64_t>(std::max(bytes, 0.0)));
 }
 
-// Why executions did not succeed, in words.
+// The reasons why executions did not succeed, in words.
 std::string lost_word(const std::string& reason) {
   if (reason == "exited") return "by their exit code";
   std::string words = reason;

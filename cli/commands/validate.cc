@@ -8,12 +8,10 @@
 #include "base/text.h"
 #include "cli/campaign/pools.h"
 #include "cli/commands/commands.h"
-#include "cli/commands/read_options.h"
+#include "cli/commands/run.h"
 #include "specs/plan/plan_formats.h"
 #include "specs/plan/workspace.h"
-#include "specs/study/check_training.h"
-#include "specs/study/describe.h"
-#include "specs/study/schema.h"
+#include "specs/study/study.h"
 
 namespace wflow::cli {
 

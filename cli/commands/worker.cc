@@ -6,7 +6,6 @@
 #include <memory>
 #include <utility>
 
-#include "base/batch_environment.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/process.h"
@@ -14,12 +13,12 @@
 #include "base/yaml.h"
 #include "cli/campaign/campaigns.h"
 #include "cli/commands/commands.h"
-#include "cli/commands/worker.h"
+#include "cli/commands/run.h"
 #include "engine/batch/batch_system.h"
 #include "engine/batch/local_pool.h"
 #include "engine/schedule/graph.h"
 #include "engine/wire/keys.h"
-#include "workers/agent/agent.h"
+#include "workers/agent/worker.h"
 
 namespace wflow::cli {
 
@@ -40,21 +39,21 @@ int work(workers::WorkerOptions& options) {
   return workers::run_worker(options);
 }
 
-constexpr double kAskEnd_s = 300;  // between two looks at the allocation's end, ...
-constexpr int kAskingNodes = 16;   // ... of so many workers; those of larger allocations look less often
+constexpr double kAskEnd_s = 300;  // between two queries for the allocation's end, ...
+constexpr int kAskingNodes = 16;   // ... for this many nodes; workers of larger allocations ask less often
 
 struct EndOptions {
   double ends_at = 0;
   std::string walltime, scheduler;
 };
 
-// Slurm's, as its step says; 1 elsewhere.
+// The number of nodes as Slurm sets it; 1 elsewhere.
 int allocation_nodes() {
   const char* nodes = std::getenv("SLURM_NNODES");
   return nodes == nullptr ? 1 : static_cast<int>(text::to_integer(nodes).value_or(1));
 }
 
-// Slurm need not bind a step to the processors that its job has.
+// Slurm does not always bind a step to the processors of its job.
 void limit_slots(workers::WorkerOptions& options) {
   const auto given = text::to_integer(environment_value("SLURM_CPUS_ON_NODE"));
   if (options.slots > 0 || !options.allocation.starts_with("slurm:") || !given || *given <= 0) return;
@@ -77,7 +76,7 @@ std::string scheduler_around() {
 
 namespace {
 
-// Which allocation this is, and what its launcher calls this node: the workers of one take tasks together.
+// Finds the allocation and its name of this node: the workers of one allocation take tasks together.
 void find_allocation(workers::WorkerOptions& options) {
   options.node = environment_value("SLURMD_NODENAME");
   if (options.node.empty()) options.node = host_name();
@@ -93,7 +92,7 @@ void find_allocation(workers::WorkerOptions& options) {
   }
 }
 
-// What was said on the command line is the end; else the scheduler is asked, now and every few minutes.
+// Takes the end of the allocation from the command line, or asks the scheduler, now and every few minutes.
 void find_end(const EndOptions& end, workers::WorkerOptions& options) {
   if (const char* restarts = std::getenv("SLURM_RESTART_COUNT"))
     options.incarnation = static_cast<int>(text::to_integer(restarts).value_or(0));
@@ -107,7 +106,7 @@ void find_end(const EndOptions& end, workers::WorkerOptions& options) {
     options.ends_unix_s = unix_now_s() + *seconds;
     return;
   }
-  // The script of its allocation has asked already, for all of its nodes.
+  // The script of the allocation has already asked the scheduler, for all of its nodes.
   const char* told = std::getenv("WFLOW_ENDS_AT");
   if (told != nullptr) options.ends_unix_s = text::to_real(told).value_or(0);
   const std::string name = end.scheduler.empty() ? scheduler_around() : end.scheduler;
@@ -119,7 +118,7 @@ void find_end(const EndOptions& end, workers::WorkerOptions& options) {
   try {
     options.ends_unix_s = scheduler->ends_unix_s().value_or(0);
   } catch (const Error&) {
-    // It does not answer for the moment, and is asked again.
+    // The scheduler does not answer now; the worker asks again later.
   }
 }
 
@@ -158,7 +157,7 @@ void add_worker(CLI::App& app, Command& chosen) {
       ->group("");
   command->add_option("--allocation", options->allocation, "its name at the scheduler")->group("");
   command->add_option("--started-by", options->started_by, "epoch of the coordinator that starts this worker")
-      ->group("");  // for the coordinator: not in the help
+      ->group("");  // the coordinator sets it: not in the help
   command
       ->add_flag("--zero", options->zero, "complete every task without running it (measures the coordinator)")
       ->group("");
@@ -172,7 +171,7 @@ void add_worker(CLI::App& app, Command& chosen) {
       find_end(*end, *options);
       find_allocation(*options);
       limit_slots(*options);
-      clean_task_environment();  // of the launcher that started it on this node
+      clean_task_environment();  // removes variables of the launcher that started the worker on this node
       return work(*options);
     };
   });

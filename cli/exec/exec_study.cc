@@ -12,9 +12,9 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/private_files.h"
+#include "base/folders.h"
 #include "base/text.h"
-#include "cli/exec/table.h"
+#include "cli/exec/arguments.h"
 #include "specs/samples/samples.h"
 
 namespace wflow::cli {
@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A JSON string is one of YAML.
+// Quotes a text for YAML: a JSON string is also a YAML string.
 std::string yaml_text(std::string_view text) {
   try {
     return nlohmann::json(text).dump();
@@ -33,7 +33,7 @@ std::string yaml_text(std::string_view text) {
   }
 }
 
-// Of a text that is shown only.
+// Breaks the tokens of a text that is only shown.
 std::string without_tokens(std::string text) {
   for (std::size_t at = text.find("$("); at != std::string::npos; at = text.find("$(", at))
     text.insert(at + 1, " ");
@@ -175,12 +175,12 @@ ExecStudy::~ExecStudy() {
   const fs::path directory = folder_->path().parent_path();
   folder_.reset();
   std::error_code none;
-  fs::remove(directory, none);  // where nothing else is in it
+  fs::remove(directory, none);  // fails if anything else is in it
 }
 
 std::string ExecStudy::write_table(ExecOptions options, const std::vector<ArgumentColumn>& columns) {
   ArgumentTable table(folder_->path(), columns);
-  // The lines of one file become rows as they are read, whatever their number.
+  // The lines of a single file become rows one by one, so that their number has no limit.
   if (options.words.lists.size() == 1 && !options.words.lists.front().file.empty()) {
     options.arguments_file = options.words.lists.front().file;
     options.words.lists.clear();

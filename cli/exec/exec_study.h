@@ -8,23 +8,23 @@
 #include <string>
 #include <vector>
 
-#include "base/staging_folder.h"
+#include "base/folders.h"
+#include "cli/exec/arguments.h"
 #include "cli/exec/placeholders.h"
-#include "cli/exec/words.h"
 #include "specs/study/study.h"
 
 namespace wflow::cli {
 
-// What the command line asked for.
+// The options of the command line.
 struct ExecOptions {
   ExecWords words;
-  std::string line;                     // the whole of it, for the record
-  std::string name;                     // of the campaign; empty: the program's
-  std::filesystem::path directory;      // where campaigns go; empty: ./wflow-exec
-  std::string arguments_file;           // in place of standard input
+  std::string line;                     // the whole command line, for the record
+  std::string name;                     // name of the campaign; empty: the program's
+  std::filesystem::path directory;      // directory of campaigns; empty: ./wflow-exec
+  std::string arguments_file;           // read instead of standard input
   std::string samples;                  // --samples
   std::string design;                   // --design
-  std::uint64_t count = 0, seed = 0;    // of the design
+  std::uint64_t count = 0, seed = 0;    // for the design
   std::vector<std::string> parameters;  // NAME=LOW:HIGH, NAME=A,B,C
   int retries = 0;
   std::string timeout, memory;
@@ -34,20 +34,20 @@ struct ExecOptions {
 
 inline constexpr const char* kExecStep = "exec";
 
-// Holds what a campaign is made of until it is made: a study and, where there are arguments, their table.
+// Holds the input of a campaign until that is created: a study and, for arguments, their table.
 class ExecStudy {
  public:
-  // Reads all of the input where the arguments come from there. Throws Error.
+  // Reads all of standard input if the arguments come from there. Throws Error.
   explicit ExecStudy(const ExecOptions& options);
   ExecStudy(const ExecStudy&) = delete;
   ExecStudy& operator=(const ExecStudy&) = delete;
   ~ExecStudy();
 
-  // Nothing: there is no argument, and so no command.
+  // Empty if there is no argument, and so no command.
   std::optional<specs::StudyAndWarnings> read() const;
 
  private:
-  // The samples: block.
+  // Returns the samples: block.
   std::string write_table(ExecOptions options, const std::vector<ArgumentColumn>& columns);
 
   std::optional<StagingFolder> folder_;

@@ -32,7 +32,7 @@ constexpr std::array<NamedPart, 5> kParts = {{{"/.", ArgumentPart::stem, "_stem"
                                               {"/", ArgumentPart::name, "_name"},
                                               {"", ArgumentPart::whole, ""}}};
 
-// A study's token begins with "$(": in a quoted word the quotes are closed in between.
+// Quotes a word for the shell. A study's token begins with "$(": a closing quote between both characters breaks it.
 std::string literal_word(std::string_view text) {
   std::string word;
   for (std::size_t at = text.find("$("); at != std::string_view::npos; at = text.find("$(")) {
@@ -42,7 +42,7 @@ std::string literal_word(std::string_view text) {
   return word + (text.empty() ? "" : text::shell_quote(text));
 }
 
-// In a line for the shell a blank does: "$( date)" is no token.
+// Breaks the tokens in a line for the shell with a blank: "$( date)" is no token.
 std::string literal_line(std::string_view text) {
   std::string line;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -76,7 +76,7 @@ class Placeholders {
       const auto token = token_of(inside);
       const bool of_shell = open > 0 && text[open - 1] == '$';  // ${HOME}
       if (!token && !of_shell && looks_like_one(inside)) refuse(inside);
-      // Another brace may begin within.
+      // Another brace may begin inside.
       const std::size_t end = token ? open : open + 1;
       if (end > 0) result += literal(text.substr(0, end));
       if (token) result += *token;
@@ -108,7 +108,7 @@ class Placeholders {
     return std::nullopt;
   }
 
-  // A word, a number, or a part of an argument: nothing else in braces is meant for wflow.
+  // True for a word, a number or a part of an argument: any other text in braces is not a placeholder.
   static bool looks_like_one(std::string_view inside) {
     if (inside.empty() || inside == "#") return true;
     for (const NamedPart& part : kParts) {
@@ -132,7 +132,7 @@ class Placeholders {
                                              inside, hint.empty() ? ": there are " + text::join(known, " ") : hint));
   }
 
-  // A table of the user's, or a design, has no column of numbers: the shell adds.
+  // The user's table or a design has no column of numbers: the shell adds 1 to the sample's number.
   std::string number() {
     any_ = true;
     if (!own_table_) return "$(($(MERLIN_SAMPLE_ID)+1))";
@@ -199,7 +199,7 @@ ExecCommand exec_command(const std::vector<std::string>& words, const std::vecto
   }
   if (!placeholders.any()) replaced.push_back(placeholders.all());
   ExecCommand command;
-  // "&&" would bind to the first command of a list alone.
+  // "&&" would bind only to the first command of a list.
   const bool list = words.size() == 1 && words.front().find_first_of("\n;&|") != std::string::npos;
   command.text = enter(folder, list ? kOrExit : kAnd) + text::join(replaced, " ");
   command.columns = std::move(placeholders).columns();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The placeholders of a command, as GNU parallel has them, in the study language.
+// Translates the placeholders of a command, which are those of GNU parallel, to the study language.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,14 @@
 
 namespace wflow::cli {
 
-// What is taken of an argument.
+// The part of an argument that a placeholder stands for.
 enum class ArgumentPart {
   whole,
   root,    // {.}: without its extension
   name,    // {/}: without its folders
   folder,  // {//}
   stem,    // {/.}: without folders and extension
-  number,  // {#}: no part, but the number of the command from 1
+  number,  // {#}: the number of the command, from 1, instead of a part
 };
 
 std::string part_of(std::string_view argument, ArgumentPart part);
@@ -30,25 +30,25 @@ struct ArgumentColumn {
 
 struct ExecCommand {
   std::string text;                     // `cmd:` of the step
-  std::vector<ArgumentColumn> columns;  // what the table of arguments must hold
+  std::vector<ArgumentColumn> columns;  // the columns that the table of arguments must have
 };
 
-// Several words are words of the program, whatever is in them; a single one is a line for the shell, in which
-// only the arguments are quoted. `names`: of the arguments; {1} is the first of them, {} all, blank
-// separated, {name} one by its name, {#} the number of the command from 1. A command without any gets {} at
-// its end. `own_table`: whether wflow writes the table of arguments: then {.}, {/}, {//}, {/.} and {1.} ... are
-// placeholders. Error{usage} for {word} and {3} that stand for nothing; after a backslash they are text. What looks
-// like no placeholder stays as it is. Runs in `folder`.
+// Several words are the words of the program and stay literal; a single word is a line for the shell, in which
+// only the arguments are quoted. `names`: the names of the arguments. {1} is the first argument, {} all of them
+// with blanks between, {name} one by its name, {#} the number of the command, from 1. A command without placeholders
+// gets {} at its end. `own_table`: wflow writes the table of arguments, so that {.}, {/}, {//}, {/.} and {1.} ... are
+// placeholders. Error{usage} for an unknown {word} or {3}; after a backslash they are text. Text that does not look
+// like a placeholder stays as it is. The command runs in `folder`.
 ExecCommand exec_command(const std::vector<std::string>& words, const std::vector<std::string>& names,
                          bool own_table, const std::string& folder);
 
-// The command that a user gave, of one as it runs: without what enters `folder`.
+// Recovers the user's command from the one that runs: removes the part that enters `folder`.
 std::string without_folder(std::string_view text, const std::string& folder);
 
-// Lines of the input are the commands: the column that holds them.
+// The command for input whose lines are the commands, and the column that contains them.
 ExecCommand exec_lines(const std::string& folder);
 
-// The words that a shell would have acted on (>, |, &&): as words they are arguments of the program.
+// The words that a shell would interpret (>, |, &&): here they are arguments of the program.
 std::vector<std::string> shell_operators(const std::vector<std::string>& words);
 
 }  // namespace wflow::cli

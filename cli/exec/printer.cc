@@ -23,7 +23,7 @@ namespace {
 
 using Milliseconds = std::chrono::milliseconds;
 constexpr Milliseconds kSoon{10};
-constexpr Milliseconds kLater{100};  // after a while without output
+constexpr Milliseconds kLater{100};  // pause after some time without output
 constexpr auto kEverything = std::numeric_limits<specs::Element>::max();
 
 // The states of commands that may still print.
@@ -72,7 +72,7 @@ void OutputPrinter::follow() {
         std::unique_lock lock(mutex_);
         last = wake_.wait_for(lock, pause, [this] { return ended_; });
       }
-      // Asked before the files are read: what commands have printed is there before they count as ended.
+      // Ask before reading the files: the output of a command exists before the command counts as ended.
       const bool asks = keep_order_ && !last && !waiting_.empty();
       const specs::Element below = last ? kEverything : asks ? first_open() : open_;
       const bool news = take_news();
@@ -80,7 +80,7 @@ void OutputPrinter::follow() {
       pause = news ? kSoon : std::min(2 * pause, kLater);
     }
   } catch (const Error& error) {
-    // The record has it all the same.
+    // The campaign's record still has the output.
     fmt::print(stderr, "wflow exec: cannot show what the commands print: {}\n", error.what());
     failed_ = true;
   }
@@ -94,8 +94,7 @@ bool OutputPrinter::take_news() {
   return !executions.empty();
 }
 
-// The first command that has not ended, as its coordinator has it. It knows less than the files do, never
-// more.
+// The first command that has not ended for the coordinator, which never knows more than the files.
 specs::Element OutputPrinter::first_open() {
   const specs::Element last = plan_.element_count() - 1;
   const engine::Client client(plan_);
@@ -118,8 +117,8 @@ void OutputPrinter::print(const steps::PackedExecution& execution) {
   if (execution.entry.err_bytes > 0 && !failed_)
     failed_ = !write(STDERR_FILENO, steps::packed_err(execution));
   if (!failed_) return;
-  // As of every program in a pipe whose reader has gone (| head): the campaign ends, and can go on. After its
-  // end nothing waits for the signal any more, which would kill this process.
+  // The campaign ends like every program in a pipe whose reader has gone (| head); it can go on later. After
+  // its end nothing handles the signal, which would then kill this process.
   const std::lock_guard lock(mutex_);
   if (!ended_) ::kill(::getpid(), SIGINT);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints what the commands of a campaign print, while it runs: each command's standard output, then its
-// errors, in one piece.
+// Prints the output of a campaign's commands while it runs: each command's standard output, then its standard
+// error, in one piece.
 #pragma once
 
 #include <condition_variable>
@@ -17,16 +17,16 @@ namespace wflow::cli {
 
 class OutputPrinter {
  public:
-  // keep_order: in the order of the commands, as far as all before have ended; else as they end. `plan`: of a
-  // step with packed output, its only one; must outlive this.
+  // keep_order: prints in the order of the commands, once all earlier ones have ended; else in the order of
+  // their ends. `plan`: has a single step, with packed output; must outlive this.
   OutputPrinter(const specs::Plan& plan, bool keep_order);
   OutputPrinter(const OutputPrinter&) = delete;
   OutputPrinter& operator=(const OutputPrinter&) = delete;
   ~OutputPrinter();
 
-  // Prints what is left; the campaign has ended. Whether all could be written.
+  // Prints the rest after the end of the campaign. True if everything could be written.
   bool finish();
-  // Then: the errno of the write that failed; 0: none did.
+  // After finish(): the errno of the write that failed; 0: none did.
   int error() const { return error_; }
 
  private:
@@ -41,8 +41,8 @@ class OutputPrinter {
   const bool keep_order_;
   steps::PackReader reader_;
   std::multimap<specs::Element, steps::PackedExecution> waiting_;  // with keep_order
-  specs::Element open_ = 0;                                        // all before have ended
-  bool failed_ = false;                                            // nobody reads what is printed
+  specs::Element open_ = 0;                                        // all commands before this one have ended
+  bool failed_ = false;  // the reader of the output has gone, or a write failed
   int error_ = 0;
   std::mutex mutex_;
   std::condition_variable wake_;

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/export/ro_crate.h"
 
+#include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <sodium.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <ctime>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -18,12 +22,33 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "base/version.h"
-#include "cli/export/sha256.h"
+#include "cli/campaign/update.h"
 #include "specs/plan/versions.h"
 
 namespace wflow::cli {
 
 namespace {
+
+// The SHA-256 of a file, in hexadecimal, for checksums that others check with sha256sum. Throws Error{system}
+// where the file can't be read.
+std::string sha256_of(const std::filesystem::path& file) {
+  if (::sodium_init() < 0) throw Error(ExitCode::system, "libsodium cannot start");
+  const FileDescriptor fd = open_file(file, O_RDONLY | O_CLOEXEC);
+  crypto_hash_sha256_state state;
+  crypto_hash_sha256_init(&state);
+  std::string buffer(std::size_t{1} << 20, '\0');
+  std::uint64_t offset = 0;
+  std::size_t got = 0;
+  do {
+    got = read_at(fd.get(), offset, buffer.data(), buffer.size(), file);
+    crypto_hash_sha256_update(&state, reinterpret_cast<const unsigned char*>(buffer.data()), got);
+    offset += got;
+  } while (got == buffer.size());
+  std::array<unsigned char, crypto_hash_sha256_BYTES> digest{};
+  crypto_hash_sha256_final(&state, digest.data());
+  std::array<char, 2 * crypto_hash_sha256_BYTES + 1> text{};
+  return sodium_bin2hex(text.data(), text.size(), digest.data(), digest.size());
+}
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
@@ -46,7 +71,7 @@ std::string encoding_of(const fs::path& file) {
   return suffix == ".tab" || suffix == ".lines" ? "text/plain" : "application/octet-stream";
 }
 
-// An URI's path: what is no letter of a path is written in percent.
+// The path as part of a URI: percent-encodes every other character.
 std::string uri_path(std::string_view path) {
   constexpr std::string_view kPlain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/";
   std::string uri;
@@ -92,14 +117,14 @@ class Crate {
     graph_.push_back(std::move(entity));
   }
 
-  // Into the crate.
+  // Copies a file into the crate.
   Json copied(const fs::path& file, const std::string& to, const std::string& name) {
     fs::create_directories((folder_ / to).parent_path());
     fs::copy_file(file, folder_ / to);
     return file_entity(uri_path(to), name, folder_ / to);
   }
 
-  // What a run used or left, where it lies.
+  // Adds an input or output of the run by its path.
   std::optional<std::string> add_place(const fs::path& path, const std::string& name,
                                        const std::string& about) {
     std::error_code none;
@@ -130,7 +155,7 @@ class Crate {
                       {"@type", "ComputerLanguage"},
                       {"name", "wflow study"},
                       {"alternateName", "Merlin and Maestro study"}});
-    for (const specs::VersionInfo& version : specs::versions(plan_.campaign())) {
+    for (const specs::VersionInfo& version : specs::versions(plan_.campaign(), recorded_version(plan_.campaign()))) {
       const std::string name = fmt::format("study-{}.yaml", version.number);
       Json entity = copied(specs::version_directory(plan_.campaign(), version.number) / "study.yaml", name,
                            fmt::format("{}, version {} of the study", status_.name, version.number));
@@ -190,7 +215,7 @@ class Crate {
       results_.push_back(reference(*id));
   }
 
-  // At rest, what is not all done has failed to complete: by failures, because it was stopped, or cancelled.
+  // At rest, an action that is not all done has failed: by tasks, by a stop, or because it was cancelled.
   Json action(const std::string& id, const std::string& name, bool all_done) const {
     const double end_s = status_.time_s > 0 ? status_.time_s : status_.started_s;
     Json entity = {{"@id", id},

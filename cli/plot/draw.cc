@@ -9,8 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "cli/plot/pen.h"
-#include "cli/plot/ticks.h"
+#include "cli/plot/figure.h"
 
 namespace wflow::cli::plot {
 
@@ -30,7 +29,7 @@ std::string axis_title(const Axis& axis) {
   return axis.unit.empty() ? axis.name : fmt::format("{} [{}]", axis.name, axis.unit);
 }
 
-// A figure with axes: where its values lie on the surface.
+// A figure with axes: maps its values to places on the surface.
 class Frame {
  public:
   Frame(Pen& pen, const Figure& figure, double width, double height)
@@ -53,8 +52,8 @@ class Frame {
   }
 
   const Box& box() const { return box_; }
-  double x(double value) const { return box_.left + share(figure_.x, x_, value) * box_.width(); }
-  double y(double value) const { return box_.bottom - share(figure_.y, y_, value) * box_.height(); }
+  double x(double value) const { return box_.left + x_.share(figure_.x.scale, value) * box_.width(); }
+  double y(double value) const { return box_.bottom - y_.share(figure_.y.scale, value) * box_.height(); }
   bool drawn(double px, double py) const { return std::isfinite(px) && std::isfinite(py); }
   double row_top(std::size_t row) const {
     return box_.top +
@@ -115,13 +114,8 @@ class Frame {
  private:
   bool has_rows() const { return figure_.kind == Kind::bars || figure_.kind == Kind::timeline; }
 
-  static double share(const Axis& axis, const Extent& extent, double value) {
-    if (axis.scale != Scale::logarithmic) return (value - extent.low) / (extent.high - extent.low);
-    return std::log(value / extent.low) / std::log(extent.high / extent.low);
-  }
-
   void draw_row_names() {
-    // Where rows are narrower than letters, some of the names.
+    // If rows are narrower than letters, draw only some of the names.
     const auto every = static_cast<std::size_t>(std::ceil((kTextSize + 2) / row_height()));
     pen_.grey(0.2);
     for (std::size_t row = 0; row < figure_.categories.size(); row += every)
@@ -204,7 +198,7 @@ void draw_lines(Pen& pen, const Figure& figure, const Frame& frame) {
     cairo_set_line_width(pen.cairo(), 1.8);
     cairo_stroke(pen.cairo());
     pen.no_dash();
-    // A line of one point has no length.
+    // A line of a single point has no length, so draw a mark.
     if (!series.marks && series.x.size() > 1) continue;
     for (std::size_t i = 0; i < series.x.size(); ++i)
       if (const double x = frame.x(series.x[i]), y = frame.y(series.y[i]); frame.drawn(x, y))
@@ -267,7 +261,7 @@ void draw_timeline(Pen& pen, const Figure& figure, const Frame& frame) {
   }
 }
 
-// Dark to light through blue, green and yellow; rising in lightness, so that it is readable in grey.
+// Colours from dark to light through blue, green and yellow; rising lightness keeps them readable in grey.
 void image_colour(cairo_t* cairo, double share) {
   struct Stop {
     double red, green, blue;
@@ -314,7 +308,7 @@ void draw_image(Pen& pen, const Image& image, const Box& box) {
 void draw_images(Pen& pen, const Figure& figure, double width, double height) {
   const auto count = static_cast<double>(figure.images.size());
   if (count == 0) return;
-  // As large as they fit, in rows.
+  // Choose the number of columns for which the images are largest.
   double columns = 1;
   double best = 0;
   for (double tried = 1; tried <= count; ++tried) {

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <charconv>
@@ -11,7 +12,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/checked_json.h"
+#include "base/checksum.h"
 #include "base/error.h"
 
 namespace wflow::cli::plot {
@@ -31,7 +32,7 @@ Enum value_named(const std::array<std::string_view, count>& names, const std::st
   throw Error(ExitCode::data, fmt::format("a figure has the unknown kind or scale '{}'", name));
 }
 
-// Writes numbers with so many significant digits: most of a page is numbers.
+// Writes numbers with few significant digits, because most of a page is numbers.
 class Rounding {
  public:
   explicit Rounding(int digits) : digits_(digits) {}
@@ -43,7 +44,7 @@ class Rounding {
         std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::general, digits_);
     double rounded = value;
     std::from_chars(text.data(), written.ptr, rounded);
-    // Whole numbers without ".0".
+    // Write whole numbers without ".0".
     constexpr double kExact = 9e15;
     if (std::abs(rounded) < kExact && rounded == std::floor(rounded))
       return static_cast<std::int64_t>(rounded);
@@ -163,6 +164,42 @@ Figure read_figure(const Json& json) {
   return checked(std::move(figure));
 }
 
+Extent extent_of(Axis axis, Bounds bounds, bool from_zero) {
+  // A logarithmic axis can't show 0.
+  if (axis.scale == Scale::logarithmic) {
+    if (axis.low && !(*axis.low > 0)) axis.low.reset();
+    if (axis.high && !(*axis.high > 0)) axis.high.reset();
+  }
+  if (axis.low) bounds.low = *axis.low;
+  if (axis.high) bounds.high = *axis.high;
+  if (!(bounds.low <= bounds.high)) return axis.scale == Scale::logarithmic ? Extent{1, 10} : Extent{0, 1};
+  if (axis.scale == Scale::logarithmic) {
+    if (bounds.low == bounds.high) return {bounds.low / 2, bounds.high * 2};
+    // A margin, so that no mark lies on the frame.
+    const double room = std::pow(bounds.high / bounds.low, 0.04);
+    return {axis.low ? bounds.low : bounds.low / room, axis.high ? bounds.high : bounds.high * room};
+  }
+  if (from_zero && !axis.low) bounds.low = std::min(bounds.low, 0.0);
+  if (bounds.low == bounds.high) {
+    const double around = bounds.high == 0 ? 1 : std::abs(bounds.high) / 2;
+    return {from_zero ? bounds.low : bounds.low - around, bounds.high + around};
+  }
+  // A margin, so that no mark lies on the frame.
+  constexpr double kRoom = 0.04;
+  const double room = (bounds.high - bounds.low) * kRoom;
+  return {axis.low || (from_zero && bounds.low == 0) ? bounds.low : bounds.low - room,
+          axis.high ? bounds.high : bounds.high + room};
+}
+
+void add_bars(const Figure& figure, Bounds& bounds) {
+  bounds.add(0, Scale::linear);
+  for (std::size_t i = 0; i < figure.categories.size(); ++i) {
+    double sum = 0;
+    for (const Series& series : figure.series) sum += series.y[i];
+    bounds.add(sum, Scale::linear);
+  }
+}
+
 }  // namespace
 
 nlohmann::json to_json(const Figure& figure, int digits) {
@@ -210,6 +247,36 @@ std::string figure_id(const std::string& text) {
   }
   while (!id.empty() && id.back() == '-') id.pop_back();
   return id;
+}
+
+Extent x_extent(const Figure& figure) {
+  Bounds bounds;
+  for (const Series& series : figure.series)
+    for (const double x : series.x) bounds.add(x, figure.x.scale);
+  for (const double edge : figure.edges) bounds.add(edge, figure.x.scale);
+  for (const Span& span : figure.spans) {
+    bounds.add(span.begin, figure.x.scale);
+    bounds.add(span.end, figure.x.scale);
+  }
+  for (const Reference& line : figure.references)
+    if (!line.horizontal) bounds.add(line.value, figure.x.scale);
+  if (figure.kind == Kind::bars) add_bars(figure, bounds);
+  const bool from_edge = figure.kind == Kind::timeline || figure.kind == Kind::bars;
+  Axis axis = figure.x;
+  if (figure.kind == Kind::histogram && bounds.low <= bounds.high) {
+    if (!axis.low) axis.low = bounds.low;
+    if (!axis.high) axis.high = bounds.high;
+  }
+  return extent_of(axis, bounds, from_edge);
+}
+
+Extent y_extent(const Figure& figure) {
+  Bounds bounds;
+  for (const Series& series : figure.series)
+    for (const double y : series.y) bounds.add(y, figure.y.scale);
+  for (const Reference& line : figure.references)
+    if (line.horizontal) bounds.add(line.value, figure.y.scale);
+  return extent_of(figure.y, bounds, figure.kind == Kind::histogram);
 }
 
 }  // namespace wflow::cli::plot

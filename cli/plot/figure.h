@@ -4,10 +4,13 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "cli/plot/ticks.h"
 
 namespace wflow::cli::plot {
 
@@ -21,13 +24,6 @@ enum class Kind : std::uint8_t {
   images,     // pictures side by side
 };
 
-enum class Scale : std::uint8_t {
-  linear,
-  logarithmic,  // only positive numbers are drawn
-  elapsed,      // seconds, labelled as durations: 0, 30 s, 1 min, 2 h
-  bytes,        // labelled in KiB, MiB, GiB
-};
-
 struct Axis {
   std::string name = {};
   std::string unit = {};  // empty: none; shown behind the name
@@ -39,17 +35,17 @@ struct Series {
   std::string name = {};
   std::vector<double> x = {}, y = {};  // not finite: nothing is drawn there, and a line is interrupted
   std::vector<double> values = {};
-  bool marks = false;  // of lines: a mark at each point
+  bool marks = false;  // for lines: a mark at each point
 };
 
 struct Span {
-  std::uint32_t row = 0;  // of categories
+  std::uint32_t row = 0;  // index into categories
   double begin = 0, end = 0;
   std::uint32_t series = 0;
   std::string text = {};  // shown under the pointer
 };
 
-// A line across the plot, such as what a task may use at most.
+// A line across the plot, such as a limit of tasks.
 struct Reference {
   double value = 0;
   bool horizontal = false;  // at this y; else at this x
@@ -63,10 +59,10 @@ struct Image {
 };
 
 struct Figure {
-  std::string id = {};  // of the file and the anchor: letters, digits and hyphens
+  std::string id = {};  // names the file and the anchor: letters, digits and hyphens
   Kind kind = Kind::lines;
   std::string title = {};
-  std::string caption = {};  // a sentence or two under the plot: what was counted, and of what
+  std::string caption = {};  // a sentence or two under the plot: what the numbers count
   Axis x = {}, y = {};
   std::vector<Series> series = {};
   std::vector<double> edges = {};
@@ -79,10 +75,29 @@ struct Figure {
 
 // Numbers are rounded to `digits` significant digits; one that is not finite is null.
 nlohmann::json to_json(const Figure& figure, int digits = 5);
-// Error{data} with a sentence for what is no figure.
+// Error{data} with a sentence if the JSON is not a figure.
 Figure figure_from_json(const nlohmann::json& json);
 
-// "simulate: memory" as "simulate-memory": fit for Figure::id.
+// "simulate: memory" as "simulate-memory": valid as Figure::id.
 std::string figure_id(const std::string& text);
+
+// The extents of a figure's axes: their own bounds, else the data with a margin.
+Extent x_extent(const Figure& figure);
+Extent y_extent(const Figure& figure);
+
+// ---- write.cc: figures as files. The program wflow-plot draws them with cairo, so that wflow itself does
+// not load cairo's twenty libraries with every command.
+
+struct PlotFile {
+  Figure figure = {};
+  std::filesystem::path path = {};  // ends in .png or .svg
+  int width = 800, height = 450;    // in points of 1/96 inch; a PNG file has two pixels a point
+};
+
+// Writes each file under a temporary name and renames it. Error{usage} for another ending; Error{system}
+// if wflow-plot is missing or a file can't be written.
+void write_files(const std::vector<PlotFile>& files);
+void write_png(const Figure& figure, const std::filesystem::path& path);
+void write_svg(const Figure& figure, const std::filesystem::path& path);
 
 }  // namespace wflow::cli::plot

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/plot/pen.h"
+#include "cli/plot/draw.h"
 
 #include <algorithm>
 #include <array>
@@ -161,7 +161,7 @@ std::string Pen::cut(const std::string& text, double width, double size) {
 }  // namespace wflow::cli::plot
 
 #ifdef __SANITIZE_ADDRESS__
-// fontconfig, with which cairo finds fonts, keeps memory to its end.
+// fontconfig, which cairo uses to find fonts, does not free its memory.
 extern "C" const char* __lsan_default_suppressions();
 extern "C" const char* __lsan_default_suppressions() {
   return "leak:libfontconfig\n";

@@ -10,8 +10,6 @@
 #include "base/file.h"
 #include "cli/plot/draw.h"
 #include "cli/plot/figure.h"
-#include "cli/plot/ticks.h"
-#include "cli/plot/write.h"
 
 namespace wflow::cli::plot {
 namespace {
@@ -72,7 +70,7 @@ class Folder {
   std::filesystem::path path;
 };
 
-// How many pixels in the middle of an image have a colour: axes and text are grey.
+// The number of coloured pixels in the middle of an image: axes and text are grey.
 std::size_t coloured_pixels(const Figure& figure) {
   constexpr int kWidth = 400;
   constexpr int kHeight = 300;
@@ -149,6 +147,23 @@ TEST(Ticks, ALogarithmicAxisFromZeroBeginsAtItsData) {
   EXPECT_GT(extent.low, 0.5);
   EXPECT_LT(extent.low, 1);
   EXPECT_GT(ticks(Scale::logarithmic, extent.low, extent.high, 4).size(), 1U);
+}
+
+TEST(Ticks, ValuesThatSpanDecadesAskForALogarithmicAxis) {
+  Bounds bounds;
+  EXPECT_TRUE(bounds.empty());
+  EXPECT_FALSE(bounds.spans_decades());
+  for (const double value : {1.0, 29.0, std::nan("")}) bounds.add(value);
+  EXPECT_FALSE(bounds.spans_decades());
+  bounds.add(31);
+  EXPECT_TRUE(bounds.spans_decades());
+  bounds.add(0, Scale::logarithmic);
+  EXPECT_TRUE(bounds.spans_decades()) << "such a scale ignores 0";
+  bounds.add(0);
+  EXPECT_FALSE(bounds.spans_decades());
+  const Extent decades = {1, 100};
+  EXPECT_DOUBLE_EQ(decades.share(Scale::logarithmic, 10), 0.5);
+  EXPECT_DOUBLE_EQ(decades.share(Scale::linear, 50.5), 0.5);
 }
 
 TEST(Draw, ShowsEachKind) {

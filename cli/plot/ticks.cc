@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 
 #include "base/text.h"
 
@@ -18,7 +17,7 @@ constexpr std::array<double, 22> kElapsedSteps = {0.001, 0.005, 0.01,   0.05,   
                                                   5,     10,    30,     60,     120,    300,   600, 1800,
                                                   3600,  7200,  14'400, 28'800, 43'200, 86'400};
 
-// 1, 2 or 5 times a power of ten, for about so many steps.
+// 1, 2 or 5 times a power of ten, for about `wanted` steps.
 double round_step(double span, int wanted) {
   const double rough = span / std::max(wanted, 1);
   const double power = std::pow(10, std::floor(std::log10(rough)));
@@ -43,7 +42,7 @@ double step_of(Scale scale, double span, int wanted) {
   return round_step(span, wanted);
 }
 
-// "0", "30 s", "1 min 30 s", "2 h", "1 d 12 h": two units at most, and the second one where it is not 0.
+// "0", "30 s", "1 min 30 s", "2 h", "1 d 12 h": at most two units, the second one only if it is not 0.
 std::string elapsed_label(double seconds) {
   struct Unit {
     const char* name;
@@ -73,7 +72,7 @@ std::string label_of(Scale scale, double value, double step) {
   return fmt::format("{:.{}f}", value, digits);
 }
 
-// Powers of ten; of few decades also 2 and 5 times these; of many each second or third one.
+// Powers of ten; for few decades also 2 and 5 times these; for many only each second or third one.
 std::vector<Tick> logarithmic_ticks(double low, double high, int wanted) {
   std::vector<Tick> found;
   const int first = static_cast<int>(std::floor(std::log10(low)));
@@ -89,52 +88,6 @@ std::vector<Tick> logarithmic_ticks(double low, double high, int wanted) {
   return found;
 }
 
-struct Bounds {
-  double low = std::numeric_limits<double>::infinity();
-  double high = -std::numeric_limits<double>::infinity();
-  void add(double value, Scale scale) {
-    if (!std::isfinite(value) || (scale == Scale::logarithmic && value <= 0)) return;
-    low = std::min(low, value);
-    high = std::max(high, value);
-  }
-};
-
-Extent extent_of(Axis axis, Bounds bounds, bool from_zero) {
-  // A logarithmic axis has no place for 0.
-  if (axis.scale == Scale::logarithmic) {
-    if (axis.low && !(*axis.low > 0)) axis.low.reset();
-    if (axis.high && !(*axis.high > 0)) axis.high.reset();
-  }
-  if (axis.low) bounds.low = *axis.low;
-  if (axis.high) bounds.high = *axis.high;
-  if (!(bounds.low <= bounds.high)) return axis.scale == Scale::logarithmic ? Extent{1, 10} : Extent{0, 1};
-  if (axis.scale == Scale::logarithmic) {
-    if (bounds.low == bounds.high) return {bounds.low / 2, bounds.high * 2};
-    // Room so that no mark lies on the frame.
-    const double room = std::pow(bounds.high / bounds.low, 0.04);
-    return {axis.low ? bounds.low : bounds.low / room, axis.high ? bounds.high : bounds.high * room};
-  }
-  if (from_zero && !axis.low) bounds.low = std::min(bounds.low, 0.0);
-  if (bounds.low == bounds.high) {
-    const double around = bounds.high == 0 ? 1 : std::abs(bounds.high) / 2;
-    return {from_zero ? bounds.low : bounds.low - around, bounds.high + around};
-  }
-  // Room so that no mark lies on the frame.
-  constexpr double kRoom = 0.04;
-  const double room = (bounds.high - bounds.low) * kRoom;
-  return {axis.low || (from_zero && bounds.low == 0) ? bounds.low : bounds.low - room,
-          axis.high ? bounds.high : bounds.high + room};
-}
-
-void add_bars(const Figure& figure, Bounds& bounds) {
-  bounds.add(0, Scale::linear);
-  for (std::size_t i = 0; i < figure.categories.size(); ++i) {
-    double sum = 0;
-    for (const Series& series : figure.series) sum += series.y[i];
-    bounds.add(sum, Scale::linear);
-  }
-}
-
 }  // namespace
 
 std::vector<Tick> ticks(Scale scale, double low, double high, int wanted) {
@@ -143,7 +96,7 @@ std::vector<Tick> ticks(Scale scale, double low, double high, int wanted) {
   const double step = step_of(scale, high - low, wanted);
   const double first = std::ceil(low / step - 1e-9) * step;
   std::vector<Tick> found;
-  // Bounded: of values that differ in their last bits only, a step may be too small to change them.
+  // The loop is bounded: if values differ only in their last bits, a step may be too small to change them.
   const int most = 4 * std::max(wanted, 1) + 4;
   for (int i = 0; i < most; ++i) {
     const double value = first + i * step;
@@ -154,34 +107,20 @@ std::vector<Tick> ticks(Scale scale, double low, double high, int wanted) {
   return found;
 }
 
-Extent x_extent(const Figure& figure) {
-  Bounds bounds;
-  for (const Series& series : figure.series)
-    for (const double x : series.x) bounds.add(x, figure.x.scale);
-  for (const double edge : figure.edges) bounds.add(edge, figure.x.scale);
-  for (const Span& span : figure.spans) {
-    bounds.add(span.begin, figure.x.scale);
-    bounds.add(span.end, figure.x.scale);
-  }
-  for (const Reference& line : figure.references)
-    if (!line.horizontal) bounds.add(line.value, figure.x.scale);
-  if (figure.kind == Kind::bars) add_bars(figure, bounds);
-  const bool from_edge = figure.kind == Kind::timeline || figure.kind == Kind::bars;
-  Axis axis = figure.x;
-  if (figure.kind == Kind::histogram && bounds.low <= bounds.high) {
-    if (!axis.low) axis.low = bounds.low;
-    if (!axis.high) axis.high = bounds.high;
-  }
-  return extent_of(axis, bounds, from_edge);
+void Bounds::add(double value, Scale scale) {
+  if (!std::isfinite(value) || (scale == Scale::logarithmic && value <= 0)) return;
+  low = std::min(low, value);
+  high = std::max(high, value);
 }
 
-Extent y_extent(const Figure& figure) {
-  Bounds bounds;
-  for (const Series& series : figure.series)
-    for (const double y : series.y) bounds.add(y, figure.y.scale);
-  for (const Reference& line : figure.references)
-    if (line.horizontal) bounds.add(line.value, figure.y.scale);
-  return extent_of(figure.y, bounds, figure.kind == Kind::histogram);
+bool Bounds::spans_decades() const {
+  constexpr double kDecades = 30;
+  return low > 0 && high > kDecades * low;
+}
+
+double Extent::share(Scale scale, double value) const {
+  if (scale != Scale::logarithmic) return (value - low) / (high - low);
+  return std::log(value / low) / std::log(high / low);
 }
 
 }  // namespace wflow::cli::plot

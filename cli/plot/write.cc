@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/plot/write.h"
+#include "cli/plot/figure.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When what ran where: throughput, executions at the same time, allocations and workers.
+// The activity over time: throughput, executions at the same time, allocations and workers.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,17 +7,18 @@
 #include <cmath>
 
 #include "base/text.h"
-#include "cli/report/sections.h"
+#include "cli/report/report.h"
 
 namespace wflow::cli::report {
 
 namespace {
 
-constexpr std::size_t kLines = 7;        // steps with a line of their own
-constexpr std::size_t kWorkerRows = 40;  // in the timeline; of more, a map
+constexpr std::size_t kLines = 7;        // steps with a line each
+constexpr std::size_t kWorkerRows = 40;  // rows of the timeline; more workers make a map
 constexpr std::size_t kAllocationRows = 40;
 constexpr std::size_t kMapRows = 120;
-constexpr double kBusy = 0.02;  // executions at the same time, on average, from which a slice counts as busy
+// A slice counts as busy from this mean number of executions at the same time on.
+constexpr double kBusy = 0.02;
 
 plot::Axis time_axis() {
   return {.name = "time since the campaign began", .scale = plot::Scale::elapsed, .low = 0.0};
@@ -33,7 +34,7 @@ double sum_of(const std::vector<double>& values) {
   return sum;
 }
 
-// Slices put together so that most hold some ends of tasks: few tasks would be a comb of ones and zeros.
+// The number of slices to join, so that most contain ends of tasks: few tasks would look like a comb.
 std::size_t slices_together(const engine::Overview& overview, std::size_t slices) {
   constexpr double kEnds = 10;
   constexpr std::size_t kLeast = 20;
@@ -43,7 +44,7 @@ std::size_t slices_together(const engine::Overview& overview, std::size_t slices
   return std::max<std::size_t>(1, slices / std::clamp(wanted, kLeast, slices));
 }
 
-// The mean over `together` slices each.
+// The means over groups of `together` slices.
 std::vector<double> joined(const std::vector<double>& values, std::size_t together) {
   std::vector<double> means;
   for (std::size_t first = 0; first < values.size(); first += together) {
@@ -55,7 +56,7 @@ std::vector<double> joined(const std::vector<double>& values, std::size_t togeth
   return means;
 }
 
-// Adds a line a step; those beyond the first kLines are one.
+// Adds one line per step; the steps after the first kLines share one.
 void add_lines(const ReportData& data, std::vector<double> engine::Overview::Activity::*what,
                const std::map<std::string, double>& factors, plot::Figure& figure) {
   plot::Series others{.name = "other steps"};
@@ -94,7 +95,7 @@ void add_throughput(const ReportData& data, Page& page) {
     const auto activity = data.overview.steps.find(step.name);
     if (activity == data.overview.steps.end()) continue;
     const double recorded = sum_of(activity->second.ended);
-    // Tasks of less than a millisecond, and most of very many, have no record: the others speak for them.
+    // Tasks of less than a millisecond, and most of very many, have no record: scale by the recorded ones.
     const double missing = static_cast<double>(step.ended()) > recorded && recorded > 0
                                ? static_cast<double>(step.ended()) / recorded
                                : 1;
@@ -113,7 +114,7 @@ void add_running(const ReportData& data, Page& page) {
   if (!figure.series.empty()) page.figure(std::move(figure));
 }
 
-// How many workers and slots there were, as steps.
+// The numbers of workers and slots over time, as steps.
 void add_slots(const ReportData& data, Page& page) {
   if (data.workers.size() < 2) return;
   std::map<double, std::pair<double, double>> changes;  // time -> workers, slots
@@ -153,7 +154,7 @@ void add_slots(const ReportData& data, Page& page) {
 // The series of spans in the timeline.
 enum SpanSeries : std::uint32_t { kRuns, kThere, kQueued, kAllocation };
 
-// Of the series only those that have a span.
+// Names only the series that have a span.
 void name_series(plot::Figure& figure) {
   constexpr std::array<const char*, 4> kNames = {"worker runs tasks", "worker is there",
                                                  "allocation in the queue", "allocation runs"};
@@ -166,7 +167,7 @@ void name_series(plot::Figure& figure) {
   for (plot::Span& span : figure.spans) span.series = numbers[span.series];
 }
 
-// Neighbouring busy slices of a worker as spans.
+// Adds neighbouring busy slices of a worker as spans.
 void add_busy_spans(const std::vector<double>& running, double width_s, std::uint32_t row,
                     plot::Figure& figure) {
   for (std::size_t i = 0; i < running.size(); ++i) {
@@ -239,8 +240,8 @@ void add_timeline(const ReportData& data, Page& page) {
   page.figure(std::move(figure));
 }
 
-// Workers from top to bottom in the order in which they joined, time to the right; several in a row of the
-// map where there are many.
+// Adds a map: workers from top to bottom in the order in which they joined, time to the right. Many workers
+// share the rows of the map.
 void add_map(const ReportData& data, Page& page) {
   if (data.workers.size() <= kWorkerRows || data.overview.workers.empty()) return;
   std::vector<const std::vector<double>*> rows;

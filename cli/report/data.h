@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a report is made of: one picture of a campaign at one moment, running or at rest.
+// The input of a report: the state of a campaign at one moment, running or at rest.
 #pragma once
 
 #include <filesystem>
@@ -16,17 +16,17 @@
 
 namespace wflow::cli::report {
 
-// Of the test samples of one training; docs/formats/predictions.md.
+// Predictions for the test samples of one training; docs/formats/predictions.md.
 struct Predictions {
   std::string task;
   std::vector<std::string> targets;
   std::vector<double> ids;
-  std::vector<std::vector<double>> truths, predicted;  // a list a target
+  std::vector<std::vector<double>> truths, predicted;  // a list per target
 };
 
 struct DataSet {
   std::string step;
-  nlohmann::json summary;  // of `wflow shards summary`
+  nlohmann::json summary;  // output of `wflow shards summary`
 };
 
 struct ReportData {
@@ -43,11 +43,11 @@ struct ReportData {
   std::vector<DataSet> data_sets;
   std::vector<Predictions> predictions;
   std::vector<specs::VersionInfo> versions;
-  std::vector<std::string> notes;  // what could not be read, and why
+  std::vector<std::string> notes;  // inputs that could not be read, and why
 };
 
-// Throws Error as engine::Client does. A running campaign's record is copied first (`wflow snapshot`), beside
-// it, and the copy is removed. Data sets and predictions that can't be read become notes.
+// Throws Error as engine::Client does. Copies a running campaign's record first (`wflow snapshot`), beside
+// it, and removes the copy. Data sets and predictions that can't be read become notes.
 ReportData gather(const std::filesystem::path& campaign);
 
 }  // namespace wflow::cli::report

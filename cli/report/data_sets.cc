@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
-#include "cli/report/sections.h"
+#include "cli/report/report.h"
 
 namespace wflow::cli::report {
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What failed: by kind, node and message, with the end of the log of one task each.
+// The failures by kind, node and message, with the end of the log of one task each.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 
 #include "base/text.h"
-#include "cli/report/sections.h"
+#include "cli/report/report.h"
 #include "cli/view/failure_groups.h"
 
 namespace wflow::cli::report {
@@ -29,7 +29,7 @@ std::vector<std::string> by_size(const std::map<std::string, double>& sums, std:
   return names;
 }
 
-// The largest categories from top to bottom; series beyond the first few are one.
+// The largest categories from top to bottom; series after the first few are joined.
 plot::Figure bars_of(const std::string& id, const std::string& title, const Table& table) {
   plot::Figure figure{.id = id, .kind = plot::Kind::bars, .title = title};
   figure.x = {.name = "executions that failed"};

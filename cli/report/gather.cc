@@ -10,11 +10,12 @@
 #include "base/csv.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/private_files.h"
+#include "base/folders.h"
 #include "base/process.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
-#include "cli/campaign/searches.h"
+#include "cli/campaign/trainings.h"
+#include "cli/campaign/update.h"
 #include "cli/report/data.h"
 #include "engine/monitor/views.h"
 #include "engine/query/client.h"
@@ -29,12 +30,12 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kDataSets = 4;
 constexpr std::size_t kTrainings = 16;
-constexpr std::size_t kPredictionsShown = 2000;  // of a training
+constexpr std::size_t kPredictionsShown = 2000;  // per training
 
-// A copy of a running campaign's record, beside it, while this lives.
+// A copy of a running campaign's record, beside it, which exists as long as this object.
 class RecordCopy {
  public:
-  // Delegates, so that the destructor removes what a failed snapshot has left.
+  // Delegates, so that the destructor removes the files of a failed snapshot.
   RecordCopy(engine::Client& client, const fs::path& campaign) : RecordCopy(campaign) {
     make_private_folder(folder_);
     make_private_folder(folder_ / ".wflow");
@@ -78,7 +79,7 @@ void read_record(const fs::path& campaign, ReportData& data) {
   }
 }
 
-// Every second row of what is kept so far.
+// Keeps every second row.
 void thin_out(Predictions& predictions) {
   const auto halve = [](std::vector<double>& values) {
     std::size_t kept = 0;
@@ -90,8 +91,8 @@ void thin_out(Predictions& predictions) {
     for (std::vector<double>& values : *lists) halve(values);
 }
 
-// The columns of predictions.csv: id, then each target and the same name with "_predicted". Of many rows
-// some, evenly.
+// Reads predictions.csv, whose columns are id, then each target and the same name with "_predicted". Keeps an
+// even selection of many rows.
 Predictions predictions_of(const std::string& task, const fs::path& file) {
   csv::Reader reader(file);
   Predictions predictions{.task = task, .targets = {}, .ids = {}, .truths = {}, .predicted = {}};
@@ -168,7 +169,7 @@ ReportData gather(const fs::path& campaign) {
   data.made_s = unix_now_s();
   read_record(campaign, data);
   if (!data.live) read_store(campaign, data);
-  data.versions = specs::versions(campaign);
+  data.versions = specs::versions(campaign, recorded_version(campaign));
   read_predictions(data);
   read_data_sets(data);
   return data;

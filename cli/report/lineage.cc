@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where it all comes from: versions of the study, history, what was made, programs and machines.
+// The provenance: versions of the study, history, outputs, programs and machines.
 #include <fmt/format.h>
 #include <sys/utsname.h>
 
@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "base/version.h"
-#include "cli/report/sections.h"
+#include "cli/report/report.h"
 #include "specs/plan/workspace.h"
 
 namespace wflow::cli::report {
@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kListed = 100;
 
-// Of the environment in which the campaign runs: what says which programs it ran, and no secret.
+// The variables of the campaign's environment that show which programs it ran; none holds a secret.
 constexpr std::array<std::string_view, 10> kVariables = {
     "LOADEDMODULES=",   "CONDA_DEFAULT_ENV=", "CONDA_PREFIX=",         "VIRTUAL_ENV=",        "PATH=",
     "LD_LIBRARY_PATH=", "OMP_NUM_THREADS=",   "CUDA_VISIBLE_DEVICES=", "SLURM_CLUSTER_NAME=", "LANG="};
@@ -93,7 +93,8 @@ void add_followups(const ReportData& data, Page& page) {
 }
 
 void add_machines(const ReportData& data, Page& page) {
-  std::map<std::string, std::pair<std::uint64_t, std::int32_t>> hosts;  // workers, most cores of one
+  // Number of workers, most cores of one.
+  std::map<std::string, std::pair<std::uint64_t, std::int32_t>> hosts;
   for (const engine::wire::WorkerView& worker : data.workers) {
     auto& [count, cores] = hosts[worker.host];
     ++count;

@@ -5,8 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/printable.h"
-#include "cli/report/page_files.h"
+#include "base/text.h"
 
 namespace wflow::cli::report {
 
@@ -132,7 +131,7 @@ void Page::details(const std::string& summary, const std::string& written) {
       fmt::format("<details><summary>{}</summary><pre>{}</pre></details>\n", text(summary), text(written));
 }
 
-// Names that differ in other letters than a to z have the same id; files are named after it.
+// Makes an id unique: names that differ only in characters other than a to z have the same id.
 std::string Page::own_id(const std::string& id) {
   const std::string base = id.empty() ? "figure" : id;
   std::string own = base;

@@ -15,13 +15,13 @@ namespace wflow::cli::report {
 
 struct PageTable {
   std::vector<std::string> headings;
-  std::vector<bool> numbers;  // a column: set to the right
+  std::vector<bool> numbers;  // per column: aligned to the right
   std::vector<std::vector<std::string>> rows;
 };
 
 class Page {
  public:
-  // What every text goes through first.
+  // Every text passes through this first.
   using Cleaner = std::function<std::string(std::string_view)>;
   explicit Page(Cleaner clean) : clean_(std::move(clean)) {}
 
@@ -31,15 +31,15 @@ class Page {
   void note(const std::string& text);  // something that needs attention
   void table(const PageTable& table);
   void facts(const std::vector<std::pair<std::string, std::string>>& facts);
-  // A text that opens when it is clicked; printed as a whole.
+  // A text that opens on a click; a printout shows all of it.
   void details(const std::string& summary, const std::string& text);
   void figure(plot::Figure figure);
-  // Markup of this program's own making.
+  // Adds markup that this program has made.
   void markup(const std::string& html) { body_ += html; }
   std::string text(std::string_view text) const;  // cleaned and escaped
 
   const std::vector<plot::Figure>& figures() const { return figures_; }
-  // The whole file. `subtitle` stands below the name.
+  // The whole file. `subtitle` appears below the title.
   std::string html(const std::string& title, const std::string& subtitle);
 
  private:
@@ -53,12 +53,19 @@ class Page {
   bool in_grid_ = false;
   std::vector<std::pair<std::string, std::string>> sections_;  // id, title
   std::vector<plot::Figure> figures_;
-  std::set<std::string> ids_;  // of figures
+  std::set<std::string> ids_;  // ids of figures
 };
 
-// Fit for HTML's text and for attributes in double quotes.
+// Escapes a text for HTML text and for attributes in double quotes.
 std::string escaped(std::string_view text);
-// JSON that may stand in a script element: no "<" is left in it.
+// JSON that is safe in a script element: it contains no "<".
 std::string json_for_script(const nlohmann::json& json);
+
+// ---- the parts that are the same in every report, built into the program by page_files.cmake
+
+std::string_view page_style();            // page/report.css
+std::string_view page_script();           // page/axes.js, page/plots.js, page/report.js
+std::string_view page_library();          // D3
+std::string_view page_library_licence();  // page/d3-licence.txt
 
 }  // namespace wflow::cli::report

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/report/redact.h"
+#include "cli/report/report.h"
 
 #include <fmt/format.h>
 #include <pwd.h>
@@ -23,11 +23,11 @@ bool ends_path(char c) {
          std::string_view("\"'`()[]{}<>;,|").find(c) != std::string_view::npos;
 }
 
-// A path begins where a word could: "samples/s" and "1/2" hold none.
+// True if a path begins here. It must begin like a word: "samples/s" and "1/2" contain no path.
 bool begins_path(std::string_view text, std::size_t i) {
   if (text[i] == '~') return i + 1 < text.size() && text[i + 1] == '/' && (i == 0 || !is_letter(text[i - 1]));
   if (text[i] != '/' || i + 1 == text.size()) return false;
-  // "-I/home/ada": the letter is an option's.
+  // In "-I/home/ada" the letter belongs to an option.
   const bool option =
       i >= 2 && text[i - 2] == '-' && is_letter(text[i - 1]) && (i == 2 || !is_letter(text[i - 3]));
   if (i > 0 && !option &&
@@ -45,7 +45,7 @@ std::string without_paths(std::string_view text) {
     }
     std::size_t end = i;
     while (end < text.size() && !ends_path(text[end])) ++end;
-    // What ends a sentence or stands before a line number is not the path's.
+    // A full stop or a colon at the end does not belong to the path.
     while (end > i + 1 && (text[end - 1] == '.' || text[end - 1] == ':')) --end;
     out += "<path>";
     i = end - 1;
@@ -53,7 +53,7 @@ std::string without_paths(std::string_view text) {
   return out;
 }
 
-// Four numbers with dots between them; how long, or 0.
+// The length of an IP address (four numbers with dots between them) at the beginning, or 0.
 std::size_t address_length(std::string_view text) {
   std::size_t at = 0;
   for (int part = 0; part < 4; ++part) {
@@ -95,7 +95,7 @@ void Redactor::replace(const std::string& word, const std::string& with) {
   if (!word.empty()) words_[word.size()].try_emplace(word, with);
 }
 
-// The longest word that begins at a place counts. What follows a host's name with dots is its domain.
+// Replaces the longest word that begins at each place. Dotted parts after a host's name are its domain.
 std::string Redactor::without_words(std::string_view text) const {
   std::string out;
   for (std::size_t i = 0; i < text.size();) {
@@ -132,7 +132,7 @@ Redactor redactor_for(const ReportData& data) {
     if (name.empty() || name == "localhost") return;
     const auto [at, is_new] = hosts.try_emplace(name, fmt::format("node {}", hosts.size() + 1));
     redactor.replace(name, at->second);
-    // "n1.cluster.site" is called "n1" too.
+    // "n1.cluster.site" is also written "n1".
     if (const std::size_t dot = name.find('.'); dot != std::string::npos)
       redactor.replace(name.substr(0, dot), at->second);
   };
@@ -145,7 +145,7 @@ Redactor redactor_for(const ReportData& data) {
     for (const std::string& name : allocation.node_names) host(name);
   host(data.status.coordinator.substr(0, data.status.coordinator.find(' ')));
   host(host_name());
-  // "root" is nobody's name, and a word of its own.
+  // "root" names no user, and is also an ordinary word.
   const auto user = [&](const std::string& name) {
     if (name != "root") redactor.replace(name, "<user>");
   };

@@ -1,12 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/report/report.h"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <ctime>
+
+#include "base/text.h"
 #include "base/version.h"
-#include "cli/report/redact.h"
 
 namespace wflow::cli::report {
+
+std::string counted(std::uint64_t count, const std::string& one) {
+  return text::format_count(count) + " " + one + (count == 1 ? "" : "s");
+}
+
+std::string core_time_text(double seconds) {
+  constexpr double kHour_s = 3600;
+  constexpr double kLong_s = 24 * kHour_s;
+  if (seconds < kLong_s) return text::format_duration(seconds);
+  return text::format_count(static_cast<std::uint64_t>(seconds / kHour_s)) + " core-hours";
+}
+
+std::string date_text(double unix_s) {
+  return fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(static_cast<std::time_t>(unix_s)));
+}
 
 Report make_report(const ReportData& data, const ReportOptions& options) {
   Page::Cleaner clean = [](std::string_view text) { return std::string(text); };

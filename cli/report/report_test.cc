@@ -10,7 +10,6 @@
 #include <set>
 
 #include "base/file.h"
-#include "cli/report/redact.h"
 #include "engine/store/store.h"
 #include "specs/plan/workspace.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The space of the samples: which parts of it fail, which take long.
+// The space of the samples: the parts that fail, and those that take long.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "cli/report/sections.h"
+#include "cli/report/report.h"
 #include "specs/samples/samples.h"
 
 namespace wflow::cli::report {
@@ -36,7 +36,7 @@ struct NumberColumn {
   std::size_t index = 0;
 };
 
-// Columns that hold numbers; files of samples may hold words too.
+// The columns of numbers: files of samples may also contain words.
 std::vector<NumberColumn> number_columns(const specs::SampleTable& table) {
   std::vector<NumberColumn> columns;
   for (std::size_t k = 0; k < table.columns().size() && table.count() > 0; ++k) {
@@ -128,7 +128,7 @@ void add_durations(const specs::SampleTable& table, const std::vector<NumberColu
   }
 }
 
-// The samples' own numbers: what their tasks reported as a metric, one value each.
+// Plots the metrics that the samples' tasks reported, one value each.
 void add_reported(const ReportData& data, const specs::PlannedStep& step, const specs::SampleTable& table,
                   const std::vector<NumberColumn>& columns, Page& page) {
   std::map<std::string, std::vector<std::pair<std::uint64_t, double>>> values;
@@ -156,7 +156,7 @@ void add_reported(const ReportData& data, const specs::PlannedStep& step, const 
   }
 }
 
-// What the network gets wrong, and where.
+// Plots the errors of the network against the parameters.
 void add_errors(const ReportData& data, const specs::SampleTable& table,
                 const std::vector<NumberColumn>& columns, Page& page) {
   if (data.predictions.empty()) return;

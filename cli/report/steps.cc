@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps: a graph of what waits for what, and a table of how far each is.
+// The steps: a graph of their dependencies, and a table of their progress.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 #include <set>
 
 #include "base/text.h"
-#include "cli/report/sections.h"
+#include "cli/report/report.h"
 
 namespace wflow::cli::report {
 
@@ -25,7 +25,7 @@ std::string shortened(const std::string& name, std::size_t most) {
   return name.size() <= most ? name : name.substr(0, most - 3) + "...";
 }
 
-// A column for each distance from the first steps.
+// The column of each step: its distance from the first steps.
 std::vector<std::size_t> columns_of(const specs::Plan& plan) {
   std::vector<std::size_t> column(plan.steps().size());
   for (std::size_t i = 0; i < column.size(); ++i)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happened, in sentences.
+// A summary of the campaign, in sentences.
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "base/text.h"
-#include "cli/report/sections.h"
+#include "cli/report/report.h"
 
 namespace wflow::cli::report {
 
@@ -61,7 +61,7 @@ std::string tasks_sentence(const engine::CampaignStatus& status) {
   return text;
 }
 
-// Of processes: what the tasks used, beside what the workers had.
+// The processor time that tasks used, compared with that of the workers.
 std::string resources_sentence(const ReportData& data) {
   double cpu_s = 0;
   std::uint64_t executions = 0;
@@ -102,21 +102,6 @@ std::vector<std::string> training_sentences(const ReportData& data) {
 }
 
 }  // namespace
-
-std::string counted(std::uint64_t count, const std::string& one) {
-  return text::format_count(count) + " " + one + (count == 1 ? "" : "s");
-}
-
-std::string core_time_text(double seconds) {
-  constexpr double kHour_s = 3600;
-  constexpr double kLong_s = 24 * kHour_s;
-  if (seconds < kLong_s) return text::format_duration(seconds);
-  return text::format_count(static_cast<std::uint64_t>(seconds / kHour_s)) + " core-hours";
-}
-
-std::string date_text(double unix_s) {
-  return fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(static_cast<std::time_t>(unix_s)));
-}
 
 void write_summary(const ReportData& data, Page& page) {
   page.section("summary", "Summary");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training curves, the ranking of several trainings, and what the network predicts.
+// Training curves, the ranking of several trainings, and the predictions of the network.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,13 +7,13 @@
 #include <map>
 
 #include "base/text.h"
-#include "cli/report/sections.h"
+#include "cli/report/report.h"
 
 namespace wflow::cli::report {
 
 namespace {
 
-constexpr std::size_t kCurves = 8;  // in one plot
+constexpr std::size_t kCurves = 8;  // curves in one plot
 constexpr std::size_t kFigures = 16;
 constexpr std::size_t kRanked = 50;
 constexpr std::size_t kPredictionPlots = 12;
@@ -26,14 +26,14 @@ double last_finite(const MetricCurve& curve) {
   return NAN;
 }
 
-// "train_loss" and "validation_loss" stand in one plot, "loss".
+// "train_loss" and "validation_loss" share one plot, "loss".
 std::string plot_name(const std::string& metric) {
   for (const std::string_view prefix : {"train_", "validation_", "test_"})
     if (metric.starts_with(prefix)) return metric.substr(prefix.size());
   return metric;
 }
 
-// Of a step that runs once a sample the values of all tasks are in the section on samples.
+// True if a step that runs once a sample reported a single value: the section on samples shows these.
 bool is_of_sample(const ReportData& data, const MetricCurve& curve) {
   const specs::PlannedStep& step = data.plan.steps()[data.plan.step_of(curve.array)];
   return step.sample_dependent && curve.points.size() < 2;
@@ -41,7 +41,7 @@ bool is_of_sample(const ReportData& data, const MetricCurve& curve) {
 
 plot::Series series_of(const MetricCurve& curve, bool several_tasks) {
   plot::Series series{.name = several_tasks ? fmt::format("{} {}", curve.task, curve.name) : curve.name};
-  // Epochs where the task reports them, else its steps.
+  // Epochs if the task reports them, else its steps.
   const bool epochs = curve.points.back().epoch > curve.points.front().epoch || curve.points.size() == 1;
   for (const engine::MetricPoint& point : curve.points) {
     series.x.push_back(static_cast<double>(epochs ? point.epoch : point.step));
@@ -88,7 +88,7 @@ void add_curves(const std::string& name, std::vector<const MetricCurve*> curves,
   page.figure(std::move(figure));
 }
 
-// What was reported once: a table.
+// Adds a table of the metrics that were reported once.
 void add_values(const std::vector<const MetricCurve*>& values, Page& page) {
   if (values.empty()) return;
   PageTable table{{"task", "metric", "value"}, {false, false, true}, {}};
@@ -100,7 +100,7 @@ void add_values(const std::vector<const MetricCurve*>& values, Page& page) {
   if (values.size() > kRanked) page.paragraph(fmt::format("The first {} of {}.", kRanked, values.size()));
 }
 
-// Trainings of a sweep, the best first.
+// Adds the trainings of a sweep, the best first.
 void add_ranking(const ReportData& data, Page& page) {
   std::vector<const MetricCurve*> losses;
   for (const MetricCurve& curve : data.status.metrics)
@@ -164,7 +164,7 @@ void add_predictions(const Predictions& predictions, std::size_t& drawn, Page& p
 void write_training(const ReportData& data, Page& page) {
   std::vector<std::string> order;
   std::map<std::string, std::vector<const MetricCurve*>> plots;
-  std::map<std::string, std::string> tasks;  // of each plot: one task, or "" for several
+  std::map<std::string, std::string> tasks;  // the task of each plot, "" for several
   for (const MetricCurve& curve : data.status.metrics) {
     if (curve.points.empty() || is_of_sample(data, curve)) continue;
     const std::string name = plot_name(curve.name);
@@ -180,7 +180,7 @@ void write_training(const ReportData& data, Page& page) {
   if (order.empty() && data.predictions.empty()) return;
   page.section("training", "Training");
   add_ranking(data, page);
-  // The loss first.
+  // The loss comes first.
   std::ranges::stable_sort(order, [](const auto& a, const auto& b) { return (a == "loss") > (b == "loss"); });
   std::size_t curves = 0;
   std::vector<const MetricCurve*> once;

@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long the tasks of each step took and how much memory they needed, as histograms.
+// The durations and memory of each step's tasks, as histograms.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "base/text.h"
-#include "cli/report/sections.h"
+#include "cli/report/report.h"
 
 namespace wflow::cli::report {
 
 namespace {
 
 constexpr std::size_t kSteps = 8;
-constexpr std::uint64_t kFewExecutions = 5;  // of so many a table says more than a histogram
+constexpr std::uint64_t kFewExecutions = 5;  // up to this number, a table says more than a histogram
 constexpr std::size_t kMostBins = 40;
-constexpr double kWide = 8;  // times the least value: from here on the axis is logarithmic
+constexpr double kWide = 8;  // from this ratio of the greatest to the least value on, the axis is logarithmic
 
 struct Bins {
   std::vector<double> edges, counts;
   bool logarithmic = false;
 };
 
-// The sketch's buckets, each 2 % wide, put together; a bucket that lies across an edge is shared.
+// Joins the sketch's buckets, each 2 % wide; a bucket across an edge is shared.
 Bins bins_of(const engine::QuantileSketch& sketch) {
   Bins bins;
   if (sketch.buckets().empty()) return bins;

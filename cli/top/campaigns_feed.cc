@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A campaign that runs is asked every other second; of one at rest the record is read when its file has
-// changed.
+// Asks a running campaign every other second; reads the record of one at rest when its file changes.
 #include <poll.h>
 
 #include <algorithm>
@@ -10,9 +9,8 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "cli/campaign/registry.h"
+#include "cli/campaign/campaigns.h"
 #include "cli/top/feed.h"
-#include "cli/view/listing.h"
 #include "engine/query/client.h"
 #include "engine/store/store.h"
 #include "engine/wire/transport.h"

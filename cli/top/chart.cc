@@ -5,7 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+
+#include "cli/plot/ticks.h"
 
 namespace wflow::cli::top {
 
@@ -18,9 +19,8 @@ struct Part {
 };
 
 constexpr int kLabelColumns = 9;
-constexpr double kLogarithmicFrom = 30;
 
-// Cells of each share. What is there at all has one, however few they are; the largest gives way.
+// The number of cells of each share. A share that is not 0 has at least one cell, at the cost of the largest.
 std::array<int, 5> cells_of(const Shares& shares, int columns) {
   const std::array<double, 5> counts = {shares.done, shares.assigned, shares.failed, shares.retrying,
                                         shares.waiting};
@@ -37,7 +37,7 @@ std::array<int, 5> cells_of(const Shares& shares, int columns) {
     used += cells[i];
     if (counts[i] > counts[largest]) largest = i;
   }
-  // Roundings: what is left over waits, or is of the largest.
+  // Cells that rounding left over go to the waiting share, or to the largest.
   cells[used < columns && counts[4] > 0 ? 4 : largest] += columns - used;
   cells[largest] = std::max(cells[largest], 0);
   return cells;
@@ -49,18 +49,16 @@ std::string utf8_of(unsigned code) {
           static_cast<char>(0x80 | (code & 0x3f))};
 }
 
-// Which values the axes run over.
+// The ranges of the axes.
 struct Axes {
-  double x0 = std::numeric_limits<double>::infinity(), x1 = -x0;
-  double y0 = x0, y1 = -x0;
-  bool logarithmic = false;
-  bool empty() const { return x0 > x1; }
-  double height(double y) const {
-    const double low = logarithmic ? std::log(y0) : y0;
-    const double high = logarithmic ? std::log(y1) : y1;
-    return high > low ? ((logarithmic ? std::log(y) : y) - low) / (high - low) : 0.5;
+  plot::Bounds x, y;
+  plot::Scale scale = plot::Scale::linear;  // the scale of y
+  double height(double value) const {
+    return y.high > y.low ? plot::Extent{y.low, y.high}.share(scale, value) : 0.5;
   }
-  double place(double x) const { return x1 > x0 ? (x - x0) / (x1 - x0) : 0; }
+  double place(double value) const {
+    return x.high > x.low ? plot::Extent{x.low, x.high}.share(plot::Scale::linear, value) : 0;
+  }
 };
 
 bool is_finite(const CurvePoint& point) {
@@ -72,13 +70,12 @@ Axes axes_of(const std::vector<PlottedCurve>& curves, bool logarithmic) {
   for (const PlottedCurve& curve : curves) {
     for (const CurvePoint& point : curve.points) {
       if (!is_finite(point)) continue;
-      axes.x0 = std::min(axes.x0, point.x);
-      axes.x1 = std::max(axes.x1, point.x);
-      axes.y0 = std::min(axes.y0, point.y);
-      axes.y1 = std::max(axes.y1, point.y);
+      axes.x.add(point.x);
+      axes.y.add(point.y);
     }
   }
-  axes.logarithmic = !axes.empty() && axes.y0 > 0 && (logarithmic || axes.y1 > kLogarithmicFrom * axes.y0);
+  const bool positive = !axes.y.empty() && axes.y.low > 0;
+  if (positive && (logarithmic || axes.y.spans_decades())) axes.scale = plot::Scale::logarithmic;
   return axes;
 }
 
@@ -92,7 +89,7 @@ class Dots {
     const int steps = std::max({std::abs(x1 - x0), std::abs(y1 - y0), 1});
     for (int i = 0; i <= steps; ++i) set(x0 + (x1 - x0) * i / steps, y0 + (y1 - y0) * i / steps, curve);
   }
-  // The curve that has the dot; -1: none.
+  // The curve of each dot; -1: none.
   int at(int x, int y) const { return set_[index(x, y)]; }
 
  private:
@@ -192,7 +189,7 @@ std::string sparkline_of(const std::vector<double>& values, int columns, Charset
   std::string result;
   for (auto at = begin; at != values.end(); ++at) {
     const double height = most > 0 && std::isfinite(*at) ? std::clamp(*at / most, 0.0, 1.0) : 0;
-    // Little is not nothing.
+    // A small value is still visible.
     const auto level = height > 0 ? std::max(1L, std::lround(height * 8)) : 0L;
     result += (charset == Charset::utf8 ? kBlocks : kAscii)[static_cast<std::size_t>(level)];
   }
@@ -204,7 +201,7 @@ void put_plot(Grid& grid, int row, int column, int columns, int rows,
   const Axes axes = axes_of(curves, logarithmic);
   const int wide = columns - kLabelColumns - 1;
   const int high = rows - 1;
-  if (axes.empty() || wide < 4 || high < 2) return;
+  if (axes.x.empty() || wide < 4 || high < 2) return;
   const bool braille = grid.charset() == Charset::utf8;
   const int across = braille ? 2 * wide : wide;
   const int down = braille ? 4 * high : high;
@@ -218,10 +215,10 @@ void put_plot(Grid& grid, int row, int column, int columns, int rows,
   const auto label = [&](int r, double value) {
     grid.put_right(row + r, left - 1, fmt::format("{:.3g}", value), Ink::dim);
   };
-  label(0, axes.y1);
-  if (axes.y1 > axes.y0) label(high - 1, axes.y0);
-  grid.put(row + high, left, fmt::format("{:g}", axes.x0), Ink::dim);
-  const std::string end = fmt::format("{:g}{}", axes.x1, axes.logarithmic ? " log" : "");
+  label(0, axes.y.high);
+  if (axes.y.high > axes.y.low) label(high - 1, axes.y.low);
+  grid.put(row + high, left, fmt::format("{:g}", axes.x.low), Ink::dim);
+  const std::string end = fmt::format("{:g}{}", axes.x.high, axes.scale == plot::Scale::logarithmic ? " log" : "");
   grid.put_right(row + high, left + wide, end, Ink::dim);
 }
 

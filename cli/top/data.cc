@@ -14,7 +14,7 @@ StepNeeds needs_of(const TopData& data, const std::string& step) {
   return found == data.needs.end() ? StepNeeds() : found->second;
 }
 
-// Core-seconds of tasks that have ended, and of those that run.
+// Core-seconds of tasks that have ended and of running ones.
 double busy_core_s(const TopData& data) {
   double busy = 0;
   for (const wire::StepStatus& step : data.status.steps) {

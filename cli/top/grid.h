@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A screen of character cells as a value: the dashboard is drawn into one, tests read it, and the terminal
-// gets only the cells that differ from the grid before. The only file that knows how wide characters are
+// A screen of character cells as a value: the dashboard draws into one, tests read it, and the terminal
+// gets only the cells that differ from the grid before. The only file that knows the widths of characters
 // (utf8proc).
 #pragma once
 
@@ -14,14 +14,14 @@ namespace wflow::cli::top {
 
 enum class Charset : std::uint8_t { ascii, utf8 };
 
-// What a text is for; the terminal's edge gives it a colour, or on a monochrome terminal an attribute.
+// The purpose of a text; `screen` gives it a colour, or on a monochrome terminal an attribute.
 enum class Ink : std::uint8_t { plain, dim, bold, good, bad, warning, accent, second, title, selected };
 inline constexpr std::size_t kInks = 10;
 
 // Columns of a text on the screen: 2 for wide characters, 0 for combining ones. Bytes that are not UTF-8
 // count as one each.
 int width_of(std::string_view text);
-// The text cut to so many columns; "~" or "…" ends what was cut.
+// The text cut to this number of columns; "~" or "…" ends a text that was cut.
 std::string cut_to_width(std::string_view text, int columns, Charset charset);
 
 struct Cell {
@@ -42,13 +42,13 @@ class Grid {
   Charset charset() const { return charset_; }
   const Cell& at(int row, int column) const;
 
-  // Writes into one row from `column` on, at most `most` columns; what lies outside the grid is left out.
-  // Control characters become blanks, and in ASCII whatever is not becomes "?". Gives the column behind the
-  // text.
+  // Writes into one row from `column` on, at most `most` columns; text outside the grid is left out.
+  // Control characters become blanks, and in ASCII all other characters become "?". Returns the column after
+  // the text.
   int put(int row, int column, std::string_view text, Ink ink = Ink::plain, int most = kWhole);
-  // As put(), ending at the column before `end`.
+  // Like put(), but ends at the column before `end`.
   void put_right(int row, int end, std::string_view text, Ink ink = Ink::plain);
-  // All cells of a row, with the text that they have.
+  // Gives all cells of a row this ink, without changing their text.
   void paint(int row, Ink ink);
 
   // One row as text without trailing blanks, and all of them.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/top/lists.h"
+#include "cli/top/state.h"
 
 #include <algorithm>
 #include <cmath>
@@ -22,7 +22,7 @@ bool is_node_of(const std::string& host, const wire::AllocationView& allocation)
   });
 }
 
-// Workers of each allocation by place; those of none stand behind the last one.
+// The workers of each allocation, by its index; workers outside of any come after the last one.
 std::vector<std::vector<const wire::WorkerStatus*>> workers_by_allocation(const TopData& data) {
   const auto& allocations = data.status.allocations.allocations;
   std::map<std::string, std::size_t> place;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One connection, kept; one question at a time. Light questions several times a second, whole ones less
-// often: lists of workers and curves change the picture little from one to the next, and cost the coordinator
+// Keeps one connection, with one question at a time. Light questions several times a second, whole ones less
+// often: lists of workers and curves change little from one answer to the next, and cost the coordinator
 // most.
 #include <fmt/format.h>
 #include <poll.h>
@@ -12,18 +12,15 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/printable.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
-#include "cli/campaign/task_output.h"
-#include "cli/campaign/training_rows.h"
+#include "cli/campaign/trainings.h"
 #include "cli/top/feed.h"
-#include "cli/top/pictures.h"
 #include "cli/top/rates.h"
-#include "cli/view/explain_lines.h"
+#include "cli/view/task.h"
 #include "engine/query/client.h"
 #include "engine/wire/transport.h"
-#include "specs/plan/task_name.h"
+#include "specs/plan/plan.h"
 
 namespace wflow::cli::top {
 
@@ -33,14 +30,14 @@ namespace fs = std::filesystem;
 
 constexpr double kLight_s = 0.25;      // between two questions
 constexpr double kWhole_s = 1;         // between two whole ones
-constexpr double kHistory_s = 30;      // between two questions for all workers that ever were
-constexpr double kAnswer_s = 20;       // a coordinator that does not answer for so long is not there
-constexpr double kConnectAgain_s = 2;  // to the same one
+constexpr double kHistory_s = 30;      // between two questions for all workers, also earlier ones
+constexpr double kAnswer_s = 20;       // a coordinator that is silent for longer counts as gone
+constexpr double kConnectAgain_s = 2;  // between two connections to the same one
 constexpr double kReadAgain_s = 2;
-constexpr double kNotice_s = 15;  // that a notice is shown
+constexpr double kNotice_s = 15;  // duration of a notice
 constexpr std::uint32_t kPoints = 4000, kPointsAside = 1000;
 constexpr std::uint32_t kWorkers = 1000, kRunning = 500;
-constexpr std::size_t kLogBytes = 4 << 20;  // of a task's output, the end
+constexpr std::size_t kLogBytes = 4 << 20;  // last bytes of a task's output
 
 wire::WatchRequest whole_request(View view) {
   return {view == View::training ? kPoints : kPointsAside, kWorkers, kRunning};
@@ -98,7 +95,7 @@ class LiveFeed : public Feed {
     return *plan_;
   }
 
-  // To be set: it stays for a while.
+  // The notice to set: it stays for kNotice_s.
   std::string& notice() {
     notice_until_s_ = steady_now_s() + kNotice_s;
     return data_.notice;
@@ -106,7 +103,7 @@ class LiveFeed : public Feed {
 
   // ---- the connection
 
-  // Whether something changed.
+  // Returns true if the data have changed.
   bool reach(double now_s) {
     const auto endpoint = wire::read_endpoint(campaign_);
     const bool same = endpoint && endpoint->epoch == lost_epoch_;
@@ -122,7 +119,7 @@ class LiveFeed : public Feed {
         connect_again_s_ = now_s + kConnectAgain_s;
       }
     }
-    // A coordinator that has just been there may be coming back: its record is read when its socket is gone.
+    // A coordinator that was just lost may come back: read the record only when its address is gone.
     const bool reads = !recorded_ && now_s >= read_again_s_ && (!endpoint || same);
     return reads && read_at_rest(now_s);
   }
@@ -227,7 +224,7 @@ class LiveFeed : public Feed {
 
   void take(wire::WatchAnswer& answer, double now_s) {
     if (data_.link != Link::live) {
-      // Anew: what ended before was not ended while we watched.
+      // Start the rates anew: earlier ends did not happen while this feed watched.
       rates_ = RateHistory();
       worker_rates_ = WorkerRates();
       data_.notice.clear();
@@ -255,7 +252,7 @@ class LiveFeed : public Feed {
     data_.rate_span_s = rates_.span_s();
   }
 
-  // Read from the study when another training has begun to report.
+  // Reads the parameters from the study when another training begins to report.
   void note_parameters() {
     std::vector<TrainingPlace> places;
     for (const wire::MetricCurve& curve : data_.status.metrics) {
@@ -280,7 +277,7 @@ class LiveFeed : public Feed {
   }
 
   void take(wire::Done& done, double now_s) {
-    next_light_s_ = now_s;  // what it did is to be seen
+    next_light_s_ = now_s;  // show the effect at once
     if (!asked_) return;
     const auto tasks = [](std::uint64_t count) {
       return fmt::format("{} task{}", text::format_count(count), count == 1 ? "" : "s");
@@ -340,21 +337,21 @@ class LiveFeed : public Feed {
   TopData data_;
   RateHistory rates_;
   WorkerRates worker_rates_;
-  std::vector<TrainingPlace> trainings_;  // that parameters_ is of
+  std::vector<TrainingPlace> trainings_;  // the trainings of parameters_
   std::map<TrainingPlace, std::string> parameters_;
   std::map<TaskPlace, SearchProgress> searches_;
   std::optional<wire::ClientSocket> socket_;
-  std::size_t attempts_ = 0;      // to connect: addresses are tried in turn
-  std::uint64_t epoch_ = 0;       // of the coordinator that the socket is for
-  std::uint64_t lost_epoch_ = 0;  // of the one that was lost last
-  double connect_again_s_ = 0;    // to that one
+  std::size_t attempts_ = 0;      // number of attempts to connect: addresses are tried in turn
+  std::uint64_t epoch_ = 0;       // the coordinator behind the socket
+  std::uint64_t lost_epoch_ = 0;  // the coordinator that was lost last
+  double connect_again_s_ = 0;    // when to connect to that one again
   double read_again_s_ = 0;
   double notice_until_s_ = 0;
   bool recorded_ = false;      // the record has been read since the last coordinator
   double asked_at_s_ = 0;      // 0: no question is under way
-  std::optional<Wish> asked_;  // the question that is, where a key asked it
+  std::optional<Wish> asked_;  // the question under way, if a key asked it
   bool whole_asked_ = false;
-  View view_ = View::steps;  // that the last whole question was for
+  View view_ = View::steps;  // the view of the last whole question
   double next_light_s_ = 0, next_whole_s_ = 0, next_history_s_ = 0;
   std::deque<Wish> wishes_;
   std::vector<wire::WorkerView> history_;  // pages of the workers so far

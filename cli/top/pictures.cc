@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/top/pictures.h"
+#include "cli/top/feed.h"
 
 #include <algorithm>
 #include <cmath>
@@ -16,21 +16,21 @@ double slice_length_s(const engine::Timeline& timeline) {
   return std::max((timeline.end_s - timeline.begin_s) / static_cast<double>(kSlices), 1e-3);
 }
 
-// Which part of the step's tasks that have ended had ended by then, 0 to 1.
+// The part of the step's ended tasks that had ended by `at_s`, 0 to 1.
 double ended_share(const engine::Timeline& timeline, const std::string& step, double at_s) {
   if (at_s >= timeline.end_s) return 1;
   const double slices = std::max(0.0, (at_s - timeline.begin_s) / slice_length_s(timeline));
   const auto found = timeline.ended.find(step);
   const double all =
       found == timeline.ended.end() ? 0 : std::accumulate(found->second.begin(), found->second.end(), 0.0);
-  if (all <= 0) return std::min(slices / static_cast<double>(kSlices), 1.0);  // no records: evenly
+  if (all <= 0) return std::min(slices / static_cast<double>(kSlices), 1.0);  // no records: an even rate
   const auto whole = std::min(static_cast<std::size_t>(slices), found->second.size() - 1);
   const auto here = found->second.begin() + static_cast<std::ptrdiff_t>(whole);
   const double before = std::accumulate(found->second.begin(), here, 0.0);
   return std::min((before + *here * std::min(slices - static_cast<double>(whole), 1.0)) / all, 1.0);
 }
 
-// Records count shares; the rates are scaled to what has ended.
+// Records may cover a part of the tasks: scales the rates to the number of ended tasks.
 std::vector<double> rates_of(const RecordedCampaign& record, const wire::StepStatus& step,
                              std::size_t slices) {
   const auto found = record.timeline.ended.find(step.name);
@@ -75,7 +75,7 @@ void cut_curves(std::vector<wire::MetricCurve>& curves, const engine::Timeline& 
   std::erase_if(curves, [](const wire::MetricCurve& curve) { return curve.points.empty(); });
 }
 
-// Workers that had joined by then; those that had not left are connected.
+// The workers that had joined by then; those that had not left are connected.
 void set_worker_lists(TopData& data, const std::vector<wire::WorkerView>& all, double at_s) {
   data.workers.clear();
   data.status.workers.clear();
@@ -105,7 +105,7 @@ TopData picture_of(const RecordedCampaign& record) {
   data.status = record.watch.status;
   data.checkpoints = record.watch.checkpoints;
   data.workers = record.workers;
-  // Of a worker that was killed with its coordinator no end is known.
+  // The end of a worker that was killed together with its coordinator is unknown.
   for (wire::WorkerView& worker : data.workers) {
     if (worker.ended_s <= 0) worker.ended_s = record.timeline.end_s;
   }

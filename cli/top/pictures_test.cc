@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/top/pictures.h"
+#include "cli/top/feed.h"
 
 #include <gtest/gtest.h>
 

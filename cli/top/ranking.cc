@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/top/ranking.h"
+#include "cli/top/data.h"
 
 #include <algorithm>
 #include <array>
@@ -48,7 +48,7 @@ bool higher_is_better(std::string_view metric) {
   const std::string name = text::lower(metric);
   const auto has = [&](std::string_view word) { return name.find(word) != std::string::npos; };
   if (has("loss") || has("error")) return false;
-  // A word of its own, unlike in "layer2".
+  // "r2" must be a separate word, unlike in "layer2".
   for (std::size_t at = name.find("r2"); at != std::string::npos; at = name.find("r2", at + 1)) {
     const auto ends = [&](std::size_t i) { return std::isalnum(static_cast<unsigned char>(name[i])) == 0; };
     if ((at == 0 || ends(at - 1)) && (at + 2 == name.size() || ends(at + 2))) return true;
@@ -72,7 +72,7 @@ Ranking ranking_of(const std::vector<MetricCurve>& curves, const std::string& me
     if (curve.name == ranking.metric) take_metric(training, curve, ranking.higher_is_better);
   }
   for (auto& [task, training] : by_task) ranking.trainings.push_back(std::move(training));
-  // What is no number is the worst.
+  // NaN is the worst value.
   const auto badness = [&](const RankedTraining& training) {
     if (std::isnan(training.last)) return std::numeric_limits<double>::infinity();
     return ranking.higher_is_better ? -training.last : training.last;

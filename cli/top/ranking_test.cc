@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/top/ranking.h"
+#include "cli/top/data.h"
 
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ TEST(Ranking, TheLeastValidationLossIsFirst) {
                   curve_of(1, "train_loss", {9, 8}), curve_of(1, "validation_loss", {4, 1}),
                   curve_of(2, "train_loss", {0.1})});
   EXPECT_EQ(ranking.metric, "validation_loss");
-  // The one that has not reported it is last, however small its other loss is.
+  // The training that has not reported the metric is last, however small its other loss is.
   EXPECT_EQ(tasks_of(ranking), (std::vector<std::string>{"train/1", "train/0", "train/2"}));
   EXPECT_EQ(ranking.trainings[1].last, 2.5);
   EXPECT_EQ(ranking.trainings[1].best, 2);

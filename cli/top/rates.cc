@@ -18,11 +18,11 @@ void RateHistory::add(const engine::wire::StatusAnswer& status, double time_s) {
   began_ = true;
 }
 
-// What has ended since the last call counts in the span in which that call was; empty spans may follow.
+// Counts the ends since the last call in the span of that call; empty spans may follow.
 void RateHistory::close_spans(double time_s) {
   while (time_s >= begin_s_ + span_s_) {
     const double missed = (time_s - begin_s_) / span_s_;
-    // After a long pause of the process: no need to write each empty span.
+    // After a long pause of the process, do not write each empty span.
     if (missed > 2.0 * kMost) {
       begin_s_ = time_s;
       at_begin_ = now_;
@@ -30,7 +30,7 @@ void RateHistory::close_spans(double time_s) {
     }
     for (auto& [step, count] : now_) {
       const std::uint64_t before = at_begin_[step];
-      // A retry opens ended tasks again.
+      // A retry reopens ended tasks.
       const double ended = count > before ? static_cast<double>(count - before) : 0;
       rates_[step].push_back(ended / span_s_);
     }
@@ -46,7 +46,7 @@ void WorkerRates::add(const std::vector<engine::wire::WorkerStatus>& workers, do
   std::map<std::string, std::deque<Count>> counts;
   for (const engine::wire::WorkerStatus& worker : workers) {
     std::deque<Count> list = std::move(counts_[worker.id]);
-    // Of another coordinator: it counts anew.
+    // Another coordinator counts from 0.
     if (!list.empty() && list.back().ended > worker.ended) list.clear();
     list.push_back({time_s, worker.ended});
     while (list.size() > 2 && list[1].time_s <= time_s - kWindow_s) list.pop_front();

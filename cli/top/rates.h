@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many tasks of each step ended per second, over the time that the dashboard has watched. Bounded: when
+// The number of tasks of each step that ended per second, since the dashboard began to watch. Bounded: if
 // there are too many values, neighbours are merged and the span of each doubles.
 #pragma once
 
@@ -19,11 +19,11 @@ class RateHistory {
 
   // `span_s` > 0: seconds of each value at first.
   explicit RateHistory(double span_s = 1);
-  // The counts at that time (any clock that only grows).
+  // Adds the counts at that time (any monotonic clock).
   void add(const engine::wire::StatusAnswer& status, double time_s);
 
   double span_s() const { return span_s_; }
-  // By step, the newest last. The span that has not ended yet is not in it.
+  // The rates by step, the newest last, without the span that has not ended yet.
   const std::map<std::string, std::vector<double>>& rates() const { return rates_; }
 
  private:
@@ -32,17 +32,17 @@ class RateHistory {
 
   double span_s_;
   bool began_ = false;
-  double begin_s_ = 0;                                   // of the span that is open
+  double begin_s_ = 0;                                   // beginning of the open span
   std::map<std::string, std::uint64_t> at_begin_, now_;  // ended tasks by step
   std::map<std::string, std::vector<double>> rates_;
 };
 
-// Elements that ended on each worker a second, over the last seconds.
+// Elements that ended on each worker per second, over the last seconds.
 class WorkerRates {
  public:
   static constexpr double kWindow_s = 10;
 
-  // The workers at that time (any clock that only grows). Those that are not among them are forgotten.
+  // Adds the workers at that time (any monotonic clock). Forgets workers that are not among them.
   void add(const std::vector<engine::wire::WorkerStatus>& workers, double time_s);
   std::map<std::string, double> rates() const;
 

@@ -10,8 +10,7 @@
 
 #include "base/text.h"
 #include "cli/top/chart.h"
-#include "cli/top/lists.h"
-#include "cli/top/words.h"
+#include "cli/top/state.h"
 
 namespace wflow::cli::top {
 
@@ -19,7 +18,7 @@ namespace {
 
 constexpr int kHeaderRows = 4;
 constexpr int kGreatestReplayBar = 60;
-constexpr double kFewHours = 1;  // below that, minutes
+constexpr double kFewHours = 1;  // shorter times are shown in minutes
 
 Ink ink_of(engine::CampaignState state) {
   using engine::CampaignState;
@@ -42,7 +41,7 @@ std::string spaced(std::string_view name) {
   return text;
 }
 
-// Parts of a line, as many as fit.
+// Puts as many parts of a line as fit.
 int put_parts(Grid& grid, int row, const std::vector<std::pair<std::string, Ink>>& parts) {
   int column = 1;
   for (const auto& [part, ink] : parts) {
@@ -155,7 +154,7 @@ void put_tabs(Grid& grid, const TopData& data, const ViewState& state) {
     grid.put_right(3, grid.width() - 1, right, Ink::warning);
 }
 
-// What the keys do here, the important ones first.
+// The keys of the view, the important ones first.
 std::vector<std::string> key_hints(const TopData& data, const ViewState& state) {
   switch (state.view) {
     case View::pane:
@@ -176,7 +175,7 @@ std::vector<std::string> key_hints(const TopData& data, const ViewState& state) 
   return {"Tab view", "r retry", "c cancel", "p pause", "s sort", "f filter", "? help", "q quit"};
 }
 
-// Those before the last two go where they do not fit.
+// Removes hints before the last two until the line fits.
 std::string hint_line(std::vector<std::string> hints, int width) {
   constexpr std::size_t kKept = 2;
   while (hints.size() > kKept && width_of(text::join(hints, "  ")) > width)

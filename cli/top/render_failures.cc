@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The third view: tasks that failed, and the end of what the selected one printed. Also the pane for whole
+// The third view: failed tasks, and the end of the output of the selected one. Also the pane for whole
 // texts, and the help.
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "base/printable.h"
 #include "base/text.h"
-#include "cli/top/lists.h"
+#include "cli/top/chart.h"
 #include "cli/top/render.h"
-#include "cli/top/table.h"
-#include "cli/top/words.h"
+#include "cli/top/state.h"
 
 namespace wflow::cli::top {
 

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first view: how far each step is, and what happened last. Also the list of several campaigns.
+// The first view: the progress of each step, and the latest events. Also the list of several campaigns.
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "base/text.h"
 #include "cli/top/chart.h"
-#include "cli/top/lists.h"
 #include "cli/top/render.h"
-#include "cli/top/table.h"
-#include "cli/top/words.h"
+#include "cli/top/state.h"
 
 namespace wflow::cli::top {
 
@@ -74,7 +72,7 @@ std::string spark_of(const StepStatus& step, const TopData& data, Charset charse
   return rates == data.rates.end() ? std::string() : sparkline_of(rates->second, kSparkColumns, charset);
 }
 
-// A cell of each entry, which `entries` point to.
+// Adds a column with a cell for each entry that `entries` point to.
 void add_column(GridTable& table, const auto& entries, const char* head, int priority, bool right,
                 auto cell) {
   GridColumn& added = table.columns.emplace_back();
@@ -129,7 +127,7 @@ GridTable steps_table(const std::vector<const StepStatus*>& steps, const TopData
   return table;
 }
 
-// Neither failures alone nor history alone: what a person would be told, the newest first.
+// A latest event, from the failures or from the history.
 struct Happening {
   double time_s = 0;
   std::string text;

@@ -7,11 +7,9 @@
 
 #include "base/text.h"
 #include "cli/top/chart.h"
-#include "cli/top/lists.h"
-#include "cli/top/ranking.h"
+#include "cli/top/data.h"
 #include "cli/top/render.h"
-#include "cli/top/table.h"
-#include "cli/top/words.h"
+#include "cli/top/state.h"
 
 namespace wflow::cli::top {
 
@@ -46,7 +44,7 @@ std::vector<const wire::MetricCurve*> plotted_curves(const Training& training) {
   return curves;
 }
 
-// "epoch 12/90" with a bar, where the step of the training tells how many there are.
+// Puts "epoch 12/90" with a bar if the number of epochs is known.
 void put_epoch(Grid& grid, const Panel& panel, const Training& training, const TopData& data) {
   std::uint64_t epoch = 0;
   for (const auto* curve : training.curves) epoch = std::max(epoch, curve->points.back().epoch);
@@ -65,7 +63,7 @@ void put_epoch(Grid& grid, const Panel& panel, const Training& training, const T
            Ink::plain, panel.columns - std::min(kEpochBar, panel.columns / 2) - 1);
 }
 
-// The other metrics, by their last value; known ones in words.
+// Puts the last values of the other metrics; known ones in words.
 std::vector<std::string> facts_of(const Training& training, const TopData& data) {
   std::vector<std::string> facts;
   const auto add = [&](std::string_view name, const char* format_word) {
@@ -116,7 +114,7 @@ std::string without_loss(const std::string& name) {
   return name.ends_with(kLoss) ? name.substr(0, name.size() - kLoss.size()) : name;
 }
 
-// Names and last values of the plotted curves, in their colours; shorter names where both do not fit.
+// Puts the names and last values of the plotted curves, in their colours; shortens names that do not fit.
 void put_legend(Grid& grid, const Panel& panel, const std::vector<const wire::MetricCurve*>& curves,
                 const std::vector<PlottedCurve>& plots) {
   const auto texts = [&](bool brief) {
@@ -139,7 +137,7 @@ void put_legend(Grid& grid, const Panel& panel, const std::vector<const wire::Me
   }
 }
 
-// Rows of the list of all trainings, the best first, below the panels: a head and at most a quarter of the
+// The number of rows for the list of all trainings below the panels: a head and at most a quarter of the
 // rows. Few rows, or one training: none.
 int ranking_rows(const Ranking& ranking, int rows) {
   constexpr int kLeastRows = 20;

@@ -6,10 +6,8 @@
 
 #include "base/text.h"
 #include "cli/top/chart.h"
-#include "cli/top/lists.h"
 #include "cli/top/render.h"
-#include "cli/top/table.h"
-#include "cli/top/words.h"
+#include "cli/top/state.h"
 
 namespace wflow::cli::top {
 
@@ -71,7 +69,7 @@ void put_task(Grid& grid, int row, int column, const wire::RunningView& task, co
   const auto needs = data.needs.find(task.task.substr(0, task.task.find('/')));
   const auto limit = needs == data.needs.end() ? 0 : needs->second.memory_bytes;
   const int at = grid.put(row, column + kNameColumns + 1, text, slow ? Ink::warning : Ink::plain) + 2;
-  // Its own, once somebody has looked; until then what is usual.
+  // The task's own memory once it was measured; until then the usual memory of the step.
   const auto own = static_cast<double>(task.memory_bytes);
   const double shown = own > 0 ? own : peak;
   if (shown <= 0 && limit <= 0) return;

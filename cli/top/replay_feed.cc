@@ -10,9 +10,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "cli/campaign/campaigns.h"
-#include "cli/campaign/training_rows.h"
+#include "cli/campaign/trainings.h"
 #include "cli/top/feed.h"
-#include "cli/top/pictures.h"
 
 namespace wflow::cli::top {
 
@@ -67,7 +66,7 @@ class ReplayFeed : public Feed {
     } else if (wish.seek != 0) {
       const double by_s = wish.seek * (clock_.end_s - clock_.begin_s);
       clock_.at_s = std::clamp(clock_.at_s + by_s, clock_.begin_s, clock_.end_s);
-      // Steps add up to the whole but for roundings.
+      // The sum of the steps differs from the whole by rounding.
       if (clock_.end_s - clock_.at_s < std::abs(by_s) / 2) clock_.at_s = clock_.end_s;
     } else if (wish.faster != 1) {
       clock_.speed = std::clamp(clock_.speed * wish.faster, 1 / kFastest, kFastest);

@@ -12,9 +12,9 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "cli/view/output.h"
+#include "cli/view/terminal.h"
 
-// Functions instead of macros called move, clear, timeout and the like.
+// Makes ncurses define functions instead of macros with names like move, clear and timeout.
 #define NCURSES_NOMACROS
 #define NCURSES_WIDECHAR 1
 #include <ncurses.h>
@@ -31,7 +31,7 @@ void note_end(int) {
   ending = 1;
 }
 
-// ncurses leaves signals alone that somebody handles already.
+// ncurses does not change signals that already have a handler.
 void watch_signals() {
   struct sigaction action {};
   action.sa_handler = note_end;
@@ -162,7 +162,7 @@ void Screen::show(const Grid& grid) {
     for (int column = 0; column < grid.width(); ++column) {
       const Cell& cell = grid.at(row, column);
       if (cell.text.empty()) continue;
-      // Half of a wide character that is no longer there is written over by its neighbour.
+      // The neighbour overwrites the half of a wide character that is gone.
       if (!resized && cell == shown_.at(row, column)) continue;
       const short colour =
           colour_ && colour_of(cell.ink) >= 0 ? static_cast<short>(static_cast<int>(cell.ink) + 1) : 0;

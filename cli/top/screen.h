@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The terminal, by ncurses: takes a grid and writes the cells that differ from the last one; gives keys.
+// The terminal, through ncurses: writes the cells of a grid that differ from the last one; gives keys.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@ namespace wflow::cli::top {
 
 class Screen {
  public:
-  // Takes the terminal until its end. Error{usage} for one that can't move its cursor.
+  // Uses the terminal until the end of this object. Error{usage} for a terminal that can't move its cursor.
   Screen();
   ~Screen();
   Screen(const Screen&) = delete;
@@ -23,7 +23,7 @@ class Screen {
   void show(const Grid& grid);
   // The next key that was pressed, if any. Resizing is no key: size() has changed.
   std::optional<Key> key();
-  // Whether the process was asked to end (SIGINT, SIGTERM, SIGHUP).
+  // True if the process got SIGINT, SIGTERM or SIGHUP.
   static bool asked_to_end();
 
  private:

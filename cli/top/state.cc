@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/text.h"
-#include "cli/top/lists.h"
 
 namespace wflow::cli::top {
 
@@ -51,7 +50,7 @@ wire::Selection one_task(specs::ArrayId array, specs::Element element) {
   return selection;
 }
 
-// What is selected, where that is a task.
+// The selected entry, if it is a task.
 struct SelectedTask {
   wire::TaskPlace place;
   std::string name;
@@ -242,7 +241,7 @@ std::optional<Wish> open_campaign(ViewState& state, const TopData& data) {
   return wish;
 }
 
-// Keys that lead to another view, or ask for a text.
+// Handles keys that lead to another view or ask for a text.
 bool turned(ViewState& state, Key key, const TopData& data) {
   constexpr std::array<View, 4> kOrder = {View::steps, View::workers, View::failures, View::training};
   if (state.view == View::campaigns && key != '?' && key != 'f' && key != '/') return false;

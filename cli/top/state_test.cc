@@ -5,7 +5,6 @@
 
 #include <string_view>
 
-#include "cli/top/lists.h"
 #include "cli/top/rates.h"
 #include "cli/top/test_data.h"
 
@@ -72,7 +71,7 @@ TEST(Keys, RetryOfOneTaskAndOfAStep) {
   ASSERT_TRUE(one);
   EXPECT_EQ(one->kind, Wish::Kind::retry);
   ASSERT_EQ(one->tasks.parts.size(), 1U);
-  EXPECT_EQ(one->tasks.parts[0].first, 1U);  // the newest stands first
+  EXPECT_EQ(one->tasks.parts[0].first, 1U);  // the newest comes first
   const auto all = press(state, data, "1ry");
   ASSERT_TRUE(all);
   EXPECT_EQ(all->tasks.step, "simulate");
@@ -173,7 +172,7 @@ TEST(Keys, OfSeveralCampaigns) {
   const auto open = on_key(state, kKeyEnter, data, 10);
   ASSERT_TRUE(open);
   EXPECT_EQ(open->kind, Wish::Kind::open);
-  EXPECT_EQ(open->title, "/a/one");  // the newest stands first
+  EXPECT_EQ(open->title, "/a/one");  // the newest comes first
   EXPECT_EQ(press(state, data, "q")->kind, Wish::Kind::close);
   EXPECT_EQ(state.view, View::campaigns);
   EXPECT_EQ(press(state, data, "q")->kind, Wish::Kind::quit);

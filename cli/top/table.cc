@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/top/table.h"
+#include "cli/top/chart.h"
 
 #include <algorithm>
 
@@ -7,9 +7,9 @@ namespace wflow::cli::top {
 
 namespace {
 
-constexpr int kMargin = 1;  // at the left: the sign of the selected row
+constexpr int kMargin = 1;  // left margin: the sign of the selected row
 constexpr int kGap = 2;
-constexpr int kLeastFirst = 8;  // the first column is cut rather than left out
+constexpr int kLeastFirst = 8;  // the first column is cut, never left out
 
 int natural_width(const GridColumn& column, std::size_t first, std::size_t count) {
   if (column.draw) return column.least;
@@ -35,7 +35,7 @@ std::vector<Placed> place_columns(const GridTable& table, int width, std::size_t
   for (const GridColumn& column : table.columns)
     placed.push_back({&column, natural_width(column, first, count)});
   while (placed.size() > 1 && total_width(placed) > width) {
-    // The first column gives way before another one goes, as far as it can.
+    // Shorten the first column as far as possible before another one is left out.
     const int excess = total_width(placed) - width;
     const auto worst =
         std::ranges::max_element(placed, {}, [](const Placed& p) { return p.column->priority; });

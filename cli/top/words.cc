@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/top/words.h"
+#include "cli/top/render.h"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/view/allocation_lines.h"
+#include "cli/view/status.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/text.h"
-#include "cli/view/report.h"
 
 namespace wflow::cli {
 
@@ -50,7 +49,7 @@ std::vector<std::string> allocation_lines(const engine::wire::AllocationsAnswer&
 
 namespace {
 
-// Its workers may have left by themselves, or with a job that somebody has cancelled: the scheduler is asked.
+// The workers may have left by themselves, or because the user cancelled the job: the scheduler will say which.
 std::string leaving_or(const engine::wire::AllocationView& allocation, const std::string& otherwise) {
   if (!allocation.leaving) return otherwise;
   return allocation.workers > 0 ? "is given back" : "ends";

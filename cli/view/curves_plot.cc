@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/top/chart.h"
-#include "cli/top/ranking.h"
+#include "cli/top/data.h"
 
 namespace wflow::cli {
 
@@ -21,7 +21,7 @@ namespace {
 using engine::wire::MetricCurve;
 using top::Ink;
 
-// Colours that can be told apart; then they begin anew.
+// Distinct colours; after the last one they repeat.
 constexpr std::array<Ink, 5> kInksOfCurves = {Ink::accent, Ink::second, Ink::good, Ink::bad, Ink::bold};
 constexpr std::string_view kSigns = "*o+x#@%&=~";
 
@@ -100,7 +100,7 @@ std::string coloured(const top::Grid& grid, int row, const Terminal& terminal) {
 std::vector<double> smoothed(const std::vector<double>& values, double weight) {
   std::vector<double> result;
   double mean = 0;
-  double left = 1;  // weight^n
+  double left = 1;  // weight to the power of n
   for (const double value : values) {
     if (!std::isfinite(value)) {
       result.push_back(value);
@@ -189,9 +189,7 @@ plot::Figure figure_of(const CurveSet& set, const CurvesOptions& options, const 
   if (options.smooth > 0) figure.caption = fmt::format("Moving averages of weight {:g}.", options.smooth);
   figure.x.name = set.x_name;
   figure.y.name = set.y_name.empty() ? "metrics" : set.y_name;
-  bool positive = true;
-  double least = 0;
-  double most = 0;
+  plot::Bounds bounds;
   for (const CurveLine& line : set.lines) {
     plot::Series& series = figure.series.emplace_back();
     series.name = line.label + (set.y_name.empty() ? " " + line.metric : "") +
@@ -199,17 +197,9 @@ plot::Figure figure_of(const CurveSet& set, const CurvesOptions& options, const 
     series.x = line.x;
     series.y = line.y;
     series.marks = line.x.size() == 1;
-    for (const double value : line.y) {
-      if (!std::isfinite(value)) continue;
-      positive = positive && value > 0;
-      least = most == 0 ? value : std::min(least, value);
-      most = most == 0 ? value : std::max(most, value);
-    }
+    for (const double value : line.y) bounds.add(value);
   }
-  // As in the terminal.
-  constexpr double kLogarithmicFrom = 30;
-  if (options.logarithmic || (positive && least > 0 && most > kLogarithmicFrom * least))
-    figure.y.scale = plot::Scale::logarithmic;
+  if (options.logarithmic || bounds.spans_decades()) figure.y.scale = plot::Scale::logarithmic;
   return figure;
 }
 

@@ -5,17 +5,95 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <set>
+#include <span>
 
 #include "base/text.h"
-#include "cli/campaign/searches.h"
-#include "cli/view/output.h"
-#include "cli/view/report.h"
+#include "cli/campaign/trainings.h"
+#include "cli/view/status.h"
+#include "cli/view/terminal.h"
 
 namespace wflow::cli {
 
 namespace {
 
-constexpr std::size_t kLineWidth = 100;  // of what goes to pipes and files
+using engine::MetricCurve;
+using engine::MetricPoint;
+
+// The last of the curve's points in that epoch.
+const MetricPoint* point_of(const MetricCurve& curve, std::uint64_t epoch) {
+  const auto end = std::ranges::upper_bound(curve.points, epoch, {}, &MetricPoint::epoch);
+  return end != curve.points.begin() && std::prev(end)->epoch == epoch ? &*std::prev(end) : nullptr;
+}
+
+int rank_of(std::string_view name) {
+  return name == "train_loss" ? 0 : name == "validation_loss" ? 1 : 2;
+}
+
+std::string line_of(std::string text, const std::vector<const MetricCurve*>& curves, std::uint64_t epoch,
+                    std::size_t columns) {
+  constexpr std::size_t kForCount = 14;  // length of ", and 100 more"
+  std::size_t left = 0;
+  std::string_view separator = ": ";
+  for (const MetricCurve* curve : curves) {
+    const MetricPoint* point = point_of(*curve, epoch);
+    if (point == nullptr) continue;
+    const std::string part = fmt::format("{}{} {:.4g}", separator, curve->name, point->value);
+    if (left > 0 || text.size() + part.size() + kForCount > columns) {
+      ++left;
+      continue;
+    }
+    text += part;
+    separator = ", ";
+  }
+  if (left > 0) text += fmt::format("{}{}{} more", separator, separator == ", " ? "and " : "", left);
+  return text;
+}
+
+// The epochs greater than `after`.
+std::set<std::uint64_t> epochs_of(const std::vector<const MetricCurve*>& curves, std::uint64_t after) {
+  std::set<std::uint64_t> epochs;
+  for (const MetricCurve* curve : curves) {
+    for (auto point = curve->points.rbegin(); point != curve->points.rend() && point->epoch > after; ++point)
+      epochs.insert(point->epoch);
+  }
+  return epochs;
+}
+
+}  // namespace
+
+std::vector<std::string> TrainingLines::take(const engine::CampaignStatus& status, std::size_t columns,
+                                             bool all) {
+  std::map<std::pair<specs::ArrayId, specs::Element>, std::vector<const MetricCurve*>> curves;
+  for (const MetricCurve& curve : status.metrics) curves[{curve.array, curve.element}].push_back(&curve);
+  std::vector<std::string> lines;
+  for (auto& [task, list] : curves) {
+    std::ranges::stable_sort(list, {}, [](const MetricCurve* curve) { return rank_of(curve->name); });
+    Training& training = trainings_[task];
+    const auto epochs = epochs_of(list, training.given);
+    if (first_call_ && !epochs.empty()) {
+      training.given = *epochs.rbegin();
+      continue;
+    }
+    for (const std::uint64_t epoch : epochs) {
+      const std::string name = curves.size() > 1 ? list.front()->task + " " : "";
+      std::string line = line_of(fmt::format("{}epoch {}", name, epoch), list, epoch, columns);
+      const bool newest = epoch == *epochs.rbegin();
+      if (newest && !all && line != training.newest_as_seen) {
+        training.newest_as_seen = std::move(line);
+        break;
+      }
+      training.given = epoch;
+      lines.push_back(std::move(line));
+    }
+  }
+  first_call_ = false;
+  return lines;
+}
+
+namespace {
+
+constexpr std::size_t kLineWidth = 100;  // width of lines for pipes and files
 
 void print(const std::string& text) {
   // A reader that went away (| head) must not end the campaign: failures to print are ignored.
@@ -29,12 +107,12 @@ Display::Display(bool quiet, Interrupt interrupt) : quiet_(quiet), interrupt_(in
 
 void Display::show(const engine::CampaignStatus& status) {
   if (quiet_) return;
-  // The size is asked for every time: windows are resized.
+  // Read the size every time, because users resize windows.
   const Terminal terminal = standard_output();
   terminal.interactive ? draw(terminal, picture(status, terminal, false)) : print_changes(status, false);
 }
 
-// Why it stops; and what a second Ctrl-C does, before it is pressed.
+// The reason of the stop, and the effect of a second Ctrl-C.
 std::string Display::stop_text(const engine::CampaignStatus& status, const std::string& row) const {
   const bool hint = status.state == engine::CampaignState::draining && interrupt_ == Interrupt::ends_campaign;
   return row + (hint ? "; Ctrl-C again kills them (they run again on resume)" : "");
@@ -58,7 +136,7 @@ std::vector<std::string> Display::picture(const engine::CampaignStatus& status, 
     const auto failed = failure_overview(status, narrower);
     lines.insert(lines.end(), failed.begin(), failed.end());
   }
-  // A picture that is higher than the window can't be drawn again in place.
+  // A picture that is higher than the window can't be redrawn in place.
   const auto most = static_cast<std::size_t>(std::max(terminal.height - 1, 2));
   if (!engine::is_at_rest(status.state) && lines.size() > most) {
     const std::size_t left = lines.size() - (most - 1);
@@ -69,7 +147,7 @@ std::vector<std::string> Display::picture(const engine::CampaignStatus& status, 
 }
 
 void Display::draw(const Terminal& terminal, const std::vector<std::string>& lines) {
-  // A window that became narrower since has broken the lines on the screen into more.
+  // A window that has become narrower has broken the lines on the screen into more lines.
   int rows = 0;
   for (const int columns : drawn_)
     rows += terminal.reflows ? std::max(1, (columns - 1) / terminal.width + 1) : 1;

@@ -1,28 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `wflow run` and `wflow attach` show while a campaign runs: on a terminal a picture that is drawn again
+// The output of `wflow run` and `wflow attach` while a campaign runs: on a terminal a picture that is redrawn
 // in place, elsewhere plain lines.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/view/failure_groups.h"
 #include "cli/view/terminal.h"
-#include "cli/view/training_lines.h"
 #include "engine/monitor/status.h"
 
 namespace wflow::cli {
 
+class TrainingLines {
+ public:
+  // "epoch 3: train_loss 0.12, validation_loss 0.10, and 4 more" for each new epoch, at most about `columns`
+  // wide. The metrics of an epoch may arrive one by one: the newest epoch is returned once a call adds
+  // nothing to it, or with `all`. Epochs that the first call finds are older than this display and are not
+  // returned.
+  std::vector<std::string> take(const engine::CampaignStatus& status, std::size_t columns, bool all);
+
+ private:
+  struct Training {
+    std::uint64_t given = 0;     // the last epoch that was returned
+    std::string newest_as_seen;  // the line of the newest one, in the last call
+  };
+  bool first_call_ = true;
+  std::map<std::pair<specs::ArrayId, specs::Element>, Training> trainings_;
+};
+
 class Display {
  public:
-  // What Ctrl-C is for, in the process that shows.
+  // The effect of Ctrl-C in the process that shows the campaign.
   enum class Interrupt { ends_campaign, ends_display };
 
   Display(bool quiet, Interrupt interrupt);
   void show(const engine::CampaignStatus& status);
-  // The last picture, and below it what came out of the campaign.
+  // Shows the last picture and, below it, the outcome of the campaign.
   void finish(const engine::CampaignStatus& status);
 
  private:
@@ -30,14 +47,14 @@ class Display {
   void print_changes(const engine::CampaignStatus& status, bool last);
   std::string stop_text(const engine::CampaignStatus& status, const std::string& row) const;
   std::vector<std::string> picture(const engine::CampaignStatus& status, const Terminal& terminal,
-                                   bool last) const;  // the last one: what failed follows below it
+                                   bool last) const;  // below the last picture, failures follow
 
   bool quiet_;
   Interrupt interrupt_;
-  std::vector<int> drawn_;             // the columns of each line of the picture on the screen
-  std::map<std::string, int> tenths_;  // a step: tenths of its elements that were reported
+  std::vector<int> drawn_;             // columns of each line of the picture on the screen
+  std::map<std::string, int> tenths_;  // by step: tenths of its elements that were reported
   TrainingLines training_;
-  std::uint64_t reported_history_ = 0;  // numbers of the status
+  std::uint64_t reported_history_ = 0;  // number of the last history row that was printed
   FailureReporter failures_;
 };
 

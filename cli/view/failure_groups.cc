@@ -19,7 +19,7 @@ using engine::FailureView;
 
 constexpr std::size_t kShownAtEnd = 5;     // groups
 constexpr std::size_t kShownLive = 3;      // groups
-constexpr std::size_t kKinds = 1000;       // that a reporter remembers
+constexpr std::size_t kKinds = 1000;       // groups that a reporter remembers
 constexpr std::size_t kDetailAtEnd = 400;  // bytes of a task's output
 constexpr std::size_t kDetail = 2000;
 
@@ -116,7 +116,7 @@ std::vector<std::string> failure_overview(const CampaignStatus& status, const Te
 std::vector<std::string> FailureReporter::news(const CampaignStatus& status) {
   std::vector<FailureView> fresh;
   for (const FailureView& failure : status.failures) {
-    // By number: a task that ends now may have begun before one that was looked at.
+    // Compare numbers, not times: a task that ends now may have begun before one that was reported.
     if (failure.number > reported_) fresh.push_back(failure);
   }
   for (const FailureView& failure : fresh) reported_ = std::max(reported_, failure.number);

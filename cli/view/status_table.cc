@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/view/status_table.h"
+#include "cli/view/status.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "base/text.h"
+#include "cli/campaign/trainings.h"
+#include "cli/top/data.h"
 #include "cli/view/failure_groups.h"
-#include "cli/view/report.h"
-#include "cli/view/table.h"
+#include "cli/view/terminal.h"
 
 namespace wflow::cli {
 
@@ -40,7 +41,7 @@ std::string memory_cell(const StepStatus& step, const top::TopData& data) {
   return cell;
 }
 
-// A single long task tells its own progress.
+// The number of done tasks; a single long task shows its own progress.
 std::string done_cell(const StepStatus& step) {
   if (step.elements == 1 && step.progress_total > 0 && step.ended() == 0)
     return fmt::format("{} {}", text::format_count(step.progress_done), step.progress_unit);

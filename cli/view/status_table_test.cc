@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/view/status_table.h"
+#include "cli/view/status.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "cli/campaign/trainings.h"
 #include "cli/top/test_data.h"
 #include "cli/view/curves_plot.h"
 

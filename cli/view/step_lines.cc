@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/view/step_lines.h"
+#include "cli/view/status.h"
 
 #include <fmt/format.h>
 
@@ -16,14 +16,14 @@ namespace {
 using engine::ElementState;
 using engine::StepStatus;
 
-constexpr int kRemarksWidth = 44;  // that the bar leaves free at least, so that it seldom changes its length
+constexpr int kRemarksWidth = 44;  // least width beside the bar, so that the bar seldom changes its length
 constexpr int kLeastBar = 8, kGreatestBar = 30;
 
 bool shows_own_progress(const StepStatus& step) {
   return step.elements == 1 && step.progress_total > 0 && step.ended() == 0;
 }
 
-// Done elements; of a single long task its own progress.
+// The number of ended elements, or the progress of a single long task.
 std::pair<std::uint64_t, std::uint64_t> progress_of(const StepStatus& step) {
   if (shows_own_progress(step)) return {step.progress_done, step.progress_total};
   return {step.ended(), step.elements};
@@ -52,7 +52,7 @@ std::vector<std::string> remarks_of(const StepStatus& step, const Terminal& term
   add(step.count(ElementState::skipped), "skipped", Style::yellow);
   add(step.count(ElementState::cancelled), "cancelled", Style::yellow);
   add(step.count(ElementState::delayed), "to retry", Style::yellow);
-  // To a worker, which runs them or has them in its queue.
+  // Leased to a worker, which runs them or has them in its queue.
   add(step.count(ElementState::leased), "assigned", Style::plain);
   if (step.rate_per_s > 0 && step.progress_total == 0) {
     parts.push_back(step.rate_per_s < 1 ? fmt::format("{:.1f}/min", step.rate_per_s * 60)
@@ -61,14 +61,14 @@ std::vector<std::string> remarks_of(const StepStatus& step, const Terminal& term
   const bool ended = step.ended() == step.elements;
   if (step.left_s && !ended) parts.push_back(text::format_duration(*step.left_s) + " left");
   if (ended && step.mean_s > 0) parts.push_back(fmt::format("{} each", text::format_duration(step.mean_s)));
-  // Of a task that is worth a look: the peak of 95 % of the executions.
+  // Show the memory peak of 95 % of the executions from this size on.
   constexpr double kWorth = 64 << 20;
   if (step.usage.executions > 0 && step.usage.peak_bytes.p95 >= kWorth)
     parts.push_back(text::format_bytes(static_cast<std::uint64_t>(step.usage.peak_bytes.p95)) + " of memory");
   return parts;
 }
 
-// The remarks behind `line`, in lines of their own where they do not fit.
+// Adds the remarks to `line`, or as separate lines if they do not fit.
 void add_step(std::string line, const std::vector<std::string>& remarks, const Terminal& terminal, int indent,
               std::vector<std::string>& lines) {
   bool first = true;  // in this line

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/view/step_lines.h"
+#include "cli/view/status.h"
 
 #include <gmock/gmock.h>
 

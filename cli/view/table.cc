@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/view/table.h"
+#include "cli/view/terminal.h"
 
 #include <fmt/format.h>
 
@@ -57,7 +57,7 @@ std::vector<std::string> Table::lines(const Terminal& terminal) const {
     std::string text;
     for (std::size_t i = 0; i < headings_.size(); ++i) {
       const Cell cell = cell_of(i);
-      // The last column is not padded: no blanks at the end of a line.
+      // Do not pad the last column: lines have no blanks at their end.
       const bool last = i + 1 == headings_.size();
       text += styled(terminal, cell.style, last ? cell.text : fitted(cell.text, widths[i], true)) +
               (last ? "" : std::string(kGap, ' '));

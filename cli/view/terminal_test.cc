@@ -2,9 +2,39 @@
 #include "cli/view/terminal.h"
 
 #include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <string>
 
 namespace wflow::cli {
 namespace {
+
+TEST(VisibleOutput, OnlyOwnSequencesActOnTheTerminal) {
+  VisibleText text("00001234;");
+  EXPECT_EQ(
+      text.take("\x1b[00001234;31mred\x1b[00001234;K\x1b[00001234;2J \x1b[31mEVIL\x1b[2J\x1b]0;t\x07\n"),
+      "\x1b[31mred\x1b[K\x1b[2J ^[[31mEVIL^[[2J^[]0;t^G\n");
+}
+
+TEST(VisibleOutput, WhereverItIsCut) {
+  const std::string whole = "é\x1b[00001234;31m漢\x1b[0000\x1b[31m\x1b\x1b[00001234;0m😀\xff!\n";
+  const std::string expected = VisibleText("00001234;").take(whole);
+  EXPECT_EQ(expected, "é\x1b[31m漢^[[0000^[[31m^[\x1b[0m😀<FF>!\n");
+  for (std::size_t cut = 0; cut <= whole.size(); ++cut) {
+    VisibleText text("00001234;");
+    const std::string first = text.take(whole.substr(0, cut));
+    EXPECT_EQ(first + text.take(whole.substr(cut)), expected) << cut;
+  }
+  VisibleText text("00001234;");
+  std::string bytes;
+  for (const char byte : whole) bytes += text.take({&byte, 1});
+  EXPECT_EQ(bytes, expected);
+}
+
+TEST(VisibleOutput, WithoutATerminalNothingIsMarked) {
+  EXPECT_EQ(own_escape("31m"), "\x1b[31m");
+}
 
 using testing::ElementsAre;
 
@@ -23,6 +53,34 @@ TEST(Wrapped, BreaksWordsThatAreLongerThanALine) {
 TEST(Wrapped, CountsColumnsAndNotBytes) {
   EXPECT_THAT(wrapped("█████ ██", 5, 0), ElementsAre("█████", "██"));
   EXPECT_THAT(wrapped("\x1b[31mred\x1b[0m and", 7, 0), ElementsAre("\x1b[31mred\x1b[0m and"));
+}
+
+std::string printed(const Table& table, int width, bool interactive = true) {
+  Terminal terminal;
+  terminal.interactive = interactive;
+  terminal.width = width;
+  testing::internal::CaptureStdout();
+  table.print_whole(terminal);
+  std::fflush(stdout);
+  return testing::internal::GetCapturedStdout();
+}
+
+TEST(Table, IsLinesOfEachRowWhereTheTerminalIsNarrow) {
+  Table table({"worker", "state", "cores", "ended"});
+  table.add({{"nid000123-4567-89abcdef"}, {"ended"}, {"12"}, {"drained"}});
+  table.add({{"b"}, {"working"}, {"3"}, {""}});
+  const std::string whole =
+      "worker                   state    cores  ended\n"
+      "nid000123-4567-89abcdef  ended    12     drained\n"
+      "b                        working  3\n";
+  EXPECT_EQ(printed(table, 48), whole);
+  EXPECT_EQ(printed(table, 20, false), whole) << "programs read it";
+  EXPECT_EQ(printed(table, 30),
+            "nid000123-4567-89abcdef\n"
+            "  state ended  cores 12\n"
+            "  ended drained\n"
+            "b\n"
+            "  state working  cores 3\n");
 }
 
 }  // namespace

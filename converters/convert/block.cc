@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "converters/convert/block.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,6 +11,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "converters/convert/conversion.h"
 #include "converters/convert/ordered_parallel.h"
 #include "converters/input/read_ahead.h"
 #include "converters/shards/encode.h"
@@ -26,7 +25,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The file names are part of it, their folder is not: a campaign directory may be moved.
+// Includes the file names, but not their folder: a campaign directory may be moved.
 std::string hash_of_rows(const std::vector<std::string>& columns, std::span<const SampleRow> rows) {
   std::string text = text::join(columns, ",") + "\n";
   const auto out = std::back_inserter(text);
@@ -48,7 +47,7 @@ std::string hash_of_rows(const std::vector<std::string>& columns, std::span<cons
   return hash_bytes(text);
 }
 
-// Of files in turn: those of a stacked one are asked for once, however many rows it has.
+// The hash of files in turn: a stacked file is checked only once for all its rows.
 class FileStates {
  public:
   const std::string& of(std::size_t place, const fs::path& file) {
@@ -66,7 +65,7 @@ class FileStates {
     std::string path;
     std::string state;
   };
-  std::vector<Last> last_;  // by the file's place among those of its sample
+  std::vector<Last> last_;  // by the file's index among those of its sample
 };
 
 std::string hash_of_inputs(const ConvertConfig& config, std::span<const SampleRow> rows) {
@@ -85,7 +84,7 @@ struct PlacedRow {
   std::size_t split = 0;
 };
 
-// Strata are counted in each block by itself: no block knows of the others.
+// Strata are counted in each block separately: blocks are independent.
 std::vector<PlacedRow> place_rows(const SplitMap& split, std::span<const SampleRow> rows) {
   std::vector<PlacedRow> placed;
   std::map<std::uint64_t, SplitMap::Stratum> strata;
@@ -100,14 +99,14 @@ std::vector<PlacedRow> place_rows(const SplitMap& split, std::span<const SampleR
   return placed;
 }
 
-// A sample's values that do not fit into the narrow type which the first one chose: the block begins again.
+// Thrown if a sample's values do not fit into the narrow type chosen by the first one: the block starts again.
 struct TooWide {
   EncodedSample::TooWide field;
 };
 
-// More samples have another form than the one that was taken for the block's: it begins again with theirs.
+// Thrown if more samples have another form than the assumed one: the block starts again with theirs.
 struct OutvotedForm {
-  std::vector<std::size_t> placed;  // some of the samples that have it, by their number among those placed
+  std::vector<std::size_t> placed;  // some of the samples with this form, by their number among those placed
 };
 
 class BlockConverter {
@@ -128,14 +127,14 @@ class BlockConverter {
     record_.config_hash = conversion_hash(config_);
     record_.rows_hash = hash_of_rows(conversion.columns, rows);
     record_.inputs_hash =
-        hash_of_inputs(config_, rows);  // before they are read: one that changes meanwhile is seen next time
+        hash_of_inputs(config_, rows);  // before reading: a change in the meantime is detected next time
     if (form_) record_.fields = *form_;
   }
 
   BlockRecord run() {
     remove_leftovers();
     encode_all();
-    // Not before: the block may have begun again with another form.
+    // Only now: the block may have started again with another form.
     for (const MissingSample& sample : record_.missing) {
       if (observer_.missing) observer_.missing(sample);
     }
@@ -148,7 +147,7 @@ class BlockConverter {
  private:
   struct Shard {
     std::optional<ShardWriter> writer;
-    std::vector<std::vector<std::uint64_t>> raw_hashes;  // of each sample's fields
+    std::vector<std::vector<std::uint64_t>> raw_hashes;  // for each sample, by field
     std::vector<std::int64_t> missing;
   };
 
@@ -156,7 +155,7 @@ class BlockConverter {
     return conversion_.output / shard_name(kSplitNames[split], record_.block);
   }
 
-  // Temporaries of a run of this block that was killed. (One that still lives has lost its lease.)
+  // Temporaries of a killed run of this block. (A run that is still alive has lost its lease.)
   void remove_leftovers() const {
     const auto remove = [](const fs::path& target) {
       remove_temporaries(target.parent_path(), target.filename().string());
@@ -194,8 +193,8 @@ class BlockConverter {
     add_sketches(encoders);
   }
 
-  // How many samples a thread hands over at once: of tiny ones the handing over costs more than they do.
-  // Reading them may still be slow, so that every thread gets some groups.
+  // The number of samples that a thread passes on at once: for tiny samples, passing costs more than reading. Reading
+  // may still be slow, so every thread gets several groups.
   std::size_t group_of_samples(std::size_t threads) const {
     constexpr std::size_t kGroupBytes = std::size_t{512} << 10;
     constexpr std::size_t kGroupsPerThread = 8;
@@ -206,8 +205,8 @@ class BlockConverter {
         1, std::min(kGroupBytes / bytes, placed_.size() / (kGroupsPerThread * threads)));
   }
 
-  // Most of the readable samples decide, and of as many the first: one wrong sample in front would make all
-  // others missing.
+  // The majority of the readable samples decides, the first of equal ones: otherwise one wrong first sample would make
+  // all others missing.
   void count_form(std::size_t i, EncodedSample& sample) {
     if (!sample.readable) return;
     if (!sample.other_form) {
@@ -219,7 +218,7 @@ class BlockConverter {
     if (found == others_.end())
       found = others_.insert(others_.end(), OtherForm{std::move(*sample.other_form), {}});
     found->placed.push_back(i);
-    // As soon as it is certain: the other samples need not be read for nothing.
+    // Stops as soon as this is certain: reading the other samples would be wasted.
     if (2 * found->placed.size() > placed_.size()) check_majority();
   }
 
@@ -257,7 +256,7 @@ class BlockConverter {
     shards_[placed.split].missing.push_back(row.id);
   }
 
-  // Once it is certain that the block's form is that of most samples: before, the others may be the wrong
+  // Only when the block's form is certainly that of most samples: before, the other samples may be the correct
   // ones.
   void fail_if_unusable() const {
     if (!unusable_.empty()) throw Error(ExitCode::data, unusable_);
@@ -326,7 +325,7 @@ class BlockConverter {
     }
   }
 
-  // Reads every sample back from the file before what it was made from is deleted.
+  // Reads every sample back from the shard before its input is deleted.
   void verify_shards() const {
     ReadScratch scratch;
     std::vector<std::string> names;
@@ -351,8 +350,8 @@ class BlockConverter {
                             file.layout().ids[row], file.path().string()));
   }
 
-  // The record and the manifest vouch for the shards, so they go before these are replaced. A manifest of the
-  // blocks before stays true where this one only adds shards.
+  // The record and the manifest describe the shards, so they are removed before the shards are replaced. A manifest of
+  // the earlier blocks stays valid if this block only adds shards.
   void publish() {
     if (replaces_something()) remove_durably(conversion_.output / kManifestName);
     remove_durably(block_record_path(conversion_.output, record_.block));
@@ -389,22 +388,22 @@ class BlockConverter {
   std::optional<SampleForm> form_;
   std::array<Shard, 3> shards_;
   BlockRecord record_;
-  std::string unusable_;  // with on_missing: fail, the first one
-  // Readable samples by their form.
+  std::string unusable_;  // with on_missing: fail, the first unusable sample
+  // The readable samples by form.
   std::size_t of_form_ = 0;
   struct OtherForm {
     SampleForm form;
     std::vector<std::size_t> placed;
   };
   std::vector<OtherForm> others_;
-  std::optional<ReadAhead> ahead_;  // the last: its threads use the others
+  std::optional<ReadAhead> ahead_;  // last member: its threads use the others
 };
 
 bool is_missing(const BlockRecord& record, std::int64_t id) {
   return std::any_of(record.missing.begin(), record.missing.end(), [&](const auto& m) { return m.id == id; });
 }
 
-// Whether a sample that is in the shards could not be read again: its input was deleted.
+// True if a sample in the shards could not be read again because its input was deleted.
 bool inputs_gone(const ConvertConfig& config, const BlockRecord& record,
                  const std::vector<PlacedRow>& placed) {
   return std::any_of(placed.begin(), placed.end(), [&](const PlacedRow& p) {
@@ -414,7 +413,7 @@ bool inputs_gone(const ConvertConfig& config, const BlockRecord& record,
   });
 }
 
-// Files that are newer than `until` were made again since: they stay.
+// Files newer than `until` were written again later: they stay.
 void delete_inputs(const ConvertConfig& config, const BlockRecord& record,
                    const std::vector<PlacedRow>& placed, std::optional<fs::file_time_type> until) {
   for (const PlacedRow& p : placed) {
@@ -439,7 +438,7 @@ void report_existing(const BlockRecord& record, std::size_t rows, const BlockObs
 
 namespace {
 
-// The rows of these places among those that are converted.
+// The rows with these indices among the converted ones.
 std::vector<SampleRow> rows_at(const Conversion& conversion, std::span<const SampleRow> rows,
                                const std::vector<std::size_t>& placed) {
   const auto all =
@@ -449,8 +448,8 @@ std::vector<SampleRow> rows_at(const Conversion& conversion, std::span<const Sam
   return chosen;
 }
 
-// A field's narrow type grows until all values of the block fit, or it is not narrowed: the same whatever the
-// threads.
+// A field's narrow type grows until all values of the block fit, or the field is not narrowed: independent of the number
+// of threads.
 BlockRecord convert_rows(const Conversion& conversion, std::uint64_t block, std::span<const SampleRow> rows,
                          const BlockObserver& observer) {
   auto form = find_form(conversion.config, conversion.columns, rows);
@@ -482,7 +481,7 @@ std::string conversion_hash(const ConvertConfig& config) {
   relevant.name = defaults.name;
   // Evenly and by hash, a growing campaign moves no sample: finished blocks stay.
   if (relevant.split.order != SplitOrder::count) relevant.count = 0;
-  // By count, the samples that were there at first are split by themselves.
+  // By count, the first samples are split separately.
   if (!relevant.grown.empty() && relevant.count > 0) relevant.count = relevant.grown.front();
   relevant.grown.clear();
   relevant.block_starts.clear();
@@ -491,7 +490,7 @@ std::string conversion_hash(const ConvertConfig& config) {
 
 namespace {
 
-// A damaged record counts as none, where its samples can be converted again.
+// A damaged record counts as missing if its samples can be converted again.
 std::optional<BlockRecord> read_whole_record(const Conversion& conversion, std::uint64_t block) {
   try {
     return read_block_record(conversion.output, block);
@@ -515,7 +514,7 @@ BlockRecord convert_block(const Conversion& conversion, std::uint64_t block, std
                       existing->rows_hash == hash_of_rows(conversion.columns, rows);
     const bool gone = inputs_gone(config, *existing, placed);
     if (same && !conversion.force && (gone || existing->inputs_hash == hash_of_inputs(config, rows))) {
-      // It was killed while it deleted, or before.
+      // A former run was killed during the deletion, or before.
       if (config.delete_inputs) {
         delete_inputs(config, *existing, placed,
                       fs::last_write_time(block_record_path(conversion.output, block)));

@@ -4,9 +4,10 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "base/checked_json.h"
+#include "base/checksum.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "converters/shards/manifest.h"
@@ -34,7 +35,7 @@ std::vector<Moments> moments_from(const nlohmann::json& list) {
   return result;
 }
 
-// Bucket, count, bucket, count, ... of each channel.
+// Bucket, count, bucket, count, ... for each channel.
 Json to_json(const std::vector<Sketch>& list) {
   Json result = Json::array();
   for (const Sketch& sketch : list) {
@@ -181,7 +182,7 @@ std::optional<BlockRecord> read_block_record(const fs::path& output, std::uint64
   if (!fs::exists(path)) return std::nullopt;
   const nlohmann::json json = read_json(path, "the block record");
   if (json.at("wflow_format").get<int>() != kFormatVersion)
-    return std::nullopt;  // an older wflow's: converted again
+    return std::nullopt;  // written by an older wflow: the block is converted again
   try {
     return record_from(json);
   } catch (const nlohmann::json::exception& error) {
@@ -212,6 +213,52 @@ std::optional<std::string> shards_problem(const fs::path& output, const BlockRec
     }
   }
   return std::nullopt;
+}
+
+namespace {
+
+// The levels in a manifest: all percentiles if a normalisation uses them.
+std::vector<double> quantile_levels(const Normalisation& normalisation) {
+  if (normalisation.kind != "quantile") return {0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99};
+  std::vector<double> levels;
+  for (int percent = 0; percent <= 100; ++percent) levels.push_back(percent / 100.0);
+  return levels;
+}
+
+}  // namespace
+
+void MergedStatistics::add(const BlockRecord& record, std::size_t field) {
+  if (field < record.moments.size()) merge(moments, record.moments[field]);
+  if (field >= record.sketches.size()) return;
+  sketches.resize(std::max(sketches.size(), record.sketches[field].size()));
+  for (std::size_t c = 0; c < record.sketches[field].size(); ++c)
+    sketches[c].add(record.sketches[field][c].counts());
+}
+
+std::vector<ChannelStatistics> MergedStatistics::summaries(const Normalisation& normalisation,
+                                                           std::size_t channels) const {
+  std::vector<ChannelStatistics> result;
+  for (const Moments& m : moments) result.push_back(summary(m));
+  result.resize(channels);
+  for (std::size_t c = 0; c < std::min(sketches.size(), channels); ++c) {
+    if (sketches[c].total() == 0) continue;
+    for (const double level : quantile_levels(normalisation))
+      result[c].quantiles.emplace_back(level, sketches[c].quantile(level, result[c].min, result[c].max));
+  }
+  return result;
+}
+
+std::vector<std::vector<Sketch>> merged_sketches(const std::filesystem::path& data, std::size_t fields) {
+  std::vector<std::vector<Sketch>> merged(fields);
+  for (std::uint64_t block = 0;; ++block) {
+    const auto record = read_block_record(data, block);
+    if (!record) return merged;
+    for (std::size_t k = 0; k < std::min(fields, record->sketches.size()); ++k) {
+      merged[k].resize(std::max(merged[k].size(), record->sketches[k].size()));
+      for (std::size_t c = 0; c < record->sketches[k].size(); ++c)
+        merged[k][c].add(record->sketches[k][c].counts());
+    }
+  }
 }
 
 }  // namespace wflow::converters

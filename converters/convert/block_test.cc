@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "converters/convert/block.h"
+#include "converters/convert/conversion.h"
 
 #include <limits>
 #include <map>
 
-#include "converters/convert/report.h"
 #include "converters/convert/test_support.h"
 #include "converters/shards/manifest.h"
 
@@ -37,7 +36,7 @@ TEST_F(BlockTest, BytesDependOnTheSamplesAlone) {
   finish_conversion(many);
   auto expected = all_files(one.output);
   auto found = all_files(many.output);
-  // The name of a data set without one is its folder's, which is `data` for both.
+  // A data set without a name has the name of its folder, `data` for both.
   EXPECT_EQ(found, expected);
 }
 
@@ -191,7 +190,7 @@ TEST_F(BlockTest, InputsAreDeletedOnlyOnceTheyAreSafe) {
   convert_all(conversion, rows);
   for (const SampleRow& row : rows) EXPECT_EQ(fs::exists(row.file), row.id == 2) << row.id;
   EXPECT_EQ(convert_all(conversion, rows).missing,
-            (std::vector<std::int64_t>{2}));  // nothing to do, and no harm
+            (std::vector<std::int64_t>{2}));  // a second call does nothing
   conversion.force = true;
   EXPECT_NE(error_of([&] { convert_all(conversion, rows); }).find("no longer there"), std::string::npos);
   EXPECT_EQ(verify_dataset(conversion.output).problems, std::vector<std::string>{});

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "converters/convert/finish.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <set>
 
-#include "base/checked_json.h"
+#include "base/checksum.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/version.h"
-#include "converters/convert/merged_statistics.h"
+#include "converters/convert/block_record.h"
+#include "converters/convert/conversion.h"
 #include "converters/shards/manifest.h"
 #include "converters/shards/shard_file.h"
 
@@ -52,7 +51,7 @@ std::uint64_t samples_of(const BlockRecord& record) {
   return samples;
 }
 
-// The form that most samples have, and of as many the first one.
+// The form of most samples; the first of equally frequent ones.
 const BlockRecord& find_form(const std::vector<BlockRecord>& records) {
   struct Votes {
     const BlockRecord* first;
@@ -87,7 +86,7 @@ std::string form_text(const std::vector<FieldForm>& fields, const std::vector<Fi
   return fmt::format("{} fields", fields.size());
 }
 
-// Samples of a block whose form is not the data set's: the block stands, and none of it is in the data set.
+// The samples of a block whose form differs from the data set's: the block stays, but is not in the data set.
 std::vector<MissingSample> outvoted_samples(const Conversion& conversion, const BlockRecord& record,
                                             const BlockRecord& form) {
   std::vector<MissingSample> samples;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes items on several threads and takes them in order on the calling one, with a bound on how many exist.
+// Makes items on several threads and takes them in order on the calling thread, with a bound on their number.
 #pragma once
 
 #include <condition_variable>
@@ -15,13 +15,13 @@ namespace wflow::converters {
 
 // Calls make(worker, i) for i = 0..count-1 on `threads` threads, and take(i, item) in order of i on this
 // thread. At most 2 * threads items are made and not yet taken. The first exception of either stops all
-// and is thrown here.
+// threads and is thrown here.
 template <typename Item, typename Make, typename Take>
 void ordered_parallel(std::size_t count, std::size_t threads, Make make, Take take) {
   const std::size_t window = 2 * threads;
   std::mutex mutex;
-  std::condition_variable has_room;  // for a thread
-  std::condition_variable has_item;  // for the one that takes
+  std::condition_variable has_room;  // a thread waits for it
+  std::condition_variable has_item;  // the calling thread waits for it
   std::vector<std::optional<Item>> slots(window);
   std::exception_ptr failure;
   std::size_t started = 0;
@@ -38,7 +38,7 @@ void ordered_parallel(std::size_t count, std::size_t threads, Make make, Take ta
         Item item = make(worker, i);
         lock.lock();
         slots[i % window] = std::move(item);
-        if (i != taken) continue;  // it is not the next
+        if (i != taken) continue;  // not the next item
       } catch (...) {
         if (!lock.owns_lock()) lock.lock();
         if (!failure) failure = std::current_exception();
@@ -59,11 +59,11 @@ void ordered_parallel(std::size_t count, std::size_t threads, Make make, Take ta
       take(i, std::move(item));
       lock.lock();
       ++taken;
-      // One: each takes the next item, and waits again behind it.
+      // Wakes one thread: it takes the next item and waits again.
       has_room.notify_one();
     }
     const std::lock_guard lock(mutex);
-    has_room.notify_all();  // there is nothing more to make
+    has_room.notify_all();  // no more items to make
   };
 
   std::vector<std::jthread> workers;

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "converters/convert/report.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "converters/convert/block_record.h"
+#include "converters/convert/conversion.h"
 #include "converters/shards/manifest.h"
 #include "converters/shards/shard_file.h"
 #include "converters/shards/shard_reader.h"
@@ -22,7 +21,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t kMostShown = 10;  // missing samples
+constexpr std::size_t kMostShown = 10;  // limit of listed missing samples
 
 std::string statistics_table(const char* title, const std::vector<std::string>& names,
                              const std::vector<ChannelStatistics>& rows) {
@@ -47,7 +46,7 @@ std::string splits_table(const Manifest& manifest) {
   return out;
 }
 
-// The reasons stand in the block records, which a copied data set may lack.
+// The reasons are in the block records, which a copied data set may lack.
 std::string missing_list(const fs::path& directory, const Manifest& manifest) {
   std::string out = fmt::format("missing samples: {}\n", text::format_count(manifest.missing.size()));
   std::size_t shown = 0;
@@ -164,7 +163,7 @@ Verification verify_dataset(const fs::path& directory) {
       verify_shard(directory / shard.file, shard, fields, result.problems);
     }
   }
-  // What the next --finish merges, where they are there: a copied data set may lack them.
+  // The records that the next --finish merges, if present: a copied data set may lack them.
   std::error_code none;
   for (const auto& entry : fs::directory_iterator(directory / "blocks", none)) {
     if (entry.path().extension() != ".json") continue;

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "converters/convert/run.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,9 +14,8 @@
 #include "base/events.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "converters/convert/block.h"
-#include "converters/convert/finish.h"
-#include "converters/convert/report.h"
+#include "converters/commands.h"
+#include "converters/convert/conversion.h"
 #include "converters/shards/encode.h"
 #include "converters/shards/manifest.h"
 
@@ -28,7 +25,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Tells the campaign (events) and the person (lines) how the conversion goes.
+// Reports the progress of the conversion to the campaign (events) and the user (lines).
 class Progress {
  public:
   Progress(EventWriter& events, std::uint64_t total) : events_(events), total_(total) {}
@@ -38,7 +35,7 @@ class Progress {
             [this](const MissingSample& sample) { missing(sample); },
             [this](const fs::path& path) { events_.artifact("shard", path.string()); }};
   }
-  // What all of it came to: the campaign's status shows this.
+  // The final result, for the campaign's status.
   void finish() {
     nlohmann::json missing = nlohmann::json::array();
     for (const Reason& reason : reasons_)
@@ -57,7 +54,7 @@ class Progress {
   static constexpr std::size_t kMostReasons = 8;
 
   void converted(std::uint64_t samples) {
-    done_ = std::min(done_ + samples, total_);  // a block may have begun again
+    done_ = std::min(done_ + samples, total_);  // a block may have started again
     if (done_ < total_ && Clock::now() - last_ < kInterval) return;
     last_ = Clock::now();
     events_.progress(done_, total_, "samples");
@@ -66,12 +63,12 @@ class Progress {
     const std::string reason = without_folder(sample);
     events_.emit({{"type", "missing"}, {"sample", sample.id}, {"reason", reason}});
     ++missing_;
-    // A mistake of all samples is one line now, and one with their number at the end.
+    // An error of all samples is one line now, and one with their number at the end.
     if (count(reason, static_cast<std::uint64_t>(sample.id)))
       fmt::print(stderr, "sample {} is left out: {}\n", sample.id, sample.reason);
   }
 
-  // With the names of files alone: what is alike is the same text then.
+  // Keeps only the names of files, so that equal errors have equal texts.
   static std::string without_folder(const MissingSample& sample) {
     const std::string folder = fs::path(sample.file).parent_path().string() + "/";
     std::string reason = sample.reason;
@@ -85,7 +82,7 @@ class Progress {
     std::uint64_t samples = 0;
     std::uint64_t first = 0;
   };
-  // Whether it is the first one of this reason.
+  // True for the first sample with this reason.
   bool count(const std::string& text, std::uint64_t sample) {
     auto same = std::ranges::find(reasons_, text, &Reason::text);
     if (same == reasons_.end() && reasons_.size() < kMostReasons)
@@ -109,10 +106,10 @@ class Progress {
 
 struct Job {
   Conversion conversion;
-  SampleTable table;  // of all samples, or of one block, or empty for finish alone
+  SampleTable table;  // all samples, or those of one block; empty if only finishing
 
   std::uint64_t blocks() const { return blocks_of(conversion.config).count(conversion.config.count); }
-  // They lie in order of their numbers.
+  // They are in order of their numbers.
   std::span<const SampleRow> rows_of(std::uint64_t block) const {
     const BlockRange items = blocks_of(conversion.config).items(block, conversion.config.count);
     const auto first = std::ranges::lower_bound(table.rows, items.first, {}, &SampleRow::number);
@@ -126,8 +123,8 @@ void require_output(const ConvertConfig& config) {
     throw Error(ExitCode::spec, "the configuration needs the key 'output': where the data set goes");
 }
 
-// Blocks that exist decide: with another K the same samples would lie in other files, and the files that were
-// looked at to choose it may be gone since (delete_inputs).
+// Existing blocks decide: with another K the same samples would be in other files, and the files that determined K may
+// be deleted (delete_inputs).
 std::uint64_t choose_shard_samples(const ConvertConfig& config, const fs::path& output,
                                    const SampleTable& table) {
   const bool decided = config.shard_samples > 0;
@@ -149,15 +146,15 @@ bool gives_order(const fs::path& path) {
   return split != nullptr && split->is_map() && split->find("order") != nullptr;
 }
 
-// Whether the data set that is there was split by hash.
+// True if the existing data set was split by hash.
 bool was_split_by_hash(const ConvertConfig& by_hash, const fs::path& output) {
   if (fs::exists(output / kManifestName)) return read_manifest(output).split_order == "hash";
   const auto record = read_block_record(output, 0);
   return record && record->config_hash == conversion_hash(by_hash);
 }
 
-// Where the configuration says nothing: by hash without ids (rows that come between others would move these), and where
-// the data set has begun so. `config.shard_samples` is known.
+// The default order: by hash without ids (rows inserted between others would move these), or if the data set was started
+// so. `config.shard_samples` is known.
 void choose_order(ConvertConfig& config, const fs::path& path, const SampleTable& table) {
   if (config.split.order != SplitOrder::even || gives_order(path)) return;
   ConvertConfig by_hash = config;
@@ -165,7 +162,7 @@ void choose_order(ConvertConfig& config, const fs::path& path, const SampleTable
   if (!table.has_ids || was_split_by_hash(by_hash, config.output)) config = std::move(by_hash);
 }
 
-// Before rows are looked at: the error of a wrong number says so. `config.count` and `shard_samples` are
+// Checked before the rows, so that a wrong number has its own error. `config.count` and `shard_samples` are
 // known.
 void check_block(const ConvertConfig& config, const RunOptions& options) {
   if (!options.block) return;
@@ -176,7 +173,7 @@ void check_block(const ConvertConfig& config, const RunOptions& options) {
                           blocks, std::min(config.shard_samples, config.count)));
 }
 
-// Of a table of all samples.
+// For a table of all samples.
 Job table_job(ConvertConfig config, const RunOptions& options) {
   require_output(config);
   SampleTable table = read_sample_table(config.samples, config, Numbering::by_row);
@@ -193,7 +190,7 @@ Job table_job(ConvertConfig config, const RunOptions& options) {
   return {{std::move(config), output, columns}, std::move(table)};
 }
 
-// Samples that the campaign handed over no row for are missing ones.
+// Samples without a row from the campaign are missing.
 void fill_gaps(SampleTable& table, std::uint64_t first, std::uint64_t end) {
   std::vector<SampleRow> rows;
   auto next = table.rows.begin();
@@ -213,7 +210,7 @@ void fill_gaps(SampleTable& table, std::uint64_t first, std::uint64_t end) {
   table.rows = std::move(rows);
 }
 
-// Of a campaign: one block's rows, or none to finish.
+// In a campaign: the rows of one block, or none to finish.
 Job campaign_job(ConvertConfig config, const RunOptions& options) {
   require_output(config);
   if (config.count == 0)

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "converters/convert/sketch.h"
-
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -9,6 +7,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "converters/convert/statistics.h"
 #include "converters/values/value_kernels.h"
 
 namespace wflow::converters {
@@ -23,13 +22,13 @@ std::int32_t bucket_of_float(float value) {
   return (bits >> 31) != 0 ? -magnitude : magnitude;
 }
 
-// Doubles beyond float32 count as its greatest.
+// Doubles beyond the range of float32 count as its greatest value.
 float to_float(double value) {
   constexpr double kMost = std::numeric_limits<float>::max();
   return static_cast<float>(std::clamp(value, -kMost, kMost));
 }
 
-// The float32 whose bucket is the value's; NaN where it is not finite.
+// The float32 that selects the bucket; NaN if the value is not finite.
 template <typename Value>
 float counted_float(Value value) {
   if constexpr (std::is_same_v<Value, double>) {
@@ -64,7 +63,7 @@ void for_each_block(std::span<const std::uint8_t> bytes, Function f) {
   }
 }
 
-// Of all blocks.
+// The range of all blocks.
 template <typename Value>
 BucketRange bucket_range(std::span<const std::uint8_t> bytes) {
   BucketRange all{std::numeric_limits<std::int32_t>::max(), std::numeric_limits<std::int32_t>::min()};
@@ -102,7 +101,7 @@ BucketCounts count_buckets(DType dtype, std::span<const std::uint8_t> values) {
   return sketch.counts();
 }
 
-// So that counts_ has the buckets from `least` to `most`.
+// Extends counts_ to the buckets from `least` to `most`.
 void Sketch::cover(std::int32_t least, std::int32_t most) {
   if (counts_.empty()) first_ = least;
   if (least < first_) {
@@ -130,7 +129,7 @@ void Sketch::add(const Sketch& other) {
   total_ += other.total_;
 }
 
-// One after the other; those that are not finite are left out.
+// Counts one value after the other; skips those that are not finite.
 template <typename Value>
 void Sketch::add_few(std::span<const std::uint8_t> bytes) {
   for_each_block<Value>(bytes, [&](std::span<const std::int32_t> buckets, BucketRange range) {
@@ -144,7 +143,7 @@ void Sketch::add_few(std::span<const std::uint8_t> bytes) {
   });
 }
 
-// Into several tables in turn: a counter that was just written is not to be read again at once.
+// Uses several tables in turn, to avoid reading a counter directly after writing it.
 template <typename Value>
 void Sketch::add_many(std::span<const std::uint8_t> bytes, std::int32_t least, std::int32_t most) {
   constexpr std::size_t kTables = 4;
@@ -172,7 +171,7 @@ void Sketch::add_many(std::span<const std::uint8_t> bytes, std::int32_t least, s
 
 template <typename Value>
 void Sketch::add_values(std::span<const std::uint8_t> bytes, std::optional<std::pair<double, double>> known) {
-  constexpr std::size_t kMany = 4096;  // values that are worth the tables
+  constexpr std::size_t kMany = 4096;  // number of values for which the tables pay off
   if (bytes.size() / sizeof(Value) < kMany) {
     add_few<Value>(bytes);
     return;
@@ -209,8 +208,8 @@ double Sketch::quantile(double level, double least, double most) const {
       below += count;
       continue;
     }
-    // The ends of the range are known exactly; between them a bucket is. So the quantiles of a column of 0 and 1 are
-    // 0 or 1.
+    // The ends of the range are exact, values between them are known by bucket. So the quantiles of a column of 0 and 1
+    // are 0 or 1.
     const bool is_first = below == 0;
     const bool is_last = below + count >= static_cast<double>(total_);
     if (is_first != is_last) return is_first ? least : most;
@@ -220,6 +219,27 @@ double Sketch::quantile(double level, double least, double most) const {
     return std::clamp(low + (high - low) * (rank - below) / count, least, most);
   }
   return most;
+}
+
+std::vector<double> histogram_counts(const Sketch& sketch, double least, double most, std::size_t bins) {
+  if (!(most > least)) return {};
+  std::vector<double> counts(bins);
+  for (const auto& [bucket, count] : sketch.counts()) {
+    const auto [from, to] = bucket_edges(bucket);
+    // A bucket's values are spread evenly over the bins that it touches.
+    const double low = std::max(from, least);
+    const double high = std::min(to, most);
+    if (high < low) continue;
+    const double scale = static_cast<double>(bins) / (most - least);
+    const auto bin = [&](double value) {
+      return std::min(bins - 1, static_cast<std::size_t>((value - least) * scale));
+    };
+    const std::size_t first = bin(low);
+    const std::size_t last = bin(high);
+    for (std::size_t k = first; k <= last; ++k)
+      counts[k] += static_cast<double>(count) / static_cast<double>(last - first + 1);
+  }
+  return counts;
 }
 
 }  // namespace wflow::converters

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "converters/convert/sketch.h"
+#include "converters/convert/statistics.h"
 
 #include <gtest/gtest.h>
 
@@ -39,7 +39,7 @@ TEST(Sketch, QuantilesAreWithinTheirBound) {
       const double exact =
           values[std::min(count - 1, static_cast<std::size_t>(level * static_cast<double>(count)))];
       const double found = sketch.quantile(level, values.front(), values.back());
-      // The rank may fall between two values: the neighbour is as good.
+      // The rank may fall between two values: both are correct.
       const auto at = static_cast<std::size_t>(level * static_cast<double>(count));
       const double neighbour = values[at == 0 ? 0 : std::min(count, at) - 1];
       EXPECT_TRUE(std::abs(found - exact) <= 0.017 * std::abs(exact) ||

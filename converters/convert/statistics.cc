@@ -20,7 +20,7 @@ Value value_at(const std::uint8_t* bytes, std::size_t i) {
   return value;
 }
 
-// Two passes, the second around the mean, so that nothing cancels. Nothing where a value is not finite.
+// Two passes, the second around the mean, to avoid cancellation. Nothing if a value is not finite.
 std::optional<Moments> moments_of_floats(const float* values, std::size_t count) {
   const ValueKernels& kernels = value_kernels();
   const ValueSums sums = kernels.sums_of_floats(values, count);
@@ -47,7 +47,7 @@ const Value* aligned(std::span<const std::uint8_t> bytes, std::vector<Value>& co
   return copy.data();
 }
 
-// Of any type, as float64.
+// The moments of values of any type, as float64.
 std::vector<double> as_doubles(DType dtype, std::span<const std::uint8_t> bytes) {
   std::vector<double> values;
   with_type(dtype, [&](auto zero) {

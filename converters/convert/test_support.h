@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of this folder share: a folder of their own, and small simulations' output in raw files.
+// Helpers of the tests of this folder: a temporary folder, and small simulations' output in raw files.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,8 +13,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/random.h"
-#include "converters/convert/block.h"
-#include "converters/convert/finish.h"
+#include "converters/convert/conversion.h"
 
 namespace wflow::converters {
 
@@ -33,7 +32,7 @@ class FolderTest : public ::testing::Test {
   fs::path folder_;
 };
 
-// The Error that `body` throws, as "code: sentence"; "" where it throws none.
+// The Error that `body` throws, as "code: sentence"; "" without an error.
 template <typename Body>
 std::string error_of(Body&& body) {
   try {
@@ -54,7 +53,7 @@ std::string bytes_of(const std::vector<Value>& values) {
 inline constexpr std::size_t kSide = 12;
 inline constexpr std::size_t kValues = 2 * kSide * kSide * kSide;
 
-// Particle counts of a made-up universe: small whole numbers, different for each sample.
+// Particle counts of an artificial universe: small whole numbers, different for each sample.
 inline std::vector<float> sample_values(std::uint64_t id) {
   std::vector<float> values(kValues);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(hash64(id, i) % 7);

@@ -13,7 +13,7 @@
 
 namespace wflow::converters {
 
-// What FieldDeflater::State holds is not in the anonymous namespace.
+// The types of FieldDeflater::State's members are not in the anonymous namespace.
 
 // Code lengths as deflate's block header has them: repeats are symbols 16, 17 and 18 with extra bits.
 struct HeaderSymbol {
@@ -27,7 +27,7 @@ struct HeaderCode {
   std::array<std::uint8_t, kHeaderSymbols> lengths{};
   std::array<std::uint16_t, kHeaderSymbols> codes{};
   std::size_t literal_symbols = 0;
-  std::size_t used = 0;  // of kHeaderOrder
+  std::size_t used = 0;  // entries of kHeaderOrder
 
   std::size_t bits() const {
     std::size_t total = 3 + 5 + 5 + 4 + 3 * used;
@@ -40,10 +40,10 @@ namespace {
 
 constexpr std::size_t kLeastBlock = 1024;  // bytes; a header is 50 to 100
 constexpr std::size_t kMostStored = 65535;
-constexpr std::size_t kDistanceSymbols = 2;  // of one bit each, of which the second does not occur
+constexpr std::size_t kDistanceSymbols = 2;  // one bit each; the second does not occur
 
-// Runs shorter than this are cheaper as literals. A match costs a rare symbol and the distance's bit, so that
-// where equal neighbours are common, and their literal short, only longer runs pay.
+// Runs shorter than this are cheaper as literals. A match costs a rare symbol and the distance's bit. If
+// equal neighbours are common and their literal is short, only longer runs pay.
 std::size_t least_run(std::size_t equal, std::size_t size) {
   const double share = static_cast<double>(equal) / static_cast<double>(size);
   if (share < 0.3) return 4;
@@ -102,12 +102,12 @@ HeaderCode header_code(std::span<const std::uint8_t> lengths) {
 
 }  // namespace
 
-// A block before it is written.
+// A block before writing.
 struct BlockPlan {
   std::array<std::uint32_t, kLiteralSymbols> counts{};
   std::array<std::uint8_t, kLiteralSymbols> lengths{};
   HeaderCode header;
-  std::size_t bits = 0;  // of the dynamic form
+  std::size_t bits = 0;  // size of the dynamic form
 
   void make_codes() {
     counts[kEndOfBlock] = 1;
@@ -176,7 +176,7 @@ void write_header(BitOutput& output, const BlockPlan& plan, bool last) {
   }
 }
 
-constexpr std::size_t kPairTableFrom = 16384;  // bytes of a block that are worth making the table
+constexpr std::size_t kPairTableFrom = 16384;  // bytes of a block from which the table pays
 
 void make_pairs(BlockCodes& block) {
   for (std::size_t second = 0; second < kSmallSymbols; ++second) {
@@ -190,7 +190,7 @@ void make_pairs(BlockCodes& block) {
   }
 }
 
-// By length: looking for it takes too long to be done for each block.
+// By length, because searching it for each block is too slow.
 const std::array<LengthSymbol, kMostMatch + 1>& length_symbols() {
   static const std::array<LengthSymbol, kMostMatch + 1> kSymbols = [] {
     std::array<LengthSymbol, kMostMatch + 1> symbols{};
@@ -210,7 +210,7 @@ void make_block_codes(const BlockPlan& plan, BlockCodes& block) {
     const LengthSymbol s = length_symbols()[length];
     const unsigned count = plan.lengths[s.symbol];
     const auto extra = static_cast<std::uint32_t>(length - s.base);
-    // The distance's bit is a zero behind them.
+    // The distance's bit, a zero, follows them.
     block.match[length] = entry(codes[s.symbol] | extra << count, count + s.extra_bits + 1);
   }
 }
@@ -233,7 +233,7 @@ FieldDeflater::FieldDeflater() : state_(std::make_unique<State>()) {}
 FieldDeflater::~FieldDeflater() = default;
 FieldDeflater::FieldDeflater(FieldDeflater&&) noexcept = default;
 
-// Runs, and how often each symbol occurs.
+// Finds runs, and counts each symbol.
 void FieldDeflater::State::find(std::span<const std::uint8_t> block) {
   const DeflateKernels& kernels = deflate_kernels();
   equal.resize(std::max(equal.size(), (block.size() + 63) / 64 + 1));
@@ -256,7 +256,7 @@ void FieldDeflater::State::find(std::span<const std::uint8_t> block) {
   }
 }
 
-// False where the block does not fit into `capacity` bytes.
+// False if the block does not fit into `capacity` bytes.
 bool FieldDeflater::State::write(std::span<const std::uint8_t> block, bool last, std::size_t capacity,
                                  BitOutput& output) {
   find(block);
@@ -288,7 +288,7 @@ std::size_t FieldDeflater::compress(std::span<const std::uint8_t> in, std::size_
   const std::size_t capacity = out.size() - kZlibTrailer;
   for (std::size_t at = 0; at < in.size();) {
     const std::size_t left = std::min(plane - at % plane, in.size() - at);
-    // Equal parts: the last of a plane is not a small rest with a header of its own.
+    // Equal parts, to avoid a small last part of a plane with a header of its own.
     const std::size_t parts = (left + kMostBlock - 1) / kMostBlock;
     const std::size_t size = (left + parts - 1) / parts;
     if (!state_->write(in.subspan(at, size), at + size == in.size(), capacity, output)) return 0;

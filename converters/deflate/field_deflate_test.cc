@@ -84,7 +84,7 @@ TEST(FieldDeflate, EveryKindOfDataComesBack) {
   Bytes noise(kSize);
   for (std::size_t i = 0; i < kSize; ++i) noise[i] = static_cast<std::uint8_t>(hash64(1, i));
   expect_round_trip(noise, kSize / 3);
-  // Fibonacci's counts: codes would be longer than they may be.
+  // Fibonacci's counts: the codes would exceed the limit.
   Bytes skewed;
   for (std::size_t a = 1, b = 1, symbol = 0; skewed.size() < kSize; symbol += 1) {
     skewed.insert(skewed.end(), a, static_cast<std::uint8_t>(symbol));
@@ -96,7 +96,7 @@ TEST(FieldDeflate, EveryKindOfDataComesBack) {
   expect_round_trip(mixed, mixed.size());
 }
 
-// Every length of a run, also those that several matches cover, and those that literals do.
+// Every length of a run, also those that need several matches, and those coded as literals.
 TEST(FieldDeflate, RunsOfEveryLength) {
   Bytes bytes;
   for (std::size_t length = 1; length < 1100; ++length)
@@ -136,7 +136,7 @@ TEST(FieldDeflate, AllKernelsGiveTheSameBytes) {
   EXPECT_EQ(hash, 9528131348111071435U);
 }
 
-// Other compressors' streams: refused, or right.
+// Streams of other compressors are refused or decoded correctly.
 TEST(FieldInflate, StreamsOfOthers) {
   const Bytes in = geometric(100000, 5, 2, 4);
   std::size_t taken = 0;
@@ -158,7 +158,7 @@ TEST(FieldInflate, StreamsOfOthers) {
       EXPECT_TRUE(back == in);
     }
   }
-  EXPECT_GT(taken, 0U);  // stored ones at least
+  EXPECT_GT(taken, 0U);  // at least the stored ones
 }
 
 TEST(FieldInflate, TwoAtOnce) {
@@ -196,7 +196,7 @@ TEST(FieldInflate, DamagedStreamsAreRefused) {
     Bytes flipped = stream;
     flipped[bit / 8] = static_cast<std::uint8_t>(flipped[bit / 8] ^ 1U << bit % 8);
     const bool taken = inflater.inflate(flipped, back);
-    // The bits that fill the last byte before the checksum mean nothing.
+    // The padding bits before the checksum have no meaning.
     EXPECT_TRUE(!taken || back == in) << "bit " << bit;
     EXPECT_TRUE(!taken || bit / 8 == stream.size() - 5) << "bit " << bit;
   }
@@ -217,7 +217,7 @@ TEST(Huffman, LengthsAreACompleteCodeWithinTheLimit) {
         Bytes lengths(symbols);
         code_lengths(counts, most, lengths);
         EXPECT_TRUE(is_complete(lengths, most));
-        // A code that is as short as it can be gives more frequent symbols no longer codes.
+        // In an optimal code, more frequent symbols never have longer codes.
         for (std::size_t a = 0; a < symbols; ++a) {
           for (std::size_t b = 0; b < symbols; ++b)
             EXPECT_FALSE(counts[a] > counts[b] && lengths[a] > lengths[b]);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer's way into field_deflate. An even first byte: the rest is a stream, and what the decoder takes
-// zlib must take too, with the same result. An odd one: the rest is data (its second byte says how to stretch
-// it) that zlib and libdeflate must find in the stream made of it.
+// The target of libFuzzer for field_deflate. Even first byte: the rest is a stream; if the decoder accepts
+// it, zlib must accept it with the same result. Odd first byte: the rest is data (its second byte tells how
+// to stretch it) that zlib and libdeflate must recover from its stream.
 #include <libdeflate.h>
 #include <zlib.h>
 
@@ -18,7 +18,7 @@ namespace {
 using Bytes = std::vector<std::uint8_t>;
 using namespace wflow::converters;
 
-// The size of the stream's data, as zlib has it; -1 where it refuses the stream.
+// The size of the stream's data, by zlib; -1 if it refuses the stream.
 long inflated_by_zlib(const Bytes& stream, Bytes& out) {
   uLongf length = out.size();
   uLong used = stream.size();
@@ -28,7 +28,7 @@ long inflated_by_zlib(const Bytes& stream, Bytes& out) {
 
 void check_stream(const std::uint8_t* data, std::size_t size) {
   if (size < 2) return;
-  // Exactly as large as they are said to be, so that the sanitizer sees what is beyond.
+  // Buffers of exactly the given size, so that the sanitizer detects accesses beyond.
   const std::size_t claimed = data[0] | std::size_t{data[1]} << 8;
   Bytes stream(data + 2, data + size);
   Bytes out(claimed);
@@ -36,7 +36,7 @@ void check_stream(const std::uint8_t* data, std::size_t size) {
   FieldInflater inflater;
   const bool taken = inflater.inflate(stream, out);
   const long length = inflated_by_zlib(stream, reference);
-  // Beside another stream (here: itself, and a good one) it is read the same.
+  // Together with another stream (itself, or a good one) the result is the same.
   static const Bytes good = [] {
     Bytes data(5000);
     for (std::size_t k = 0; k < data.size(); ++k) data[k] = static_cast<std::uint8_t>(k * k % 17);

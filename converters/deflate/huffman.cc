@@ -10,14 +10,14 @@ namespace wflow::converters {
 
 namespace {
 
-constexpr unsigned kMostBits = 15;  // of any code in deflate
+constexpr unsigned kMostBits = 15;  // limit of any code in deflate
 
 struct Leaf {
   std::uint32_t count = 0;
   std::uint16_t symbol = 0;
 };
 
-// In place of counts in ascending order: the depth of each leaf (Moffat and Katajainen 1995, "In-place
+// Replaces counts in ascending order by the depth of each leaf (Moffat and Katajainen 1995, "In-place
 // calculation of minimum-redundancy codes"), deepest first.
 void depths_of_sorted(std::uint32_t* a, int n) {
   a[0] += a[1];
@@ -55,7 +55,7 @@ void depths_of_sorted(std::uint32_t* a, int n) {
   }
 }
 
-// As many codes of each length, none above `most`, that the code is complete.
+// The number of codes of each length, none above `most`, of a complete code.
 void limit_lengths(std::span<std::uint32_t> of_length, unsigned most) {
   for (std::size_t k = most + 1; k < of_length.size(); ++k) {
     of_length[most] += of_length[k];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prefix codes of deflate (RFC 1951, section 3.2), and what else its streams are made of.
+// Prefix codes of deflate (RFC 1951, section 3.2), and the other parts of its streams.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ constexpr unsigned kMostHeaderBits = 7;
 constexpr std::array<std::uint8_t, kHeaderSymbols> kHeaderOrder = {16, 17, 18, 0, 8,  7, 9,  6, 10, 5,
                                                                    11, 4,  12, 3, 13, 2, 14, 1, 15};
 
-constexpr std::size_t kMostStored = 65535;  // bytes of a block that is not compressed
+constexpr std::size_t kMostStored = 65535;  // bytes of an uncompressed block
 
 // RFC 1950: bytes before and behind a stream of deflate.
 constexpr std::size_t kZlibHeader = 2;
@@ -36,9 +36,9 @@ struct LengthSymbol {
   std::uint16_t base = 0;
   std::uint8_t extra_bits = 0;
 };
-// Of a match of 3 to 258 bytes.
+// For a match of 3 to 258 bytes.
 LengthSymbol length_symbol(std::size_t length);
-// Of a symbol from 257 to 285.
+// For a symbol from 257 to 285.
 constexpr LengthSymbol length_of_symbol(std::size_t symbol) {
   const std::size_t k = symbol - kEndOfBlock - 1;
   return {static_cast<std::uint16_t>(symbol), kLengthBase[k], kLengthExtra[k]};
@@ -52,7 +52,7 @@ void code_lengths(std::span<const std::uint32_t> counts, unsigned most, std::spa
 // The canonical codes of these lengths, bits reversed as deflate writes them.
 void canonical_codes(std::span<const std::uint8_t> lengths, std::span<std::uint16_t> codes);
 
-// Whether the lengths are those of a code that uses every bit sequence exactly once.
+// True if the lengths belong to a complete code, which uses every bit sequence exactly once.
 bool is_complete(std::span<const std::uint8_t> lengths, unsigned most);
 
 }  // namespace wflow::converters

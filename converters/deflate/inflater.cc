@@ -11,8 +11,8 @@
 
 namespace wflow::converters {
 
-// Not in the anonymous namespace, as FieldInflater::Stream holds some of them.
-// A code's symbol by the next bits, and the code's length; length 0 where there is no such code.
+// Not in the anonymous namespace, because FieldInflater::Stream has members of these types.
+// A code's symbol by the next bits, and the code's length; length 0 if there is no such code.
 struct SymbolEntry {
   std::uint16_t symbol = 0;
   std::uint8_t length = 0;
@@ -20,7 +20,7 @@ struct SymbolEntry {
 
 namespace {
 
-// Bit by bit, checked: headers and what is near the ends.
+// Reads bit by bit with checks: headers, and symbols near the ends.
 class BitInput {
  public:
   explicit BitInput(InflatePosition& position) : p_(position) {}
@@ -39,7 +39,7 @@ class BitInput {
     p_.bits >>= count;
     p_.count -= count;
   }
-  // To the next whole byte of the input.
+  // Skips to the next whole byte of the input.
   void align() {
     skip(p_.count % 8);
     p_.in -= p_.count / 8;
@@ -67,7 +67,7 @@ std::uint64_t special_entry(Special kind, unsigned bits, std::size_t length = 0,
          static_cast<std::uint64_t>(extra) << 48;
 }
 
-// Of a symbol that is no literal, whose code stands in the lowest bits of `index`.
+// The table entry of a symbol that is not a literal, whose code is in the lowest bits of `index`.
 std::uint64_t entry_of_special(SymbolEntry s, std::size_t index) {
   if (s.symbol == kEndOfBlock) return special_entry(Special::end, s.length);
   const LengthSymbol length = length_of_symbol(s.symbol);
@@ -88,7 +88,7 @@ void fill_table(const SymbolEntry* symbols, std::uint64_t* table) {
     std::uint64_t literals = 0;
     unsigned bits = 0;
     unsigned count = 0;
-    // What is beyond the index's bits is zero in the shifted one, so a code that fits is the stream's.
+    // The shifted index has zeros beyond its bits, so a code that fits is the stream's.
     while (count < kMostLiterals && s.symbol < kEndOfBlock && bits + s.length <= kMostCodeBits) {
       literals |= std::uint64_t{s.symbol} << (16 + 8 * count++);
       bits += s.length;
@@ -100,13 +100,13 @@ void fill_table(const SymbolEntry* symbols, std::uint64_t* table) {
 
 }  // namespace
 
-// A stream that is being read.
+// The state of reading a stream.
 struct FieldInflater::Stream {
   std::array<SymbolEntry, kTableSize> symbols;
   std::array<std::uint64_t, kTableSize> table;
   InflatePosition position;
-  bool last = false;      // the block is the stream's last
-  bool in_block = false;  // of dynamic codes
+  bool last = false;      // this is the stream's last block
+  bool in_block = false;  // inside a block with dynamic codes
 
   bool begin(std::span<const std::uint8_t> stream, std::span<std::uint8_t> out);
   bool to_symbols();
@@ -126,7 +126,7 @@ FieldInflater::FieldInflater() : first_(std::make_unique<Stream>()), second_(std
 FieldInflater::~FieldInflater() = default;
 FieldInflater::FieldInflater(FieldInflater&&) noexcept = default;
 
-// The lengths of literals and distances, which stand in one list.
+// The lengths of literals and distances, which are in one list.
 bool FieldInflater::Stream::read_lengths(std::span<std::uint8_t> lengths) {
   BitInput input(position);
   std::uint32_t used = 0;
@@ -171,7 +171,7 @@ bool FieldInflater::Stream::read_codes() {
   if (literals > kLiteralSymbols) return false;
   std::array<std::uint8_t, kLiteralSymbols + 32> lengths{};
   if (!read_lengths(std::span(lengths).first(literals + distances))) return false;
-  // Distance 1 has the code 0; any other code is not ours.
+  // Distance 1 has the code 0; FieldDeflater writes no other code.
   const auto of_distances = std::span(lengths).subspan(literals, distances);
   for (std::size_t k = 0; k < distances; ++k) {
     if (of_distances[k] != (k < 2 ? 1 : 0)) return false;
@@ -207,14 +207,14 @@ bool FieldInflater::Stream::repeat(std::size_t length) {
   return true;
 }
 
-// The fast loop needs less on either side.
+// The fast loop needs less space on either side.
 bool FieldInflater::Stream::is_near_border() const {
   constexpr std::ptrdiff_t kOutput = 512;
   constexpr std::ptrdiff_t kInput = 16;
   return position.out_end - position.out < kOutput || position.in_end - position.in < kInput;
 }
 
-// Symbol by symbol, while the borders are near.
+// Decodes symbol by symbol near the borders.
 bool FieldInflater::Stream::read_symbols(bool& ended) {
   InflatePosition& p = position;
   BitInput input(p);
@@ -255,7 +255,8 @@ bool FieldInflater::Stream::begin(std::span<const std::uint8_t> stream, std::spa
   return true;
 }
 
-// To the symbols of the next block that has any, or to the stream's end; false where it is not ours.
+// Reads up to the symbols of the next block that has any, or to the stream's end; false if the stream is
+// another compressor's.
 bool FieldInflater::Stream::to_symbols() {
   BitInput input(position);
   while (!in_block && !last) {
@@ -271,11 +272,11 @@ bool FieldInflater::Stream::to_symbols() {
   return true;
 }
 
-// Goes on where the fast loop has stopped.
+// Continues after the fast loop.
 bool FieldInflater::Stream::after(BlockEnd end) {
   if (end == BlockEnd::refused) return false;
   bool ended = end == BlockEnd::end;
-  // The other of two streams may have stopped the loop.
+  // The other stream may have stopped the loop.
   if (!ended && is_near_border() && !read_symbols(ended)) return false;
   in_block = !ended;
   return to_symbols();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inner loops of field_deflate, compiled once an instruction set (kernels.inc).
+// The inner loops of field_deflate, compiled once for each instruction set (kernels.inc).
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@ namespace wflow::converters {
 
 constexpr unsigned kMostCodeBits = 11;  // five codes and a flush fit into 64 bits
 constexpr std::size_t kTableSize = std::size_t{1} << kMostCodeBits;
-constexpr std::size_t kMostBlock = std::size_t{256} << 10;  // bytes that a block stands for
+constexpr std::size_t kMostBlock = std::size_t{256} << 10;  // uncompressed bytes of a block
 constexpr std::size_t kMostMatch = 258;
 constexpr std::size_t kLeastMatch = 3;
 constexpr std::size_t kReadSlack = 8;    // bytes that a refill reads at once
@@ -33,12 +33,12 @@ struct EqualBytes {
 struct BlockCodes {
   std::uint32_t literal[256];
   std::uint32_t pair[kSmallSymbols * kSmallSymbols];  // by first + 64 * second
-  bool pairs = false;                                 // whether `pair` is to be used where it can
+  bool pairs = false;                                 // use `pair` where possible
   std::uint32_t match[kMostMatch + 1];                // by length; with its extra bits and the distance's bit
   std::uint32_t end = 0;
 };
 
-// Bits that do not yet fill a byte.
+// The output, with bits that do not yet fill a byte.
 struct BitPosition {
   std::uint8_t* out = nullptr;  // eight bytes beyond it may be overwritten
   std::uint64_t bits = 0;
@@ -54,7 +54,7 @@ constexpr unsigned kMostSpecialBits = kMostCodeBits + 5 + 1;  // a code, its ext
 
 enum class BlockEnd : std::uint8_t { end, refused, near_border };
 
-// Where the decoder stands.
+// The state of the decoder.
 struct InflatePosition {
   const std::uint8_t* in = nullptr;
   const std::uint8_t* in_end = nullptr;
@@ -67,18 +67,18 @@ struct InflatePosition {
 
 struct DeflateKernels {
   const char* name;
-  // Bit i of `equal`: in[i] == in[i - 1], and of the first byte 0; (size + 63) / 64 words and a zero one
+  // Bit i of `equal`: in[i] == in[i - 1], 0 for the first byte; (size + 63) / 64 words and a zero one
   // behind them.
   EqualBytes (*mark_equal)(const std::uint8_t* in, std::size_t size, std::uint64_t* equal);
   // The maximal runs of at least `least` (up to 64) marked bytes, in order; `runs` holds size / least + 1 of
   // them.
   std::size_t (*find_runs)(const std::uint64_t* equal, std::size_t size, std::size_t least, ByteRun* runs);
-  // Adds what is in no run to counts[256]. `small`: as mark_equal found.
+  // Adds the bytes outside of runs to counts[256]. `small`: as mark_equal found.
   void (*count_literals)(const std::uint8_t* in, std::size_t size, const ByteRun* runs, std::size_t run_count,
                          bool small, std::uint32_t* counts);
   void (*write_block)(const std::uint8_t* in, std::size_t size, const ByteRun* runs, std::size_t run_count,
                       const BlockCodes& codes, BitPosition& position);
-  // Decodes until the block ends or either border is near: then the caller goes on symbol by symbol.
+  // Decodes until the block ends or either border is near: then the caller continues symbol by symbol.
   BlockEnd (*read_block)(const std::uint64_t* table, InflatePosition& position);
   // Two streams at once, until either block ends or is near a border: the processor looks up in both tables
   // while it would wait for one.

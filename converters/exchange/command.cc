@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "converters/exchange/command.h"
+#include "converters/commands.h"
 
 #include <fmt/format.h>
 
@@ -11,9 +11,7 @@
 
 #include "base/error.h"
 #include "base/yaml.h"
-#include "converters/exchange/export.h"
-#include "converters/exchange/import_mlperf.h"
-#include "converters/exchange/rewrite.h"
+#include "converters/exchange/exchange.h"
 
 namespace wflow::converters {
 

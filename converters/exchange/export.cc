@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "converters/exchange/export.h"
+#include "converters/exchange/exchange.h"
 
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 
-#include "base/checked_json.h"
+#include "base/checksum.h"
 #include "base/error.h"
 #include "base/text.h"
-#include "converters/exchange/new_folder.h"
+#include "converters/exchange/rows.h"
 #include "converters/shards/manifest.h"
 #include "converters/split.h"
 

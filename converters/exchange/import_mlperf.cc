@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "converters/exchange/import_mlperf.h"
+#include "converters/exchange/exchange.h"
 
 #include <fmt/format.h>
 
@@ -11,9 +11,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "converters/convert/block.h"
-#include "converters/convert/finish.h"
-#include "converters/convert/report.h"
+#include "converters/convert/conversion.h"
 #include "converters/input/hdf5_handle.h"
 #include "converters/look/look.h"
 #include "converters/readers/tfrecord.h"
@@ -27,7 +25,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::size_t kChannels = 4;
-constexpr std::size_t kMostPrinted = 10;  // unusable files that are printed
+constexpr std::size_t kMostPrinted = 10;  // limit of printed unusable files
 
 struct ImportFile {
   fs::path path;
@@ -90,7 +88,7 @@ std::vector<ImportFile> find_import_files(const ImportOptions& options) {
   return files;
 }
 
-// Cubes of a universe (NAME_000, NAME_001, ...) are alike: they stay in one split.
+// Cubes of a universe (NAME_000, NAME_001, ...) are similar: they stay in one split.
 std::uint64_t universe_of(const fs::path& path) {
   std::string name = path.filename().string();
   name = name.substr(0, name.find(".tfrecord"));
@@ -101,7 +99,7 @@ std::uint64_t universe_of(const fs::path& path) {
   return identity_of(numbered && is_tfrecord(path) ? name.substr(0, line) : name);
 }
 
-// A damaged file has one row, and reading it says what is wrong.
+// A damaged file has one row, and reading it reports the error.
 std::uint64_t records_of(const fs::path& path) {
   try {
     return std::max<std::uint64_t>(1, count_tfrecords(path));
@@ -111,7 +109,7 @@ std::uint64_t records_of(const fs::path& path) {
   }
 }
 
-// The names in namePar, where it is a list of texts of a fixed length or of any.
+// The names in namePar, if it is a list of texts of fixed or variable length.
 std::vector<std::string> names_in_file(const fs::path& path) {
   const Hdf5Section section;
   const FileId file = open_hdf5(path, H5F_ACC_RDONLY);
@@ -145,8 +143,8 @@ std::vector<std::string> names_in_file(const fs::path& path) {
   return names;
 }
 
-// How the volume lies in the bytes of x: as told, else a cube of four channels of int16 or float32. No size
-// is that of both: 2 a^3 = 4 b^3 has no whole solution.
+// The layout of the volume in the bytes of x: as given, else a cube of four channels of int16 or float32. The
+// size decides, because 2 a^3 = 4 b^3 has no solution in whole numbers.
 RawForm form_of_bytes(const ImportOptions& options, const fs::path& file, std::size_t bytes) {
   RawForm raw;
   raw.shape = options.shape;
@@ -167,7 +165,7 @@ RawForm form_of_bytes(const ImportOptions& options, const fs::path& file, std::s
   return raw;
 }
 
-// Of the first file that can be read.
+// The layout in the first readable file.
 template <typename Look>
 auto look_at_first(const std::vector<ImportFile>& files, Look look) {
   for (std::size_t k = 0;; ++k) {
@@ -220,7 +218,7 @@ ConvertConfig import_config(const ImportOptions& options, const std::vector<Impo
   config.compression = Compression::automatic;
   config.split.parts = options.split;
   config.split.seed = options.seed;
-  config.split.order = SplitOrder::hash;  // of the universe, which stays in one split
+  config.split.order = SplitOrder::hash;  // by universe, which stays in one split
   config.name = "cosmoflow";
   return config;
 }
@@ -244,7 +242,7 @@ std::vector<SampleRow> import_rows(const std::vector<ImportFile>& files, bool tf
   return rows;
 }
 
-// Which file each sample is of: `sample --lineage` looks it up.
+// Records the file of each sample, for `sample --lineage`.
 void write_sources(const fs::path& out, const std::vector<SampleRow>& rows) {
   std::string text = "id,record,file\n";
   for (const SampleRow& row : rows)
@@ -252,7 +250,7 @@ void write_sources(const fs::path& out, const std::vector<SampleRow>& rows) {
   write_file_durably(out / kSourcesName, text);
 }
 
-// Our own blocks go on; nothing else is touched.
+// Continues blocks of an earlier import, and refuses any other content.
 void check_out(const fs::path& out) {
   if (!fs::exists(out)) return;
   const bool ours = fs::is_directory(out) && (fs::is_empty(out) || fs::is_directory(out / "blocks"));

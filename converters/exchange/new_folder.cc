@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "converters/exchange/new_folder.h"
+#include "converters/exchange/rows.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t kMostSyncedOneByOne = 4096;  // files
+constexpr std::size_t kMostSyncedOneByOne = 4096;  // limit of files
 constexpr std::size_t kOutputBuffer = std::size_t{1} << 20;
 
 void sync_path(const fs::path& path) {
@@ -25,7 +25,7 @@ void sync_path(const fs::path& path) {
   if (::fsync(fd.get()) != 0) throw system_error(errno, fmt::format("cannot write {}", path.string()));
 }
 
-// Many small files are cheaper by one call for the whole file system.
+// For many small files, one call for the whole file system is cheaper.
 void sync_below(const fs::path& folder) {
   std::size_t files = 0;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
@@ -58,7 +58,7 @@ NewFolder::NewFolder(fs::path target) : target_(plain(absolute_path(target))) {
   lock_ = open_file(temporary_, O_RDONLY | O_DIRECTORY);
   if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
     const fs::path other = temporary_;
-    published_ = true;  // not ours to remove
+    published_ = true;  // this process must not remove it
     throw Error(ExitCode::usage,
                 fmt::format("another process writes {} now (in {})", target_.string(), other.string()));
   }
@@ -75,7 +75,7 @@ void NewFolder::publish() {
   sync_below(temporary_);
   if (::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, target_.c_str(), RENAME_NOREPLACE) != 0) {
     if (errno == EEXIST) throw already_there(target_);
-    // File systems without this flag: an empty folder alone could be replaced.
+    // On file systems without this flag, rename can replace only an empty folder.
     if (errno != EINVAL || ::rename(temporary_.c_str(), target_.c_str()) != 0)
       throw system_error(errno, fmt::format("cannot make {}", target_.string()));
   }

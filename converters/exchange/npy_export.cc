@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
-#include "converters/exchange/export.h"
-#include "converters/exchange/new_folder.h"
+#include "converters/exchange/exchange.h"
+#include "converters/exchange/rows.h"
 
 namespace wflow::converters {
 
@@ -44,7 +44,7 @@ class NpyExporter final : public Exporter {
  private:
   const Manifest& manifest_;
   fs::path folder_;
-  std::vector<OutputFile> files_;  // of the split: a field each, and the ids
+  std::vector<OutputFile> files_;  // for the split: one for each field, and the ids
 };
 
 }  // namespace

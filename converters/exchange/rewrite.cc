@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "converters/exchange/rewrite.h"
+#include "converters/exchange/exchange.h"
 
 #include <fmt/format.h>
 
@@ -16,9 +16,7 @@
 #include "base/text.h"
 #include "base/version.h"
 #include "converters/convert/block_record.h"
-#include "converters/convert/merged_statistics.h"
 #include "converters/convert/ordered_parallel.h"
-#include "converters/exchange/new_folder.h"
 #include "converters/exchange/rows.h"
 #include "converters/shards/encode.h"
 #include "converters/shards/manifest.h"
@@ -31,12 +29,12 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t kMostOpenShards = 200;  // beyond it a shard is opened for each read
+constexpr std::size_t kMostOpenShards = 200;  // above it a shard is opened for each read
 
 struct Source {
   fs::path path;
   Manifest manifest;
-  std::int64_t shift = 0;  // what its ids grow by
+  std::int64_t shift = 0;  // the amount added to its ids
 };
 
 struct SourceShard {
@@ -54,7 +52,7 @@ struct Place {
   std::size_t row = 0;
 };
 
-// Why a sample has no row.
+// The reason why a sample has no row.
 struct Absent {
   MissingSample sample;
   bool dropped = false;
@@ -149,7 +147,7 @@ class Rewriter {
   const Manifest& first() const { return sources_.front().manifest; }
 
   void collect_rows() {
-    std::int64_t next = 0;  // behind all ids so far
+    std::int64_t next = 0;  // greater than all ids so far
     for (std::size_t s = 0; s < sources_.size(); ++s) {
       Source& source = sources_[s];
       std::optional<std::int64_t> least;
@@ -183,7 +181,7 @@ class Rewriter {
     const SourceShard& shard = shards_.back();
     const ShardFile file(shard.path, field_names(first()), true);
     check_shard(file, *shard.entry, first());
-    // How the fields are held decides the types of the result's.
+    // The stored types of the fields decide the types in the result.
     std::vector<DType>& held = held_.emplace_back();
     for (const FieldLayout& field : file.layout().fields) held.push_back(field.held);
     const std::vector<std::uint32_t> pieces = piece_numbers(file.layout().ids);
@@ -191,7 +189,7 @@ class Rewriter {
       places_.push_back({file.layout().ids[row], pieces[row], split, shards_.size() - 1, row});
   }
 
-  // Sub-cubes of a sample share its id, shard and nothing else does.
+  // Only sub-cubes of one sample share an id and a shard.
   void require_unique() const {
     for (std::size_t k = 1; k < places_.size(); ++k) {
       const Place& a = places_[k - 1];
@@ -208,7 +206,7 @@ class Rewriter {
     }
   }
 
-  // A sample that another data set has is not missing.
+  // A sample that exists in another data set is not missing.
   void collect_absent() {
     std::set<std::int64_t> present;
     for (const Place& place : places_) present.insert(place.id);
@@ -250,7 +248,7 @@ class Rewriter {
         ids_.size());
   }
 
-  // The type that holds what all of these types hold, where it is smaller than the field's own.
+  // The type that holds all values of these types, if it is smaller than the field's own.
   std::optional<DType> narrow_for(std::size_t field, const std::vector<Place>& places, DType own) const {
     static constexpr std::array<DType, 4> kNarrow = {DType::uint8, DType::int8, DType::uint16, DType::int16};
     const auto fits = [](DType from, DType to) {
@@ -380,7 +378,7 @@ class Rewriter {
       FieldValue value{forms[k], std::move(row.fields[k])};
       value.form.pieces = 1;
       if (place.split == kTrain) {
-        // A field that is not cut stands in the row of every sub-cube, and counts once.
+        // A field that is not cut is in the row of every sub-cube, and counts once.
         const bool counts = forms[k].pieces > 1 || place.piece == 0;
         encoded.statistics.push_back(counts ? channel_statistics(value) : FieldStatistics{});
       }
@@ -411,12 +409,12 @@ class Rewriter {
   NewFolder folder_;
   std::vector<Source> sources_;
   std::vector<SourceShard> shards_;
-  std::vector<std::vector<DType>> held_;  // of each of them, the types of its fields
+  std::vector<std::vector<DType>> held_;  // for each of them, the types of its fields
   std::vector<Place> places_;             // in order of id, then of sub-cube
   std::map<std::int64_t, Absent> absent_;
-  std::vector<std::int64_t> ids_;  // of all samples, missing ones too, ascending
+  std::vector<std::int64_t> ids_;  // those of all samples, also missing ones, ascending
   std::uint64_t per_block_ = 0;
-  std::size_t next_ = 0;  // the first place that no block has
+  std::size_t next_ = 0;  // the first place that is in no block yet
 };
 
 }  // namespace

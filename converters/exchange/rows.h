@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of a data set, one after the other, for what writes them in another form.
+// The rows of a data set in order, for writers of other formats, and the folder that these write.
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/file.h"
 #include "converters/shards/shard_file.h"
 #include "converters/shards/shard_reader.h"
 
@@ -15,25 +19,61 @@ namespace wflow::converters {
 // A row of a shard: a sample, or one of its sub-cubes.
 struct DataRow {
   std::int64_t id = 0;
-  std::uint32_t piece = 0;                        // which sub-cube
+  std::uint32_t piece = 0;                        // number of the sub-cube
   std::vector<std::vector<std::uint8_t>> fields;  // in the order and the types of the manifest
 };
 
 std::vector<std::string> field_names(const Manifest& manifest);
 
-// Error{data} where the shard is not what the manifest says.
+// Error{data} if the shard does not match the manifest.
 void check_shard(const ShardFile& shard, const ShardEntry& entry, const Manifest& manifest);
 
-// Which of the rows of the same id each row is.
+// For each row, its number among the rows with the same id.
 std::vector<std::uint32_t> piece_numbers(const std::vector<std::int64_t>& ids);
 
-// All fields of a row. Error{data} where they are damaged.
+// All fields of a row. Error{data} if they are damaged.
 DataRow read_row(const ShardFile& shard, std::size_t row, const Manifest& manifest, ReadScratch& scratch);
 
-// Reads the rows of a shard on `threads` threads, `prepare`s each there, and hands them over in order on
-// this one; 2 * threads of them are in memory at most.
+// Reads the rows of a shard on `threads` threads, calls `prepare` there, and passes them in order to `take`
+// on this thread; at most 2 * threads rows are in memory.
 void for_each_row(const ShardFile& shard, const Manifest& manifest, unsigned threads,
                   const std::function<void(DataRow&)>& prepare,
                   const std::function<void(const DataRow&)>& take);
+
+// A folder that appears only when it is complete. Write below path(), then publish(). The destructor removes
+// an unpublished folder; the next process that writes the same folder removes the files of a killed one.
+class NewFolder {
+ public:
+  // Error{usage} if the target exists, or another process writes it.
+  explicit NewFolder(std::filesystem::path target);
+  NewFolder(const NewFolder&) = delete;
+  NewFolder& operator=(const NewFolder&) = delete;
+  ~NewFolder();
+  const std::filesystem::path& path() const { return temporary_; }
+  // Syncs all files to the disk, then renames the folder.
+  void publish();
+
+ private:
+  std::filesystem::path target_;
+  std::filesystem::path temporary_;
+  FileDescriptor lock_;
+  bool published_ = false;
+};
+
+// A file written from front to back. Error{system} if the disk refuses.
+class OutputFile {
+ public:
+  explicit OutputFile(std::filesystem::path path);
+  void write(std::span<const std::uint8_t> bytes);
+  void write(std::string_view bytes);
+  // Writes the rest and closes the file; an unclosed file is incomplete.
+  void close();
+
+ private:
+  void flush();
+  std::filesystem::path path_;
+  FileDescriptor fd_;
+  std::string buffer_;
+};
 
 }  // namespace wflow::converters

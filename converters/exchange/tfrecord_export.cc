@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// TFRecord: SPLIT/shard-NNNNN.tfrecord with a tf.train.Example a row, metadata.json.
+// TFRecord: SPLIT/shard-NNNNN.tfrecord with one tf.train.Example for each row, metadata.json.
 #include <fmt/format.h>
 
 #include <cstring>
@@ -8,9 +8,8 @@
 
 #include "base/file.h"
 #include "base/protobuf.h"
-#include "base/tfrecord.h"
-#include "converters/exchange/export.h"
-#include "converters/exchange/new_folder.h"
+#include "converters/exchange/exchange.h"
+#include "converters/exchange/rows.h"
 
 namespace wflow::converters {
 
@@ -19,9 +18,9 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::size_t kMostListed =
-    64;  // whole numbers of a list; of more, their bytes are smaller and faster
+    64;  // longer lists of whole numbers are stored as bytes, which are smaller and faster
 
-// Which of the three lists of tf.train.Feature has a field's values (their field numbers).
+// The list of tf.train.Feature that has a field's values, by its field number.
 enum class ListKind { bytes = 1, floats = 2, integers = 3 };
 
 std::string_view list_name(ListKind kind) {
@@ -45,7 +44,7 @@ ProtobufMessage list_message(ListKind kind, std::string_view values) {
 }
 
 void put_feature(ProtobufMessage& features, std::string_view name, const ProtobufMessage& feature) {
-  ProtobufMessage entry;  // of the map
+  ProtobufMessage entry;  // an entry of the map
   entry.text(1, name);
   entry.message(2, feature);
   features.message(1, entry);
@@ -92,7 +91,7 @@ class TfrecordExporter final : public Exporter {
   void open_shard(std::size_t number) override {
     file_.emplace(split_ / fmt::format("shard-{:05}.tfrecord", number));
   }
-  // Into a record, in place of the values.
+  // Encodes into the record, replacing the values.
   void prepare(DataRow& row) const override {
     ProtobufMessage features;
     put_feature(features, "id", integer_list(std::vector{row.id}));
@@ -139,7 +138,7 @@ class TfrecordExporter final : public Exporter {
   const Manifest& manifest_;
   fs::path folder_;
   fs::path split_;
-  std::vector<ListKind> kinds_;  // of the fields
+  std::vector<ListKind> kinds_;  // by field
   std::optional<OutputFile> file_;
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// WebDataset: SPLIT-NNNNNN.tar, of each sample ID.FIELD.npy and ID.json one behind the other, metadata.json.
+// WebDataset: SPLIT-NNNNNN.tar with ID.FIELD.npy and ID.json of each sample one behind the other,
+// metadata.json.
 #include <fmt/format.h>
 
 #include <array>
@@ -9,8 +10,8 @@
 #include <optional>
 
 #include "base/error.h"
-#include "converters/exchange/export.h"
-#include "converters/exchange/new_folder.h"
+#include "converters/exchange/exchange.h"
+#include "converters/exchange/rows.h"
 
 namespace wflow::converters {
 
@@ -36,7 +37,7 @@ std::string tar_header(const std::string& name, std::uint64_t bytes) {
   put(116, "0000000");
   put(124, fmt::format("{:011o}", bytes));
   put(136, "00000000000");
-  put(148, "        ");  // of the checksum, while it is made
+  put(148, "        ");  // the checksum field counts as blanks
   put(156, "0");
   put(257, std::string_view("ustar\0"
                             "00",

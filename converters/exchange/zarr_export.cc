@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Zarr, storage specification version 2: a group a split with an array a field, zlib chunks of a sample (or
-// of many small ones), the metadata consolidated besides.
+// Zarr, storage specification version 2: a group for each split with an array for each field, zlib chunks of
+// a sample (or of many small ones), and consolidated metadata.
 #include <fmt/format.h>
 #include <libdeflate.h>
 
@@ -10,8 +10,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "converters/exchange/export.h"
-#include "converters/exchange/new_folder.h"
+#include "converters/exchange/exchange.h"
+#include "converters/exchange/rows.h"
 
 namespace wflow::converters {
 
@@ -37,11 +37,11 @@ std::vector<std::uint8_t> zlib_stream(std::span<const std::uint8_t> bytes) {
   return stream;
 }
 
-// An array of the group, while it is written.
+// An array of the group during writing.
 struct ZarrArray {
   std::string name;
   std::string dtype;
-  std::vector<std::size_t> shape;  // of a row
+  std::vector<std::size_t> shape;  // shape of a row
   std::size_t rows_per_chunk = 1;
   std::vector<std::uint8_t> pending;  // rows of a chunk that is not full
   std::size_t chunks = 0;
@@ -56,7 +56,7 @@ struct ZarrArray {
     for (const std::size_t length : shape) bytes *= length;
     return bytes;
   }
-  // "3.0.0.0": of the chunk of that number; a row is never cut.
+  // "3.0.0.0": the key of the chunk with that number; a row is never cut.
   std::string chunk_name(std::size_t chunk) const {
     std::string text = fmt::to_string(chunk);
     for (std::size_t k = 0; k < shape.size(); ++k) text += ".0";
@@ -125,7 +125,7 @@ class ZarrExporter final : public Exporter {
     array.pending.insert(array.pending.end(), bytes.begin(), bytes.end());
     if (array.pending.size() == array.rows_per_chunk * array.row_bytes()) write_packed(array);
   }
-  // A chunk is always a whole one; beyond the last row it is zero.
+  // A chunk is always complete; bytes behind the last row are zero.
   void write_packed(ZarrArray& array) {
     array.pending.resize(array.rows_per_chunk * array.row_bytes(), 0);
     write_chunk(array, zlib_stream(array.pending));

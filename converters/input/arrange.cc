@@ -12,7 +12,6 @@
 
 #include "base/error.h"
 #include "converters/config.h"
-#include "converters/input/transform.h"
 
 namespace wflow::converters {
 
@@ -35,12 +34,12 @@ std::string spelled(std::string_view layout) {
   return text;
 }
 
-// One array of the field on its way.
+// One array of the field while it is arranged.
 struct Arranged {
   Array array;
   std::string layout;
   std::string from;
-  std::vector<std::string> components;  // names of the entries of C, where the format has them
+  std::vector<std::string> components;  // names of the entries of C, if the format has them
 };
 
 class Arranger {
@@ -119,7 +118,7 @@ class Arranger {
     shape = wanted;
   }
 
-  // Letters for all axes; true where components stand behind an axis C that the layout names itself.
+  // Letters for all axes; true if components follow an axis C that the layout names itself.
   bool choose_layout(const InputField& input, bool components, Arranged& result) const {
     std::vector<std::size_t>& shape = result.array.shape;
     const std::size_t own = shape.size() - (components ? 1 : 0);  // axes without the components
@@ -152,7 +151,7 @@ class Arranger {
              "a part");
     }
     const std::size_t rank = shape.size() - (components ? 1 : 0);
-    // Named channels say which axis is theirs where the first has as many entries.
+    // Named channels belong to the first axis if it has as many entries.
     const bool named = !components && !field_.channels.empty() && field_.files.size() < 2;
     if (named && rank < kMostRank && (rank == 0 || shape.front() != field_.channels.size())) {
       if (field_.channels.size() != 1) {
@@ -208,7 +207,7 @@ class Arranger {
   const ArrangeOptions& options_;
 };
 
-// Fills shorter axes up at their ends.
+// Pads shorter axes at their ends.
 FieldValue pad(const FieldConfig& field, const std::string& place, FieldValue& value) {
   const std::vector<std::size_t>& lengths = field.pad;
   FieldForm& form = value.form;

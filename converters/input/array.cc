@@ -35,8 +35,8 @@ void swap_byte_order(std::span<std::uint8_t> bytes, std::size_t width) {
 
 namespace {
 
-// Walks an index over `shape` in C order and calls visit(offset) for each, where a step along axis k moves
-// the offset by stride[k].
+// Walks an index over `shape` in C order and calls visit(offset) for each; a step along axis k changes the
+// offset by stride[k].
 template <typename Visit>
 void walk(const std::vector<std::size_t>& shape, const std::vector<std::size_t>& stride, std::size_t offset,
           Visit visit) {
@@ -75,7 +75,7 @@ std::vector<std::size_t> c_strides(const std::vector<std::size_t>& shape, std::s
 
 void to_c_order(std::vector<std::uint8_t>& bytes, const std::vector<std::size_t>& shape, std::size_t width) {
   if (shape.size() < 2 || bytes.empty()) return;
-  std::vector<std::size_t> stride(shape.size(), width);  // of Fortran order
+  std::vector<std::size_t> stride(shape.size(), width);  // in Fortran order
   for (std::size_t k = 1; k < shape.size(); ++k) stride[k] = stride[k - 1] * shape[k - 1];
   bytes = gather(bytes, shape, stride, width);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One field of a sample as a simulation left it, in memory, and which part of an array is wanted.
+// One field of a sample in memory, as the simulation wrote it, and selections of its parts.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace wflow::converters {
 
-// A chunk of HDF5 can't be larger, and a chunk is a sample.
+// The limit of a chunk in HDF5, because a sample is a chunk.
 inline constexpr std::size_t kMostSampleBytes = (std::size_t{1} << 32) - 1;
 
 // Values in C order and in this machine's byte order; without axes: one value.
@@ -24,7 +24,7 @@ struct Array {
   std::vector<std::uint8_t> bytes;
 };
 
-// The bytes that such an array takes; nothing where that is more than kMostSampleBytes.
+// The size of such an array in bytes; nothing if that exceeds kMostSampleBytes.
 std::optional<std::size_t> array_bytes(DType dtype, std::span<const std::size_t> shape);
 
 // Reverses the bytes of each value of `width` bytes.
@@ -39,7 +39,8 @@ void transpose(Array& array, const std::vector<std::size_t>& order);
 
 void convert_values(Array& array, DType target);
 
-// Of each axis of an array: start, start + step, ..., `count` of them. `drop`: one index, and the axis goes.
+// For each axis of an array: start, start + step, ..., `count` of them. `drop`: one index, which removes the
+// axis.
 struct AxisRange {
   std::uint64_t start = 0;
   std::uint64_t count = 0;
@@ -48,8 +49,8 @@ struct AxisRange {
 };
 using Selection = std::vector<AxisRange>;
 
-// A slice as in NumPy ("0, :, 2:8"), behind the index `row` of the slowest axis. Error{data} where the array
-// has no such part; `path` names it.
+// A slice as in NumPy ("0, :, 2:8"), behind the index `row` of the slowest axis. Error{data}, which names
+// `path`, if the array has no such part.
 Selection resolve_selection(const std::filesystem::path& path, std::string_view slice,
                             std::optional<std::uint64_t> row, const std::vector<std::size_t>& shape);
 std::vector<std::size_t> selected_shape(const Selection& selection);

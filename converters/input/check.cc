@@ -21,9 +21,9 @@ constexpr std::size_t kWholeBytes = std::size_t{256} << 20;  // larger arrays ar
 Selector selector_of(const OutputCheck& expected) {
   Selector selector;
   selector.dataset = expected.dataset;
-  selector.external = true;  // it says whether the values are right, and copies none
+  selector.external = true;  // the check reads the values, but copies none
   const bool has_datasets = expected.file.ends_with(".npz") || expected.file.ends_with(".nc");
-  if (!expected.dataset.empty() && !has_datasets) selector.format = Format::hdf5;  // whatever its suffix
+  if (!expected.dataset.empty() && !has_datasets) selector.format = Format::hdf5;  // ignores its suffix
   return selector;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a file that a simulation has left is what its step declares (outputs: of a study).
+// Checks that a file of a simulation matches the declaration of its step (outputs: of a study).
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct OutputCheck {
 // Error{usage}.
 std::vector<OutputCheck> checks_from_json(const std::string& text);
 
-// Throws Error{data} with a sentence that names the file and what is wrong with it.
+// Throws Error{data} with a sentence that names the file and the error.
 void check(const OutputCheck& expected);
 
 }  // namespace wflow::converters

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "converters/convert/test_support.h"
-#include "converters/input/input.h"
+#include "converters/readers/reader.h"
 
 namespace wflow::converters {
 namespace {

@@ -14,7 +14,7 @@ namespace wflow::converters {
 
 namespace {
 
-// HDF5 is one global state, and this is the lock that goes with it.
+// The lock for the global state of HDF5.
 std::mutex& hdf5_mutex() {
   static std::mutex mutex;
   return mutex;
@@ -35,7 +35,7 @@ int errno_of(std::string_view reason) {
 }  // namespace
 
 Hdf5Section::Hdf5Section() : lock_(hdf5_mutex()) {
-  // Without its exit handler HDF5 does not try again, and complain, to flush a file on a full disk.
+  // Without its exit handler HDF5 does not try once more to flush a file on a full disk, with error messages.
   static const bool once = [] {
     H5dont_atexit();
     return true;
@@ -58,11 +58,11 @@ void throw_hdf5(ExitCode otherwise, const std::string& what_and_where) {
 }
 
 FileId open_hdf5(const std::filesystem::path& path, unsigned flags) {
-  open_file(path, O_RDONLY);  // says plainly when there is no such file, or no permission
+  open_file(path, O_RDONLY);  // reports a missing file or permission clearly
   const PropertyId access(H5Pcreate(H5P_FILE_ACCESS));
   H5Pset_file_locking(access.get(), false, true);
-  // A file without a name, through its descriptor: the usual driver looks for the path that such a link leads
-  // to, which there is not.
+  // A file without a name, opened through its descriptor: the usual driver looks for the target of such a
+  // link, which does not exist.
   if (path.native().starts_with("/proc/")) H5Pset_fapl_stdio(access.get());
   FileId file(H5Fopen(path.c_str(), flags, access.get()));
   if (!file) throw_hdf5(ExitCode::data, fmt::format("{} is not a readable HDF5 file", path.string()));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The little of HDF5's C interface that the files of this folder share: handles, its lock, its error text.
-// Included by .cc files alone, so that no header of this folder shows HDF5.
+// The parts of HDF5's C interface that the .cc files share: handles, the lock, error texts. Include it only
+// in .cc files and private headers, so that no public header shows HDF5.
 #pragma once
 
 #include <hdf5.h>
@@ -16,8 +16,8 @@
 
 namespace wflow::converters {
 
-// Stand in one while calling HDF5: takes the one lock the library needs (it is not thread-safe in every
-// distribution, and where it is, it has such a lock itself), and keeps it from printing its error stack.
+// Must exist during calls of HDF5: holds the one lock that the library needs (it is not thread-safe in every
+// distribution; if it is, it has such a lock itself), and prevents it from printing its error stack.
 class Hdf5Section {
  public:
   Hdf5Section();
@@ -56,19 +56,19 @@ using PropertyId = Hdf5Id<H5Pclose>;
 using GroupId = Hdf5Id<H5Gclose>;
 using AttributeId = Hdf5Id<H5Aclose>;
 
-// The innermost message of HDF5's error stack: the reason, without the way there.
+// The innermost message of HDF5's error stack: the reason without the calls above it.
 std::string hdf5_reason();
 
-// Error{system} where the stack tells of a failed system call (full disk, quota, ...), else Error{otherwise}.
+// Error{system} if the stack contains a failed system call (full disk, quota, ...), else Error{otherwise}.
 [[noreturn]] void throw_hdf5(ExitCode otherwise, const std::string& what_and_where);
 
 // Opens without file locks, which parallel file systems often refuse.
 FileId open_hdf5(const std::filesystem::path& path, unsigned flags);
 
-hid_t native_type(DType type);  // of this machine, in memory; not to be closed
-hid_t stored_type(DType type);  // little-endian, in the file; not to be closed
+hid_t native_type(DType type);  // this machine's, in memory; must not be closed
+hid_t stored_type(DType type);  // little-endian, in the file; must not be closed
 // The type that holds such values in memory: float16 becomes float32, h5py's bool uint8. Nothing for
-// compounds, strings and other types that are no numbers.
+// compounds, strings and other non-numeric types.
 std::optional<DType> dtype_of(hid_t type);
 
 }  // namespace wflow::converters

@@ -17,11 +17,11 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::size_t kThreads =
-    4;  // each waits for inodes alone: the kernel reads what was asked for by itself
+    4;  // each waits only for inodes: the kernel reads the requested data on its own
 
-// The bytes that were asked for.
+// The number of bytes that were requested.
 std::uint64_t ask_for(const fs::path& path) {
-  // A pipe would wait for its writer.
+  // Opening a pipe would wait for its writer.
   const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};
   if (!fd || ::fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode)) return 0;
@@ -53,7 +53,7 @@ void ReadAhead::reached(std::size_t item) {
       bytes_ -= std::exchange(sizes_[reached_ % kWindow], 0);
     reached_ = item;
     next_ = std::max(next_, item);
-    if (filling_ || !is_half_empty()) return;  // to wake threads for each item would cost more than it brings
+    if (filling_ || !is_half_empty()) return;  // waking threads for each item costs more than it saves
     filling_ = true;
   }
   changed_.notify_all();
@@ -70,7 +70,7 @@ void ReadAhead::work() {
     std::uint64_t bytes = 0;
     try {
       for (const fs::path& file : files_(item)) bytes += ask_for(file);
-    } catch (const std::exception&) {  // whoever wants the item meets it, too
+    } catch (const std::exception&) {  // the reader of the item gets the same error
     }
     lock.lock();
     if (item < reached_) continue;

@@ -38,7 +38,7 @@ TEST_F(ReadAheadTest, StaysWithinItsWindow) {
 TEST_F(ReadAheadTest, WaitsWhereItHoldsManyBytes) {
   const fs::path file = folder_ / "large";
   write_file_durably(file, "x");
-  fs::resize_file(file, 2 * ReadAhead::kMostOfFile);  // a hole: nothing is read
+  fs::resize_file(file, 2 * ReadAhead::kMostOfFile);  // a hole: no read
   constexpr std::size_t kFits = ReadAhead::kMostBytes / ReadAhead::kMostOfFile;
   std::atomic<std::size_t> asked = 0;
   std::promise<void> full;

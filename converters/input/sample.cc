@@ -32,10 +32,10 @@ std::vector<fs::path> files_of(const FieldConfig& field, const SampleRow& row) {
   return files;
 }
 
-// Readers that are open. A reader is of a file and what decides how it is opened.
+// Open readers. A reader belongs to a file and the settings for opening it.
 class OpenFiles {
  public:
-  // For the files of a row: those of the row before stay open where they are the same stacked ones.
+  // Prepares for the files of a row: those of the previous row stay open if they are the same stacked ones.
   void begin(const SampleRow& row) {
     const bool same = row.row && row.file->native() == file_ && row.directory->native() == directory_;
     at_ = 0;
@@ -46,7 +46,7 @@ class OpenFiles {
     directory_ = row.directory->native();
   }
 
-  // Asked for in the same order for each row.
+  // The order of calls is the same for each row.
   InputReader& get(const fs::path& path, const Selector& selector) {
     if (at_ < places_.size()) {
       if (places_[at_].path == path.native()) return *places_[at_++].reader;
@@ -82,9 +82,9 @@ class OpenFiles {
     InputReader* reader;
   };
   std::map<std::string, std::unique_ptr<InputReader>> readers_;
-  std::vector<Place> places_;  // by the order in which they were asked for
+  std::vector<Place> places_;  // in the order of calls
   std::size_t at_ = 0;
-  std::string file_, directory_;  // of the row before
+  std::string file_, directory_;  // those of the previous row
 };
 
 std::vector<FieldValue> read_file_field(const ConvertConfig& config, const FieldConfig& field,
@@ -126,7 +126,7 @@ FieldValue read_parameter_field(const FieldConfig& field, const std::vector<std:
 struct SampleReader::State {
   const ConvertConfig& config;
   const std::vector<std::string>& columns;
-  std::vector<Selector> stacked;  // of each field, for stacked files
+  std::vector<Selector> stacked;  // by field, for stacked files
   OpenFiles open;
 };
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "converters/input/sample_table.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 #include "base/csv.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "converters/input/sample.h"
 
 namespace wflow::converters {
 
@@ -66,7 +65,7 @@ Columns find_columns(const csv::Reader& reader, const std::vector<std::string>& 
   return columns;
 }
 
-// What names a sample wherever it stands in the table.
+// The identity of a sample, independent of its place in the table.
 std::string identity_text(const Columns& columns, const std::vector<std::string>& fields,
                           const SampleRow& row) {
   if (columns.group) return fields[*columns.group];
@@ -75,7 +74,7 @@ std::string identity_text(const Columns& columns, const std::vector<std::string>
   return columns.row ? fields[*place] + "," + fields[*columns.row] : fields[*place];
 }
 
-// The value as written, or the interval that it lies in.
+// The value as written, or the interval that contains it.
 std::uint64_t stratum_of(const csv::Reader& reader, const SplitRequest& split, const std::string& cell) {
   if (split.stratify_edges.empty()) return identity_of(cell);
   const auto value = text::to_real(cell);
@@ -84,7 +83,7 @@ std::uint64_t stratum_of(const csv::Reader& reader, const SplitRequest& split, c
   return static_cast<std::uint64_t>(above - split.stratify_edges.begin());
 }
 
-// The paths of the rows of a table; neighbours that have the same share it.
+// The paths of the rows of a table; equal neighbours share one path.
 class RowPaths {
  public:
   explicit RowPaths(fs::path folder) : folder_(std::move(folder)) {}

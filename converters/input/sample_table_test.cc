@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "converters/input/sample_table.h"
+#include "converters/input/sample.h"
 
 #include "converters/convert/test_support.h"
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "converters/input/transform.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,6 +12,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "converters/formula.h"
+#include "converters/input/arrange.h"
 #include "converters/values/value_kernels.h"
 
 namespace wflow::converters {
@@ -45,7 +44,7 @@ DType computed_type(DType type) {
   return type == DType::float32 || dtype_size(type) <= 2 ? DType::float32 : DType::float64;
 }
 
-// Calls f with a zero of the type that arithmetic has.
+// Calls f with a zero of the type for arithmetic.
 template <typename Function>
 void with_computed(Array& array, Function function) {
   convert_values(array, computed_type(array.dtype));
@@ -92,7 +91,7 @@ void step_by_kernels(const Transform& step, Value* values, std::size_t count) {
   }
 }
 
-// All steps of a few values that stay in the first-level cache, then of the next ones.
+// Applies all steps to a few values that fit into the first-level cache, then to the next ones.
 void steps_by_kernels(std::span<const Transform> steps, Array& array) {
   constexpr std::size_t kBlock = 4096;
   with_computed(array, [&](auto zero) {
@@ -113,7 +112,7 @@ void store(Array& array, const std::vector<double>& values) {
   }
 }
 
-// The shape of blocks of `edge` cells along each axis but C.
+// The shape in blocks of `edge` cells along each axis except C.
 Shape coarse_shape(const TransformState& state, std::size_t edge) {
   Shape coarse = state.array.shape;
   for (std::size_t k = 0; k < coarse.size(); ++k) {
@@ -126,7 +125,7 @@ Shape coarse_shape(const TransformState& state, std::size_t edge) {
   return coarse;
 }
 
-// Which block of the coarse shape a cell lies in.
+// The block of the coarse shape that contains a cell.
 std::size_t block_of(const Shape& index, const Shape& coarse, std::string_view layout, std::size_t edge) {
   std::size_t block = 0;
   for (std::size_t k = 0; k < index.size(); ++k)
@@ -189,7 +188,7 @@ void histogram(TransformState& state, std::size_t edge, const std::vector<double
   state.layout = "C" + state.layout;
 }
 
-// Where the cut-out begins, along each axis: in the middle.
+// The begin of a centred crop along each axis.
 Selection centred(const TransformState& state, const std::vector<double>& lengths) {
   Selection selection;
   std::size_t next = 0;
@@ -347,7 +346,7 @@ std::optional<double> Parameters::find(std::string_view name) const {
   return values[static_cast<std::size_t>(at - names.begin())];
 }
 
-// Which of the steps it was, where the sentence does not say so itself.
+// Adds the name of the step, unless the sentence has it.
 static void apply_named(const Transform& step, const Parameters& parameters, TransformState& state) {
   try {
     apply_step(step, parameters, state);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "converters/input/transform.h"
+#include "converters/input/arrange.h"
 
 #include <gtest/gtest.h>
 
@@ -59,7 +59,7 @@ TEST(Transform, SubcubesLieOneBehindTheOther) {
   EXPECT_TRUE(error_of([&] {
                 applied(state_of({3, 4}, "HW"), {.kind = Kind::subcubes, .a = 2});
               }).starts_with("4: the transform 'subcubes' fails: its shape (3, 4) is not divisible by 2"));
-  // What does not change the shape may follow.
+  // Steps that keep the shape may follow.
   EXPECT_EQ(values_of_state(applied(cut, {.kind = Kind::scale, .a = 2, .b = 1}))[3], 11);
   EXPECT_TRUE(error_of([&] {
                 applied(cut, {.kind = Kind::downsample, .a = 2});
@@ -71,7 +71,7 @@ TEST(Transform, HistogramsOfBlocks) {
       applied(state_of({4, 4}, "HW"), {.kind = Kind::histogram, .a = 2, .numbers = {0, 5, 10}});
   EXPECT_EQ(counted.layout, "CHW");
   EXPECT_EQ(counted.array.shape, (Shape{2, 2, 2}));
-  // Cells 0 1 4 5 | 2 3 6 7 | 8 9 12 13 | 10 11 14 15; 10 is in the last interval, what is above is in none.
+  // Cells 0 1 4 5 | 2 3 6 7 | 8 9 12 13 | 10 11 14 15; 10 is in the last interval, larger values are in none.
   EXPECT_EQ(values_of_state(counted), (Numbers{0.75, 0.5, 0, 0, 0.25, 0.5, 0.5, 0.25}));
 }
 
@@ -112,7 +112,7 @@ TEST(Transform, CastsCheckTheRange) {
   EXPECT_EQ(values_of_state({array, "T", 1}), (Numbers{0, 100, 201, 301}));
 }
 
-// In blocks, with and without a step between them that has no kernel: the same bits as one after the other.
+// In blocks, with and without a step between them that has no kernel: the same bits as step by step.
 TEST(Transform, StepsTogetherAreStepsOneByOne) {
   using Kind = Transform::Kind;
   const Transform log1p{.kind = Kind::log1p};

@@ -26,7 +26,7 @@ BatchReader::~BatchReader() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-// A part for each thread, but enough samples that reading them together pays: at least two, and 256 KiB.
+// A part for each thread, but enough samples to benefit from reading together: at least two, and 256 KiB.
 std::size_t BatchReader::part_size(std::size_t samples, std::size_t values) const {
   constexpr std::size_t kLeastValues = 64 << 10;
   const std::size_t even = (samples + threads_.size() - 1) / threads_.size();
@@ -137,6 +137,39 @@ void BatchReader::work() {
     if (failure && !part.batch->failure) part.batch->failure = failure;
     if (--part.batch->parts_left == 0) has_ended_.notify_all();
   }
+}
+
+SampleCache::SampleCache(std::size_t samples, std::size_t values)
+    : values_(values), kept_(samples), owned_(samples) {}
+
+std::int64_t SampleCache::bytes_of(std::size_t samples, std::size_t values) {
+  constexpr std::size_t kEach = 2 * sizeof(void*) + 16;  // pointers, and the overhead of an allocation
+  return static_cast<std::int64_t>(samples * (values * sizeof(float) + kEach));
+}
+
+bool SampleCache::accepts(std::span<const Scale> scales) {
+  const std::lock_guard lock(mutex_);
+  if (!scales_) scales_.emplace(scales.begin(), scales.end());
+  return std::equal(scales_->begin(), scales_->end(), scales.begin(), scales.end(),
+                    [](const Scale& a, const Scale& b) { return a == b; });
+}
+
+bool SampleCache::copy(std::size_t sample, std::span<float> to) const {
+  const float* const from = kept_[sample].load(std::memory_order_acquire);
+  if (from == nullptr) return false;
+  std::copy_n(from, to.size(), to.begin());
+  return true;
+}
+
+void SampleCache::keep(std::size_t sample, std::span<const float> values) {
+  WFLOW_CHECK(values.size() == values_);
+  if (kept_[sample].load(std::memory_order_relaxed) != nullptr) return;  // twice in a batch
+  auto copy = std::make_unique_for_overwrite<float[]>(values.size());
+  std::copy(values.begin(), values.end(), copy.get());
+  const float* expected = nullptr;
+  // Two threads may have read the same sample: the copy of the first stays.
+  if (kept_[sample].compare_exchange_strong(expected, copy.get(), std::memory_order_acq_rel))
+    owned_[sample] = std::move(copy);
 }
 
 }  // namespace wflow::converters

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library as other languages see it: through loader_c.h.
+// Uses the library as other languages do, through loader_c.h.
 #include <fcntl.h>
 
 #include <memory>
@@ -32,7 +32,7 @@ class BatchReaderTest : public FolderTest {
   }
   Loader open(int threads = 3) const { return Loader(wflow_loader_open(data_.c_str(), "train", threads)); }
   fs::path shard(std::size_t k) const { return data_ / manifest_.split("train").shards[k].file; }
-  // Of field `field`, without scales; the batch's number.
+  // Submits a batch of field `field` without scales and returns its number.
   static std::int64_t submit(WflowLoader* loader, const std::vector<std::int64_t>& samples, float* to,
                              std::int32_t field = 0) {
     const std::int32_t no_parts = 0;
@@ -46,7 +46,7 @@ class BatchReaderTest : public FolderTest {
         sample_values(static_cast<std::uint64_t>(reader.id(static_cast<std::size_t>(sample))));
     EXPECT_TRUE(std::equal(expected.begin(), expected.end(), values)) << sample;
   }
-  // As expect_sample, where the files are gone.
+  // Like expect_sample, without the files.
   void expect_kept(std::int64_t sample, const float* values) const {
     const auto id = static_cast<std::uint64_t>(ids_.at(static_cast<std::size_t>(sample)));
     const auto expected = sample_values(id);
@@ -54,7 +54,7 @@ class BatchReaderTest : public FolderTest {
   }
   fs::path data_;
   Manifest manifest_;
-  std::vector<std::int64_t> ids_;  // of the training samples
+  std::vector<std::int64_t> ids_;  // ids of the training samples
 };
 
 TEST_F(BatchReaderTest, BatchesInAnyOrderAreThoseAskedFor) {
@@ -65,7 +65,7 @@ TEST_F(BatchReaderTest, BatchesInAnyOrderAreThoseAskedFor) {
     ASSERT_EQ(count, 12);
     ASSERT_EQ(wflow_loader_values(loader.get(), 0), static_cast<std::int64_t>(kValues));
     EXPECT_EQ(wflow_loader_values(loader.get(), 2), -1);
-    // Several under way at once, waited for in another order.
+    // Several batches at the same time, waited for in another order.
     const std::vector<std::vector<std::int64_t>> wanted = {
         {5, 0, 11, 5}, {3}, {}, {11, 10, 9, 8, 7, 6, 5, 4, 3}};
     std::vector<std::vector<float>> values;
@@ -104,7 +104,7 @@ TEST_F(BatchReaderTest, ScalesArePartsOfASample) {
   }
 }
 
-// Once all samples have been read, no file is needed: decoded where all of them fit, else compressed.
+// When all samples have been read, no file is needed: they stay decoded if all of them fit, else compressed.
 TEST_F(BatchReaderTest, KeptSamplesNeedNoFile) {
   std::vector<std::int64_t> all(12);
   std::iota(all.begin(), all.end(), 0);
@@ -123,7 +123,7 @@ TEST_F(BatchReaderTest, KeptSamplesNeedNoFile) {
     TearDown();
   }
   SetUp();
-  EXPECT_EQ(wflow_loader_keep(open().get(), -1, 1, fields.data()), 0);  // what the machine has
+  EXPECT_EQ(wflow_loader_keep(open().get(), -1, 1, fields.data()), 0);  // by the machine's memory
   const std::int32_t none = 7;
   EXPECT_NE(wflow_loader_keep(open().get(), 100, 1, &none), 0);
 }
@@ -150,7 +150,7 @@ TEST_F(BatchReaderTest, OtherScalesThanThoseThatAreKept) {
   }
 }
 
-// Who wants to call HDF5 waits for the section that this test holds: a loader that did would never end.
+// This test holds the lock of HDF5: a loader that called HDF5 would never end.
 TEST_F(BatchReaderTest, ReadsWithoutHdf5OnceItIsOpen) {
   const Loader loader = open();
   ASSERT_NE(loader, nullptr) << wflow_loader_error();
@@ -182,8 +182,8 @@ TEST_F(BatchReaderTest, WhatDoesNotExistIsRefused) {
   EXPECT_NE(wflow_loader_wait(loader.get(), batch), 0);  // once
 }
 
-// A batch with a damaged sample is an error that names the file; the others are read, and closing with
-// batches under way waits for nothing that does not come.
+// A batch with a damaged sample is an error that names the file; the others are read, and closing
+// with unfinished batches does not hang.
 TEST_F(BatchReaderTest, ADamagedSampleFailsItsBatchAlone) {
   const FieldLayout layout = ShardFile(shard(0), {"x", "y"}, true).layout().fields[0];
   std::string bytes = read_file(shard(0));
@@ -216,7 +216,7 @@ TEST_F(BatchReaderTest, AnyDamageIsAnErrorOrHarmless) {
     std::string bytes = good;
     bytes[hash64(1, round) % bytes.size()] ^= static_cast<char>(1 + hash64(2, round) % 255);
     if (round % 8 == 0) bytes.resize(hash64(3, round) % bytes.size());
-    const bool after = round % 3 == 0;  // the loader has it open, with the index of the good file
+    const bool after = round % 3 == 0;  // the loader has opened it, with the index of the good file
     const auto damage = [&] {
       const FileDescriptor fd = open_file(shard(0), O_WRONLY | O_TRUNC);
       write_all(fd.get(), bytes, shard(0));

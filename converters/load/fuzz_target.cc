@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer's way into the loader: the input is a list of changes to good shards of two fields (one
+// The target of libFuzzer for the loader: the input is a list of changes to good shards of two fields (one
 // compressed, one packed), which the loader then opens and reads (converters/load/README.md).
 #include <fcntl.h>
 #include <unistd.h>
@@ -65,7 +65,7 @@ void write_shard(const fs::path& path) {
   writer.publish();
 }
 
-// As conversions write them, with the statistics that readers want.
+// Shards as conversions write them, with the statistics that readers need.
 std::string manifest_of(const std::string& shard) {
   const auto statistics = [](std::size_t count) {
     nlohmann::json list = nlohmann::json::array();
@@ -109,7 +109,7 @@ struct Setting {
   }
 };
 
-// Bytes of the input: 4 of a change (24 bits of place, what is to be there). The first two cut the tail.
+// Bytes of the input: 4 for each change (24 bits of place, the new byte). The first two cut the tail.
 std::string changed(const std::string& good, const std::uint8_t* data, std::size_t size) {
   std::string bytes = good;
   const std::size_t cut = data[0] | std::size_t{data[1]} << 8;

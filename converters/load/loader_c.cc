@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "base/free_memory.h"
+#include "base/resources.h"
 #include "converters/load/batch_reader.h"
 
 namespace {
@@ -13,7 +13,7 @@ constexpr std::int32_t kVersion = 3;
 
 thread_local std::string last_error;
 
-// The exit code of what `function` throws; its text is kept.
+// The exit code of the exception that `function` throws; stores its text.
 template <typename Function>
 std::int32_t caught(Function function) {
   try {

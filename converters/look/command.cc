@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "converters/look/command.h"
+#include "converters/commands.h"
 
 #include <fmt/format.h>
 
@@ -8,8 +8,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "converters/convert/report.h"
-#include "converters/exchange/command.h"
+#include "converters/convert/conversion.h"
 #include "converters/look/look.h"
 
 namespace wflow::converters {
@@ -37,7 +36,7 @@ CLI::App* add(CLI::App& shards, const char* name, const char* what, const Option
   return command;
 }
 
-// Runs `text` and prints what it gives.
+// Runs `text` and prints its result.
 template <typename Text>
 void print_with(CLI::App* command, std::function<int()>& chosen, Text text) {
   command->callback([&chosen, text] {

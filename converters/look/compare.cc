@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// A data set with its samples by id; of sub-cubes, which share an id, by their order.
+// A data set with its samples by id; sub-cubes, which share an id, are in their order.
 struct Side {
   explicit Side(const fs::path& path) : name(path.string()), manifest(read_manifest(path)) {
     for (std::size_t k = 0; k < kSplitNames.size(); ++k) {
@@ -40,7 +40,7 @@ struct Side {
       places;  // split and number
 };
 
-// The greatest difference; of values that are not finite, whether both are so.
+// The greatest difference; values that are not finite must be equal.
 double difference(std::span<const float> a, std::span<const float> b) {
   double most = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -68,7 +68,7 @@ class Differences {
   std::string text_;
 };
 
-// Fields of both by their numbers, where they are alike.
+// The numbers of fields that are alike in both.
 std::vector<std::pair<std::size_t, std::size_t>> common_fields(const Side& a, const Side& b,
                                                                Differences& found) {
   std::vector<std::pair<std::size_t, std::size_t>> common;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a sample comes from: what the data set knows, what the conversion was given, and what the campaign
-// recorded. The last is asked of the program wflow, which asks the coordinator where one runs.
+// The origin of a sample: the records of the data set, the input of the conversion, and the records of the
+// campaign. The last come from the program wflow, which asks the coordinator if one runs.
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -15,8 +15,8 @@
 #include "base/file.h"
 #include "base/process.h"
 #include "base/text.h"
+#include "converters/commands.h"
 #include "converters/convert/block_record.h"
-#include "converters/convert/run.h"
 #include "converters/input/sample.h"
 #include "converters/look/look.h"
 #include "converters/split.h"
@@ -47,14 +47,14 @@ std::optional<SamplePlace> find_sample(const fs::path& data, const Manifest& man
   return std::nullopt;
 }
 
-// The block's number stands in the shard's name.
+// The shard's name contains the block's number.
 std::optional<std::uint64_t> block_of(const SamplePlace& place) {
   const auto number = text::to_integer(place.shard.substr(place.shard.rfind('-') + 1, 5));
   if (!number || *number < 0) return std::nullopt;
   return static_cast<std::uint64_t>(*number);
 }
 
-// The campaign that the data set lies in.
+// The campaign that contains the data set.
 std::optional<fs::path> campaign_of(const fs::path& data) {
   fs::path folder = fs::weakly_canonical(data);
   while (folder.has_relative_path()) {
@@ -72,9 +72,9 @@ std::string file_line(const fs::path& file) {
                      fmt::localtime(status.st_mtime));
 }
 
-// What the block's conversion was given for the sample; nothing where its tables are not there.
+// The input of the block's conversion for the sample; nothing if its tables are missing.
 struct GivenSample {
-  std::string step;  // whose output it is
+  std::string step;  // the step with this output
   std::string text;
   fs::path directory;
 };
@@ -101,7 +101,7 @@ std::optional<GivenSample> given_sample(const fs::path& data, std::uint64_t bloc
   return given;
 }
 
-// The file that an imported sample was read from; empty where it was not imported.
+// The file that an imported sample was read from; empty if it was not imported.
 std::string imported_from(const fs::path& data, std::int64_t id) {
   std::ifstream lines(data / kSourcesName);
   const std::string start = fmt::format("{},", id);
@@ -114,7 +114,7 @@ std::string imported_from(const fs::path& data, std::int64_t id) {
   return {};
 }
 
-// What wflow prints; where it can't, why.
+// The output of wflow, or the reason why it failed.
 struct Answer {
   bool good = false;
   std::string text;
@@ -137,7 +137,7 @@ std::string indented(const std::string& text) {
   return out;
 }
 
-// The sample's task: of several arrays of the step, the one in whose folder its files lie.
+// The sample's task: of several arrays of the step, the one whose folder contains its files.
 std::string sample_tasks(const fs::path& campaign, const GivenSample& given, std::int64_t id) {
   const Answer tasks = ask_wflow(
       {"tasks", campaign.string(), "--step", given.step, "--range", fmt::format("{}:{}", id, id), "--json"});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A slice of many samples in one picture, placed by two of their parameters: what the simulation makes of
-// them at a glance.
+// A slice of many samples in one picture, placed by two of their parameters: an overview of the simulation's
+// results.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::size_t kGap = 1;  // pixels between tiles
 
-// A number of every sample: one of a field's values.
+// A number for every sample: one of a field's values.
 struct ParameterPlace {
   std::string name;
   std::size_t field = 0;
@@ -29,7 +29,7 @@ struct ParameterPlace {
 };
 
 std::vector<ParameterPlace> parameters_of(const Manifest& manifest) {
-  constexpr std::size_t kMostValues = 64;  // of a field; a longer list is a series, not parameters
+  constexpr std::size_t kMostValues = 64;  // limit for a field; a longer list is a series, not parameters
   std::vector<ParameterPlace> places;
   for (const FieldRole role : {FieldRole::target, FieldRole::input}) {
     for (std::size_t k = 0; k < manifest.fields.size(); ++k) {
@@ -74,7 +74,7 @@ std::vector<ParameterPlace> chosen_parameters(const Manifest& manifest,
 struct MosaicSample {
   std::size_t number = 0;  // in its split
   std::int64_t id = 0;
-  std::vector<double> values;               // of the chosen parameters
+  std::vector<double> values;               // values of the chosen parameters
   std::array<double, 2> rank = {0.5, 0.5};  // 0 to 1 among all samples
 };
 
@@ -83,7 +83,7 @@ std::vector<MosaicSample> read_parameters(const SplitReader& reader,
   std::vector<MosaicSample> samples;
   std::vector<float> values;
   for (std::size_t i = 0; i < reader.size(); ++i) {
-    if (i > 0 && reader.id(i) == reader.id(i - 1)) continue;  // the first sub-cube stands for the sample
+    if (i > 0 && reader.id(i) == reader.id(i - 1)) continue;  // the first sub-cube represents the sample
     MosaicSample sample{i, reader.id(i), {}, {}};
     for (const ParameterPlace& place : places) {
       values.resize(reader.fields()[place.field].values());
@@ -112,7 +112,7 @@ void rank_samples(std::vector<MosaicSample>& samples, std::size_t parameters) {
   }
 }
 
-// Of a cell: the sample whose ranks are nearest to its middle.
+// The sample of a cell: the one whose ranks are nearest to its middle.
 struct Cell {
   std::optional<std::size_t> sample;
   double distance = 0;
@@ -161,7 +161,7 @@ std::size_t distinct_values(const std::vector<MosaicSample>& samples, std::size_
   return values.size();
 }
 
-// As many cells a side as there are samples for, or levels of a parameter.
+// The number of cells a side, by the number of samples or the levels of a parameter.
 std::size_t grid_side(const std::vector<MosaicSample>& samples, std::size_t parameters, std::size_t most) {
   auto side = static_cast<std::size_t>(std::ceil(std::sqrt(static_cast<double>(samples.size()))));
   for (std::size_t k = 0; parameters == 2 && k < 2; ++k)

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kMostColumns = 64;
 
-// To 0..1; a constant slice is all 0.
+// Scales to 0..1; a constant slice becomes 0.
 class Shades {
  public:
   explicit Shades(std::span<const float> values) {

@@ -43,7 +43,7 @@ std::string describe_sample(const SplitReader& reader, std::size_t i) {
   return out;
 }
 
-// Which block converted it. The block's number stands in the shard's name.
+// The block that converted it. The shard's name contains the block's number.
 std::string lineage(const fs::path& data, const Manifest& manifest, std::string_view split, std::size_t i) {
   std::size_t first = 0;
   for (const ShardEntry& shard : manifest.split(split).shards) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Distributions of the training samples, and what may be wrong with the data.
+// Distributions of the training samples, and possible errors in the data.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,7 +8,8 @@
 #include <map>
 #include <optional>
 
-#include "converters/look/histograms.h"
+#include "converters/convert/block_record.h"
+#include "converters/convert/statistics.h"
 #include "converters/look/look.h"
 #include "converters/shards/shard_file.h"
 #include "converters/split.h"
@@ -54,7 +55,7 @@ std::string field_table(const FieldInfo& field, const std::vector<Sketch>& sketc
   return out;
 }
 
-// A channel with one value in all training samples teaches nothing.
+// A channel with one value in all training samples has no information.
 void find_constants(const Manifest& manifest, std::vector<std::string>& findings) {
   for (const FieldInfo& field : manifest.fields) {
     for (std::size_t c = 0; c < field.statistics.size(); ++c) {

@@ -5,7 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "converters/look/histograms.h"
+#include "converters/convert/block_record.h"
+#include "converters/convert/statistics.h"
 #include "converters/look/look.h"
 #include "converters/split.h"
 
@@ -31,7 +32,7 @@ std::string name_of_channel(const FieldInfo& field, std::size_t channel) {
   return field.statistics.size() == 1 ? "" : std::to_string(channel);
 }
 
-// Between the 0.5 % and the 99.5 % quantile: a histogram up to a lone extreme value would be one bar.
+// Between the 0.5 % and the 99.5 % quantile: with a single extreme value the histogram would be one bar.
 SummaryJson channel_json(const FieldInfo& field, std::size_t channel, const Sketch* sketch) {
   const ChannelStatistics& s = field.statistics[channel];
   SummaryJson json = {{"name", name_of_channel(field, channel)},
@@ -63,7 +64,7 @@ SummaryJson field_json(const FieldInfo& field, const std::vector<Sketch>& sketch
   return json;
 }
 
-// Means of neighbours, at most so many of them.
+// Means of neighbours, at most this number of them.
 SummaryJson thinned(std::span<const float> values) {
   const std::size_t of = (values.size() + kSeriesPoints - 1) / kSeriesPoints;
   SummaryJson list = SummaryJson::array();
@@ -126,7 +127,7 @@ SummaryJson sample_json(const SplitReader& reader, std::size_t row, std::string_
   return sample;
 }
 
-// From the first shard of the first split that has one, so that no other file is opened.
+// From the first shard of the first split that has one, to open only one file.
 SummaryJson examples_json(const fs::path& data, Manifest manifest, std::size_t count) {
   SummaryJson examples = SummaryJson::array();
   for (const std::string_view split : kSplitNames) {

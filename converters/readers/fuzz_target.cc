@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer's way into the readers of foreign files (converters/readers/README.md): the first byte chooses
-// the format, the rest is the file.
+// The target of libFuzzer for the readers of foreign files (converters/readers/README.md): the first byte
+// selects the format, the rest is the file.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/tfrecord.h"
+#include "base/protobuf.h"
 #include "converters/readers/reader.h"
 #include "converters/readers/test_files.h"
 
@@ -31,7 +31,7 @@ struct Setting {
   Setting() {
     std::filesystem::create_directories(folder);
     files = write_test_files(folder);
-    // Seeds for `corpus`, where asked for.
+    // Seeds for `corpus`, if requested.
     if (const char* corpus = std::getenv("WFLOW_FUZZ_SEEDS")) {
       for (std::size_t k = 0; k < files.size(); ++k)
         write_file_durably(std::filesystem::path(corpus) / ("seed-" + std::to_string(k)),
@@ -50,7 +50,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   {
     const FileDescriptor fd = open_file(path, O_WRONLY | O_CREAT | O_TRUNC);
     const std::string_view bytes(reinterpret_cast<const char*>(data + 1), size - 1);
-    // Checksums would keep the fuzzer from what is inside: every other input is what they vouch for.
+    // Checksums would hide the content from the fuzzer: every other input gets correct ones.
     const bool framed = file.selector.format == Format::tfrecord && size % 2 == 0;
     write_all(fd.get(), framed ? tfrecord_of(bytes) : std::string(bytes), path);
   }

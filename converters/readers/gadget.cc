@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gadget snapshots, of HDF5 and of formats 1 and 2 (Fortran records; format 2 has a label before each block):
-// positions and masses to a density on a grid by cloud-in-cell (Hockney and Eastwood 1981, section 5-2), in
-// the file's mass per its length cubed, with periodic edges.
+// converts positions and masses to a density on a grid by cloud-in-cell (Hockney and Eastwood 1981, section
+// 5-2), in the file's mass per its length cubed, with periodic edges.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +11,6 @@
 
 #include "base/error.h"
 #include "converters/input/hdf5_handle.h"
-#include "converters/input/input.h"
 #include "converters/readers/reader.h"
 
 namespace wflow::converters {
@@ -26,7 +25,7 @@ class Grid {
  public:
   Grid(std::size_t cells, double box) : cells_(cells), box_(box), mass_(cells * cells * cells, 0.0) {}
 
-  // False where the position is no number.
+  // False if the position is not a number.
   bool add(const std::array<double, 3>& position, double mass) {
     std::array<std::array<std::size_t, 2>, 3> cell{};
     std::array<std::array<double, 2>, 3> weight{};
@@ -69,10 +68,10 @@ class Grid {
   std::vector<double> mass_;
 };
 
-// What a snapshot says of itself, whatever its format.
+// The header of a snapshot, in any format.
 struct Header {
   std::array<std::uint64_t, kTypes> particles{};
-  std::array<double, kTypes> mass{};  // of each particle of the type; 0: each has its own
+  std::array<double, kTypes> mass{};  // mass of each particle of the type; 0: individual masses
   double box = 0;
   std::uint64_t files = 1;
 };
@@ -119,7 +118,7 @@ class Gadget final : public MemoryReader {
   // ---- formats 1 and 2
 
   struct Block {
-    std::uint64_t offset = 0;  // of the content
+    std::uint64_t offset = 0;  // begin of the content
     std::uint64_t bytes = 0;
   };
 
@@ -141,7 +140,7 @@ class Gadget final : public MemoryReader {
   Block next_block(std::uint64_t& at) const {
     Block block = block_at(at);
     at = block.offset + block.bytes + 4;
-    if (labelled_) {  // the label was a record of its own
+    if (labelled_) {  // the label is a record of its own
       block = block_at(at);
       at = block.offset + block.bytes + 4;
     }

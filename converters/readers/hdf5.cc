@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "converters/input/hdf5_handle.h"
-#include "converters/input/input.h"
 #include "converters/readers/reader.h"
 
 namespace wflow::converters {
@@ -30,14 +29,14 @@ herr_t collect_dataset(hid_t group, const char* name, const H5L_info_t* link, vo
   return 0;
 }
 
-// A file that a simulation wrote could name any other one that the user can read.
+// A simulation's file could name any other file that the user can read.
 [[noreturn]] void throw_external(const fs::path& path, const std::string& name, const std::string& file) {
   throw Error(ExitCode::data,
               fmt::format("{} of {} lies in another file, {}; 'external_files: true' in convert: reads such files",
                           name, path.string(), file));
 }
 
-// Of external storage, or a source of a virtual dataset that is not this file.
+// The file of external storage, or of a virtual dataset's source outside this file.
 std::optional<std::string> other_file_of(hid_t dataset) {
   constexpr std::size_t kMostName = 4096;
   const PropertyId creation(H5Dget_create_plist(dataset));
@@ -64,7 +63,7 @@ herr_t collect_path(hid_t, const char* name, const H5L_info_t* link, void* paths
   return all.size() < kMostPaths ? 0 : 1;
 }
 
-// Of everything in the file, for a suggestion.
+// The names of all objects in the file, for a suggestion.
 std::vector<std::string> all_paths(const FileId& file) {
   std::vector<std::string> paths;
   H5Lvisit(file.get(), H5_INDEX_NAME, H5_ITER_INC, collect_path, &paths);
@@ -109,7 +108,7 @@ std::vector<std::size_t> extent(const SpaceId& space) {
 class Hdf5Input final : public InputReader {
  public:
   Hdf5Input(const fs::path& path, bool external) : path_(path), external_(external) {
-    file_bytes_ = InputFile(path).size();  // our own messages for what is no regular file
+    file_bytes_ = InputFile(path).size();  // wflow's own messages if it is not a regular file
     const Hdf5Section section;
     file_ = open_hdf5(path, H5F_ACC_RDONLY);
     access_ = PropertyId(H5Pcreate(H5P_DATASET_ACCESS));
@@ -129,7 +128,7 @@ class Hdf5Input final : public InputReader {
       selector.dataset = name;
       try {
         list.push_back(describe(open_dataset(selector), selector));
-      } catch (const Error&) {  // not of numbers: it can't be read, so it is not listed
+      } catch (const Error&) {  // not numeric: cannot be read, so it is not listed
       }
     }
     return list;
@@ -166,7 +165,7 @@ class Hdf5Input final : public InputReader {
                                                     selector.dataset.empty() ? "/" : selector.dataset);
   }
 
-  // find() keeps what it was asked for, so that read() opens the same object.
+  // find() stores its result, so that read() opens the same object.
   const Selector& selector_of(const InputField& field) const { return found_[field.index]; }
 
   DatasetId open_dataset(const Selector& selector) const {
@@ -294,7 +293,7 @@ class Hdf5Input final : public InputReader {
 
   static TypeId memory_type(const InputField& field) {
     if (field.stored == "bool") {
-      // An enum converts to an integer of its own size alone.
+      // An enum converts only to an integer of its own size.
       return TypeId(H5Tcopy(H5T_NATIVE_INT8));
     }
     const hid_t number = native_type(field.dtype);
@@ -338,7 +337,7 @@ class Hdf5Input final : public InputReader {
   std::uint64_t file_bytes_ = 0;
   FileId file_;
   PropertyId access_;
-  mutable std::string refused_;  // the file of the external link that HDF5 was about to follow
+  mutable std::string refused_;  // the target of an external link that was refused
   std::vector<Selector> found_;
 };
 

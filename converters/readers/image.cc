@@ -9,7 +9,6 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "converters/input/input.h"
 #include "converters/readers/reader.h"
 
 namespace wflow::converters {
@@ -18,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// What libpng's callbacks and its jump out of an error touch. Nothing with a destructor is made between
+// The data for libpng's callbacks and its jump after an error. No object with a destructor is created between
 // setjmp and longjmp.
 struct PngState {
   const std::vector<std::uint8_t>* file = nullptr;
@@ -49,7 +48,7 @@ void png_bytes(png_structp png, png_bytep into, png_size_t count) {
 
 constexpr png_uint_32 kMostSide = 65536;
 
-// Each of the two returns whether it succeeded; the reason of a failure is in `state`.
+// Both return true on success; the reason of a failure is in `state`.
 bool read_png_header(PngState& state) {
   if (setjmp(png_jmpbuf(state.png)) != 0) return false;
   png_set_user_limits(state.png, kMostSide, kMostSide);

@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "converters/input/input.h"
 #include "converters/readers/reader.h"
 
 namespace wflow::converters {
@@ -17,7 +16,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// $.a.b[0] and $['a'] as a JSON pointer (RFC 6901), /a/b/0; nothing where it is neither.
+// $.a.b[0] and $['a'] as a JSON pointer (RFC 6901), /a/b/0; nothing if it is neither.
 std::optional<std::string> pointer_of(std::string_view path) {
   if (path.starts_with('/')) return std::string(path);
   if (!path.starts_with('$')) return std::nullopt;
@@ -55,7 +54,7 @@ class JsonInput final : public MemoryReader {
                   fmt::format("{} holds more than 4 GiB, which no sample may have", path.string()));
     const auto bytes = plain.read(0, plain.size());
     try {
-      // Deep nesting is a damaged file: the parser would take it, the walk below is recursive.
+      // Deep nesting means a damaged file: the parser would accept it, but the walk below is recursive.
       json_ = nlohmann::json::parse(bytes.begin(), bytes.end(),
                                     [](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
                                       if (depth > kMostDepth)
@@ -100,7 +99,7 @@ class JsonInput final : public MemoryReader {
  private:
   static constexpr int kMostDepth = 100;
 
-  // The paths of all values, as far as they are worth a suggestion.
+  // The paths of values, up to a limit, for a suggestion.
   static void gather_paths(const nlohmann::json& value, const std::string& path, std::vector<std::string>& paths) {
     constexpr std::size_t kMostPaths = 1000;
     if (!value.is_object() || paths.size() >= kMostPaths) return;
@@ -146,7 +145,7 @@ class JsonInput final : public MemoryReader {
     } else if (value.is_null()) {
       values_.push_back(std::numeric_limits<double>::quiet_NaN());
     } else {
-      // NaN and infinity have no form in JSON; programs write them as texts.
+      // JSON has no NaN and infinity; programs write them as texts.
       const auto number =
           value.is_string() ? text::to_real(value.get_ref<const std::string&>()) : std::nullopt;
       if (!number)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NumPy's .npy files, and arrays of .npz archives (by libzip). The header is base/npy.h, which samples: uses
-// too.
+// NumPy's .npy files, and arrays of .npz archives (by libzip). base/npy.h reads the header, also for
+// samples:.
 #include "base/npy.h"
 
 #include <fmt/format.h>
@@ -12,7 +12,6 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "converters/input/input.h"
 #include "converters/readers/reader.h"
 
 namespace wflow::converters {
@@ -35,7 +34,7 @@ float from_half(std::uint16_t half) {
   return std::bit_cast<float>(bits);
 }
 
-// The field that a header describes; Error{data} for types that are no numbers.
+// The field that a header describes; Error{data} for types that are not numbers.
 InputField field_of(const NpyHeader& header, const std::string& name) {
   InputField field;
   field.shape = header.shape;
@@ -72,7 +71,7 @@ InputField field_of(const NpyHeader& header, const std::string& name) {
   return field;
 }
 
-// Values that the file holds as they are but for their byte order.
+// Values that differ from the file only by their byte order.
 void to_native(const NpyHeader& header, const InputField& field, std::span<std::uint8_t> values) {
   if (header.big_endian) swap_byte_order(values, dtype_size(field.dtype));
 }
@@ -81,7 +80,7 @@ bool is_half(const InputField& field) {
   return field.stored == "float16";
 }
 
-// The bytes of whole values of the file as values of the field.
+// Converts bytes of complete values of the file to values of the field.
 void to_values(const NpyHeader& header, const InputField& field, std::span<std::uint8_t> stored,
                std::span<std::uint8_t> values) {
   if (!is_half(field)) {
@@ -157,8 +156,8 @@ class NpyInput final : public InputReader {
     return bytes;
   }
 
-  // Neighbouring rows of the slowest axis and all below them lie in one piece: the first's number where
-  // nothing else is wanted.
+  // Neighbouring rows of the slowest axis with all their values are contiguous: the number of the first one
+  // if exactly such rows are selected.
   std::optional<std::uint64_t> first_of_rows(const Selection& selection) const {
     if (header_.fortran_order && header_.shape.size() > 1) return std::nullopt;
     for (std::size_t k = 1; k < selection.size(); ++k) {
@@ -170,7 +169,7 @@ class NpyInput final : public InputReader {
     return selection[0].start;
   }
 
-  // Small pieces are read with those behind them: the next rows of a stacked file.
+  // Reads small pieces together with the following ones: the next rows of a stacked file.
   void read_piece(std::uint64_t offset, std::span<std::uint8_t> values) {
     constexpr std::size_t kSmall = 4096;
     constexpr std::size_t kAhead = 64 << 10;
@@ -191,7 +190,7 @@ class NpyInput final : public InputReader {
   InputFile file_;
   NpyHeader header_;
   InputField field_;
-  std::vector<std::uint8_t> ahead_;  // of the file, from ahead_from_ on
+  std::vector<std::uint8_t> ahead_;  // bytes of the file from ahead_from_ on
   std::uint64_t ahead_from_ = 0;
 };
 

@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "converters/input/input.h"
 #include "converters/readers/reader.h"
 
 namespace wflow::converters {
@@ -53,7 +52,7 @@ class RawInput final : public InputReader {
       take(form_.markers > 0 ? records_ : file_.read(form_.offset, bytes_), selection, values);
       return;
     }
-    // A selection has the array's number in front, and takes one.
+    // A selection begins with the array's number, and has one array.
     WFLOW_CHECK(selection[0].count == 1);
     take(file_.read(form_.offset + selection[0].start * bytes_, bytes_),
          Selection(selection.begin() + 1, selection.end()), values);
@@ -68,8 +67,8 @@ class RawInput final : public InputReader {
     take_selection(bytes, form_.shape, width, selection, values);
   }
 
-  // A record stands between two copies of its length; a negative length (gfortran) says that the record goes
-  // on behind it. Here all records' contents make one array.
+  // A record is enclosed by two copies of its length; a negative length (gfortran) means that the record
+  // continues behind it. The contents of all records make one array.
   void load_records() {
     field_.dtype = form_.dtype;
     field_.shape = form_.shape;

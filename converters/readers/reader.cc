@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "converters/readers/reader.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <string_view>
 
 #include "base/error.h"
 #include "base/text.h"
-#include "converters/input/input.h"
 
 namespace wflow::converters {
 
@@ -65,7 +68,7 @@ std::optional<Format> format_by_content(const fs::path& path) {
   return std::nullopt;
 }
 
-// Columns make a table of any text, but members of a compound of an HDF5 file.
+// Columns make any text a table; in an HDF5 file they are members of a compound.
 bool means_table(const Selector& selector, std::optional<Format> by_suffix) {
   return !selector.columns.empty() && by_suffix.value_or(Format::raw) == Format::raw;
 }
@@ -109,7 +112,7 @@ InputArray read_input(InputReader& reader, const fs::path& path, const Selector&
                 fmt::format("{} holds more than 4 GiB, which no sample may have", path.string()));
   array.bytes.resize(*bytes);
   if (*bytes > 0) reader.read(field, selection, array.bytes);
-  // The letters of axes that one index has dropped go, too.
+  // Removes the letters of axes that an index has removed.
   if (!field.axes.empty()) {
     std::string axes;
     for (std::size_t k = 0; k < selection.size(); ++k) {
@@ -144,6 +147,34 @@ void no_such_field(const fs::path& path, const char* kind, const std::string& wa
 void MemoryReader::read(const InputField& field, const Selection& selection, std::span<std::uint8_t> values) {
   const std::size_t width = dtype_size(field.dtype) * std::max<std::size_t>(1, field.components.size());
   take_selection(bytes_, field.shape, width, selection, values);
+}
+
+InputFile::InputFile(fs::path path) : path_(std::move(path)), fd_(open_file(path_, O_RDONLY)) {
+  struct stat status {};
+  if (::fstat(fd_.get(), &status) != 0)
+    throw system_error(errno, fmt::format("cannot read {}", path_.string()));
+  if (!S_ISREG(status.st_mode))
+    throw Error(ExitCode::data, fmt::format("{} is not a regular file", path_.string()));
+  size_ = static_cast<std::uint64_t>(status.st_size);
+}
+
+std::vector<std::uint8_t> InputFile::read(std::uint64_t offset, std::size_t bytes) const {
+  check_size(offset, bytes);
+  std::vector<std::uint8_t> result(bytes);
+  read_into(offset, result);
+  return result;
+}
+
+void InputFile::read_into(std::uint64_t offset, std::span<std::uint8_t> bytes) const {
+  check_size(offset, bytes.size());
+  if (read_at(fd_.get(), offset, bytes.data(), bytes.size(), path_) < bytes.size())
+    throw Error(ExitCode::data, fmt::format("{} became shorter while it was read", path_.string()));
+}
+
+void InputFile::check_size(std::uint64_t offset, std::size_t bytes) const {
+  if (offset <= size_ && bytes <= size_ - offset) return;
+  throw Error(ExitCode::data, fmt::format("{} is cut short: it has {} bytes, {} were expected",
+                                          path_.string(), size_, offset + bytes));
 }
 
 }  // namespace wflow::converters

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading what simulations write, behind one interface: open a file, find a field, read it into memory. A
-// format is a class behind a function open_x() in the table of reader.cc.
+// Reads the output of simulations behind one interface: open a file, find a field, read it into memory. A format is a
+// class behind a function open_x() in the table of reader.cc.
 //
-// Errors: Error{data} names the file, and where in it, when it is missing, cut, or not what it should be: the
-// sample's fault. Error{system} is the machine's (permission, I/O error); Error{spec} the configuration's.
-// No reader allocates what a file merely claims: a claim is compared with the file's size first.
+// Errors: Error{data}, an error of the sample, names the file and the place in it if it is missing, cut or invalid.
+// Error{system} is an error of the machine (permission, I/O error), Error{spec} one of the configuration.
+// No reader allocates a size that a file claims before comparing it with the file's size.
 #pragma once
 
 #include <cstdint>
@@ -15,21 +15,22 @@
 #include <string>
 #include <vector>
 
+#include "base/file.h"
 #include "converters/fields.h"
 #include "converters/input/array.h"
 
 namespace wflow::converters {
 
-// What a file has under one name. Values of several components (complex numbers, colours, columns of a
+// A named array of a file. Values of several components (complex numbers, colours, columns of a
 // table) have these as one more axis behind `shape`, the fastest.
 struct InputField {
   std::string name;
   DType dtype = DType::float32;         // as read: float16 becomes float32, bool uint8
   std::vector<std::size_t> shape;       // slowest axis first
-  std::string axes;                     // letters of `shape`, where the format knows them; else empty
+  std::string axes;                     // letters of `shape`, if the format knows them; else empty
   std::vector<std::string> components;  // their names; empty: each value is one number
-  std::string stored;                   // the type in the file, where that is another: "float16"
-  std::size_t index = 0;                // the reader's own
+  std::string stored;                   // the type in the file, if different: "float16"
+  std::size_t index = 0;                // for the reader's own use
 };
 
 class InputReader {
@@ -39,9 +40,9 @@ class InputReader {
   InputReader(const InputReader&) = delete;
   InputReader& operator=(const InputReader&) = delete;
 
-  // All that can be named, for messages; formats without names give one.
+  // All fields, for messages; formats without names have one.
   virtual std::vector<InputField> fields() = 0;
-  // The one that the selector means; Error{data} with what there is instead.
+  // The field that the selector means; Error{data} with the existing ones.
   virtual InputField find(const Selector& selector) = 0;
   // Fills `values`, which has the length of the selection (selection_bytes).
   virtual void read(const InputField& field, const Selection& selection, std::span<std::uint8_t> values) = 0;
@@ -49,16 +50,16 @@ class InputReader {
 
 std::unique_ptr<InputReader> open_input(const std::filesystem::path& path, const Selector& selector);
 
-// The format that open_input takes for this file: as the selector says, else by its suffix, else by its first
-// bytes. Error{spec} where neither says.
+// The format that open_input uses for this file: by the selector, else by its suffix, else by its first bytes. Error{spec}
+// if none of them determines it.
 Format format_of(const std::filesystem::path& path, const Selector& selector);
 
 using Row = std::optional<std::uint64_t>;
 
-// The field with what the selector's slice leaves of it; `row`: of that row of the slowest axis.
+// The field with the selector's slice of it; `row`: from that row of the slowest axis.
 struct InputArray {
   InputField field;
-  Array array;  // its shape ends with the components, where there are any
+  Array array;  // its shape ends with the components, if there are any
 };
 InputArray read_input(InputReader& reader, const std::filesystem::path& path, const Selector& selector,
                       Row row = {});
@@ -67,15 +68,15 @@ InputArray read_input(InputReader& reader, const std::filesystem::path& path, co
 Array read_array(const std::filesystem::path& path, const Selector& selector, Row row = {});
 InputField read_form(const std::filesystem::path& path, const Selector& selector);
 
-// Of an expansion that a file of `file_bytes` may claim: even deflate makes no more of a byte than 1,032.
+// True if a file of `file_bytes` bytes can expand to that size: deflate makes at most 1,032 bytes of one.
 bool plausible_size(std::uint64_t claimed, std::uint64_t file_bytes);
 
-// Error{data}: there is no `wanted` in the file; it has `names`.
+// Throws Error{data}: the file has no `wanted`, but `names`.
 [[noreturn]] void no_such_field(const std::filesystem::path& path, const char* kind,
                                 const std::string& wanted, const std::vector<std::string>& names);
 
 std::unique_ptr<InputReader> open_hdf5_input(const std::filesystem::path& path, const Selector& selector);
-// Error{data} where an HDF5 file has values in other files (external links, external storage, virtual datasets).
+// Error{data} if an HDF5 file has values in other files (external links, external storage, virtual datasets).
 void refuse_other_files(const std::filesystem::path& path);
 std::unique_ptr<InputReader> open_netcdf(const std::filesystem::path& path, const Selector& selector);
 std::unique_ptr<InputReader> open_npy(const std::filesystem::path& path, const Selector& selector);
@@ -88,7 +89,7 @@ std::unique_ptr<InputReader> open_image(const std::filesystem::path& path, const
 std::unique_ptr<InputReader> open_gadget(const std::filesystem::path& path, const Selector& selector);
 std::unique_ptr<InputReader> open_tfrecord(const std::filesystem::path& path, const Selector& selector);
 
-// For formats that are read whole: one array in memory, of which selections are taken.
+// For formats that are read completely: one array in memory, and selections of it.
 class MemoryReader : public InputReader {
  public:
   std::vector<InputField> fields() override { return {field_}; }
@@ -98,6 +99,26 @@ class MemoryReader : public InputReader {
  protected:
   InputField field_;
   std::vector<std::uint8_t> bytes_;
+};
+
+// A file of a simulation, read by ranges, for the readers of this folder. Error{data} if it is missing or not a regular
+// file, Error{system} if the machine refuses.
+class InputFile {
+ public:
+  explicit InputFile(std::filesystem::path path);
+  std::uint64_t size() const { return size_; }
+  const std::filesystem::path& path() const { return path_; }
+  int descriptor() const { return fd_.get(); }
+  // Error{data} if the file has fewer bytes.
+  std::vector<std::uint8_t> read(std::uint64_t offset, std::size_t bytes) const;
+  void read_into(std::uint64_t offset, std::span<std::uint8_t> bytes) const;
+
+ private:
+  void check_size(std::uint64_t offset, std::size_t bytes) const;
+
+  std::filesystem::path path_;
+  FileDescriptor fd_;
+  std::uint64_t size_ = 0;
 };
 
 }  // namespace wflow::converters

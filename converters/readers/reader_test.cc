@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "base/tfrecord.h"
+#include "base/protobuf.h"
 #include "converters/convert/test_support.h"
 #include "converters/readers/test_files.h"
 #include "converters/readers/tfrecord.h"
@@ -132,7 +132,7 @@ TEST_F(ReaderTest, ErrorsSayWhatIsThere) {
   EXPECT_NE(problem("records.raw", selector).find("the record at byte 0 claims"), std::string::npos);
 }
 
-// libnetcdf takes 16 GiB for such a list before it looks into the file.
+// libnetcdf allocates 16 GiB for such a list before it reads the file.
 TEST_F(ReaderTest, AListOfMillionsInASmallNetcdfIsRefused) {
   const std::string good = read_file(folder_ / "classic.nc");
   for (const std::size_t at :
@@ -180,7 +180,7 @@ TEST_F(ReaderTest, TfrecordsAreReadAndDamageIsNamed) {
         at < 12 ? "does not have the checksum of its length" : "does not have its checksum";
     EXPECT_NE(broken(bytes).find(expected), std::string::npos) << at;
   }
-  // A length of 2^31, with the right checksum: refused before memory is taken.
+  // A length of 2^31, with the right checksum: refused before memory is allocated.
   std::string length;
   const std::uint64_t absurd = std::uint64_t{1} << 31;
   length.append(reinterpret_cast<const char*>(&absurd), sizeof absurd);
@@ -189,7 +189,7 @@ TEST_F(ReaderTest, TfrecordsAreReadAndDamageIsNamed) {
   EXPECT_NE(broken(length + "abc").find("claims 2147483648 bytes, more than the file holds"),
             std::string::npos);
   EXPECT_NE(broken(good + good).find("has several records; 'stacked: true'"), std::string::npos);
-  // What the checksums vouch for may still be no example.
+  // Bytes with correct checksums may still not be an example.
   const std::string inside = good.substr(12, good.size() - 16);
   for (std::uint64_t round = 0; round < 3000; ++round) {
     std::string bytes = inside;
@@ -209,7 +209,7 @@ TEST_F(ReaderTest, TfrecordsAreReadAndDamageIsNamed) {
             std::string::npos);
 }
 
-// Any damage is an error with a sentence, or harmless; never more memory than the file can stand for.
+// Any damage is an error with a sentence, or harmless; memory stays in proportion to the file.
 TEST_F(ReaderTest, DamagedFilesAreErrors) {
   for (const TestFile& each : files_) {
 #ifdef __SANITIZE_ADDRESS__

@@ -9,7 +9,6 @@
 #include "base/csv.h"
 #include "base/error.h"
 #include "base/text.h"
-#include "converters/input/input.h"
 #include "converters/readers/reader.h"
 
 namespace wflow::converters {
@@ -51,7 +50,8 @@ class TableInput final : public MemoryReader {
 
   void take_line(const csv::Line& line, const Selector& selector) {
     const std::string_view whole = text::trim(line.text);
-    if (width_ == 0 && whole.starts_with('#')) comment_ = whole.substr(1);  // may be the names of the columns
+    if (width_ == 0 && whole.starts_with('#'))
+      comment_ = whole.substr(1);  // may have the names of the columns
     const std::string_view row = csv::without_comment(line.text);
     if (row.empty()) return;
     if (width_ == 0) {
@@ -73,7 +73,7 @@ class TableInput final : public MemoryReader {
     ++rows_;
   }
 
-  // Whether the first row is the columns' names.
+  // True if the first row has the columns' names.
   bool begin_table(const std::vector<std::string_view>& cells, const csv::Line& line,
                    const Selector& selector) {
     width_ = cells.size();

@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/tfrecord.h"
+#include "base/protobuf.h"
 #include "converters/input/hdf5_handle.h"
 
 namespace wflow::converters {
@@ -55,7 +55,7 @@ std::string record(const std::string& content) {
   return bytes;
 }
 
-// Eight particles of type 1, of mass 2, at the centres of the cells of a grid of 2 in a box of 4.
+// Eight particles of type 1 and mass 2, at the centres of the cells of a grid of 2 in a box of 4.
 std::string gadget(bool labelled) {
   std::string header;
   for (std::uint32_t type = 0; type < 6; ++type) put(header, type == 1 ? 8U : 0U);
@@ -83,7 +83,7 @@ std::string gadget(bool labelled) {
   return bytes;
 }
 
-// A field of a protocol buffer: of bytes.
+// A field of a protocol buffer with bytes.
 std::string proto(int number, const std::string& content) {
   std::string bytes(1, static_cast<char>(number << 3 | 2));
   for (std::size_t length = content.size();; length >>= 7) {
@@ -93,7 +93,7 @@ std::string proto(int number, const std::string& content) {
   return bytes + content;
 }
 
-// x: a byte string of 24 int16; y: 4 floats, packed; z: 2 integers, a field each.
+// x: a byte string of 24 int16; y: 4 floats, packed; z: 2 integers, one field each.
 std::string tfrecord() {
   const auto feature = [](const char* name, int kind, const std::string& list) {
     return proto(1, proto(1, name) + proto(2, proto(kind, list)));

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small file of each format, for tests and as the fuzzers' first inputs. All hold 0, 1, 2, ... in some
-// shape.
+// A small file of each format, for tests and as seeds of the fuzzers. All contain 0, 1, 2, ... in some shape.
 #pragma once
 
 #include <filesystem>
@@ -14,7 +13,7 @@ namespace wflow::converters {
 struct TestFile {
   std::string name;
   Selector selector;
-  std::vector<std::size_t> shape;  // of what the selector means
+  std::vector<std::size_t> shape;  // shape of the selected values
 };
 
 // Writes them into the folder.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers from a log: the groups of a regular expression (RE2: time linear in the text, whatever the
+// Numbers from a log: the groups of a regular expression (RE2: time linear in the text for any
 // pattern).
 #include <fmt/format.h>
 #include <re2/re2.h>
@@ -10,7 +10,6 @@
 #include "base/csv.h"
 #include "base/error.h"
 #include "base/text.h"
-#include "converters/input/input.h"
 #include "converters/readers/reader.h"
 
 namespace wflow::converters {

@@ -12,8 +12,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/tfrecord.h"
-#include "converters/input/input.h"
+#include "base/protobuf.h"
 #include "converters/readers/reader.h"
 
 namespace wflow::converters {
@@ -24,9 +23,9 @@ namespace fs = std::filesystem;
 class TfrecordFile::Bytes {
  public:
   virtual ~Bytes() = default;
-  // As many as there are, up to `into`'s size.
+  // Reads as many as available, up to `into`'s size.
   virtual std::size_t read(std::span<std::uint8_t> into) = 0;
-  // Whether `count` more bytes can be there: no memory is taken for a length that is impossible.
+  // True if the stream can have `count` more bytes: no memory is allocated for an impossible length.
   virtual bool may_hold(std::uint64_t count) const = 0;
   virtual std::uint64_t skip(std::uint64_t count) = 0;
   std::uint64_t position() const { return position_; }
@@ -58,7 +57,7 @@ class TfrecordFile::PlainBytes final : public Bytes {
 class TfrecordFile::GzipBytes final : public Bytes {
  public:
   explicit GzipBytes(const fs::path& path) : file_(path), input_(kBuffer) {
-    constexpr int kGzipWindow = 15 + 16;  // zlib's way to ask for gzip's header and checksum
+    constexpr int kGzipWindow = 15 + 16;  // selects gzip's header and checksum in zlib
     if (inflateInit2(&stream_, kGzipWindow) != Z_OK)
       throw Error(ExitCode::system, fmt::format("no memory to inflate {}", path.string()));
   }
@@ -116,7 +115,7 @@ class TfrecordFile::GzipBytes final : public Bytes {
   std::vector<std::uint8_t> input_;
   z_stream stream_{};
   std::uint64_t read_ = 0;
-  bool inside_ = false;  // of a member
+  bool inside_ = false;  // inside a member
 };
 
 TfrecordFile::TfrecordFile(fs::path path) : path_(std::move(path)) {
@@ -197,9 +196,9 @@ namespace {
 // A feature of an example: one of three lists.
 struct Feature {
   enum class Kind { none, bytes, floats, integers } kind = Kind::none;
-  std::span<const std::uint8_t> text;  // of bytes: the only value
+  std::span<const std::uint8_t> text;  // for bytes: the only value
   std::size_t texts = 0;
-  std::vector<std::uint8_t> numbers;  // float32 or int64, as they are in memory
+  std::vector<std::uint8_t> numbers;  // float32 or int64, as in memory
 };
 
 // Reads protocol buffers (https://protobuf.dev/programming-guides/encoding): fields of a tag and a value.
@@ -209,11 +208,11 @@ class ProtoReader {
   struct Field {
     std::uint64_t number = 0;
     Wire wire = Wire::varint;
-    std::uint64_t value = 0;              // of varint
-    std::span<const std::uint8_t> bytes;  // of the others
+    std::uint64_t value = 0;              // for varint
+    std::span<const std::uint8_t> bytes;  // for the other types
   };
 
-  // `place`: of the message's first byte, for messages.
+  // `place`: offset of the message's first byte, for error texts.
   ProtoReader(std::span<const std::uint8_t> message, const fs::path& path, std::uint64_t place)
       : message_(message), path_(&path), place_(place) {}
 
@@ -284,7 +283,7 @@ void append(std::vector<std::uint8_t>& bytes, const void* value, std::size_t siz
   bytes.insert(bytes.end(), first, first + size);
 }
 
-// A list of values: packed, or a field each.
+// A list of values: packed, or one field each.
 void read_list(ProtoReader list, Feature& feature) {
   while (const auto field = list.next()) {
     if (field->number != 1) continue;
@@ -320,7 +319,7 @@ Feature read_feature(ProtoReader message) {
   return feature;
 }
 
-// All features of an example by name; the values of one are read when it is asked for.
+// All features of an example by name; reads the values of a feature on demand.
 class Example {
  public:
   Example(std::span<const std::uint8_t> record, const fs::path& path, std::uint64_t place) {

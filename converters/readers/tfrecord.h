@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads TFRecord files (base/tfrecord.h); the whole file may be a gzip stream. A record is a message
+// Reads TFRecord files (base/protobuf.h); the whole file may be a gzip stream. A record is a message
 // tf.train.Example: features by name.
 #pragma once
 
@@ -14,9 +14,9 @@
 
 namespace wflow::converters {
 
-// Reads record after record. Error{data} names the file and the byte (of a gzip stream: the byte of what it
-// inflates to) of a record that is cut or does not have its checksum. A length is compared with what the
-// file can hold before memory is taken for it.
+// Reads record after record. Error{data} names the file and the byte (in a gzip stream: the byte of the
+// inflated data) of a record that is cut or has a wrong checksum. A length is compared with the possible size
+// of the file before memory is allocated.
 class TfrecordFile {
  public:
   explicit TfrecordFile(std::filesystem::path path);
@@ -24,9 +24,9 @@ class TfrecordFile {
 
   // The next record; nothing at the end of the file.
   std::optional<std::vector<std::uint8_t>> next();
-  // Passes over one, without its bytes' checksum; false at the end of the file.
+  // Skips a record without checking its checksum; false at the end of the file.
   bool skip();
-  // Where the last record's bytes begin.
+  // The begin of the last record's bytes.
   std::uint64_t record_begin() const { return begin_; }
 
  private:
@@ -41,15 +41,15 @@ class TfrecordFile {
   std::uint64_t begin_ = 0;
 };
 
-// Records of a file.
+// The number of records in a file.
 std::uint64_t count_tfrecords(const std::filesystem::path& path);
 
-// The bytes of a value of the feature in the file's first record, and whether it is a list of byte strings:
-// to find out how a volume lies in it. Error{data} where there is none.
+// The sizes of the feature in the file's first record: of a byte string, or of a list of numbers. They tell
+// the layout of a volume. Error{data} if there is no such feature.
 struct FeatureSize {
   bool is_bytes = false;
-  std::size_t bytes = 0;   // of the byte string
-  std::size_t values = 0;  // of a list of numbers
+  std::size_t bytes = 0;   // size of the byte string
+  std::size_t values = 0;  // length of a list of numbers
 };
 FeatureSize feature_size(const std::filesystem::path& path, const std::string& feature);
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "converters/shards/shuffle.h"
+#include "converters/shards/planes.h"
 
 namespace wflow::converters {
 
@@ -45,7 +45,7 @@ EncodedChunk Encoder::encode(std::span<const std::uint8_t> raw, std::size_t widt
       shuffle_bytes(raw, shuffled_, width);
       input = shuffled_;
     }
-    packed_.resize(raw.size() - raw.size() / 20);  // no room for a stream that does not shrink enough
+    packed_.resize(raw.size() - raw.size() / 20);  // a stream that does not shrink enough does not fit
     made = std::span(packed_).first(compress(input, filters_.shuffle ? width : 1, packed_));
   }
   if (made.empty()) {
@@ -66,7 +66,7 @@ bool Decoder::inflate_matches(std::span<const std::uint8_t> stored, std::span<st
                                     nullptr) == LIBDEFLATE_SUCCESS;
 }
 
-// What the fast decoder refuses is another compressor's stream, or damaged: libdeflate knows which.
+// A stream that the fast decoder refuses is another compressor's, or damaged: libdeflate tells which.
 bool Decoder::inflate(std::span<const std::uint8_t> stored, std::span<std::uint8_t> out) {
   return runs_.inflate(stored, out) || inflate_matches(stored, out);
 }

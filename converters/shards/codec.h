@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What HDF5's filter pipeline (shuffle, then deflate) makes of a chunk, done on the calling thread.
-// One Encoder or Decoder a thread.
+// The filter pipeline of HDF5 (shuffle, then deflate) for a chunk, on the calling thread. Use one Encoder or
+// Decoder for each thread.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ struct libdeflate_decompressor;
 
 namespace wflow::converters {
 
-// The filters of a data set, in HDF5's order. Bit k of a chunk's mask says that filter k was left out for it.
+// The filters of a data set, in HDF5's order. Bit k of a chunk's mask means that filter k was skipped for it.
 struct Filters {
   bool shuffle = false;
   bool deflate = false;
@@ -28,8 +28,8 @@ struct Filters {
   bool operator==(const Filters&) const = default;
 };
 
-// Who makes the streams of deflate. runs: field_deflate, which knows no repeated strings but runs of a byte.
-// matches: libdeflate, which looks for all.
+// The coder of the deflate streams. runs: field_deflate, which uses only runs of a byte. matches: libdeflate,
+// which searches all repeated strings.
 enum class Coder { runs, matches };
 
 struct EncodedChunk {
@@ -42,8 +42,8 @@ std::uint64_t chunk_hash(std::span<const std::uint8_t> stored);
 
 class Encoder {
  public:
-  Encoder(Filters filters, Coder coder, int level);  // `level` of libdeflate, 1 to 12
-  // A chunk that shrinks by less than a twentieth is stored as it is: reading it back is then a copy.
+  Encoder(Filters filters, Coder coder, int level);  // `level` for libdeflate, 1 to 12
+  // A chunk that shrinks by less than a twentieth is stored uncompressed: reading it is then a copy.
   EncodedChunk encode(std::span<const std::uint8_t> raw, std::size_t width);
 
  private:
@@ -62,10 +62,10 @@ class Encoder {
 class Decoder {
  public:
   Decoder();
-  // Fills `raw` exactly; false where the bytes are not a chunk of that size.
+  // Fills `raw` exactly; false if the bytes are not a chunk of that size.
   bool decode(std::span<const std::uint8_t> stored, Filters filters, std::uint32_t mask, std::size_t width,
               std::span<std::uint8_t> raw);
-  // Fills `out` exactly, from one stream or two at once; false where the bytes are no such stream.
+  // Fills `out` exactly, from one stream or two at once; false if the bytes are not such a stream.
   bool inflate(std::span<const std::uint8_t> stored, std::span<std::uint8_t> out);
   std::array<bool, 2> inflate_two(const std::array<std::span<const std::uint8_t>, 2>& stored,
                                   const std::array<std::span<std::uint8_t>, 2>& outs);

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
-#include "converters/shards/shuffle.h"
+#include "converters/shards/planes.h"
 
 namespace wflow::converters {
 namespace {

@@ -16,7 +16,7 @@ namespace wflow::converters {
 
 namespace {
 
-// The file, and in it the row.
+// The file and the row in it.
 std::string place_of(const ConvertConfig& config, const SampleRow& row) {
   const auto files = sample_files(config, row);
   const std::string file = files.empty() ? fmt::format("sample {}", row.id) : files.front().string();
@@ -47,7 +47,7 @@ SampleForm form_of(const std::vector<FieldValue>& values) {
   return form;
 }
 
-// Nothing where they have this form.
+// Nothing if they have this form.
 std::optional<SampleForm> form_unlike(const std::vector<FieldValue>& values, const SampleForm& form) {
   const bool same =
       std::equal(values.begin(), values.end(), form.begin(), form.end(),
@@ -55,7 +55,7 @@ std::optional<SampleForm> form_unlike(const std::vector<FieldValue>& values, con
   return same ? std::nullopt : std::optional(form_of(values));
 }
 
-// Where there are moments, they say it without another pass over the values: they are of the finite ones.
+// Moments, if present, answer this without another pass over the values: they cover the finite ones.
 bool is_finite(const FieldValue& value, std::span<const Moments> moments) {
   if (moments.empty()) return all_finite(value.form.dtype, value.bytes);
   std::uint64_t count = 0;
@@ -63,7 +63,7 @@ bool is_finite(const FieldValue& value, std::span<const Moments> moments) {
   return count == value.bytes.size() / dtype_size(value.form.dtype);
 }
 
-// `moments`: of all channels of all values, or none.
+// `moments`: those of all channels, or none.
 void check_finite(const ConvertConfig& config, const SampleRow& row, const std::vector<FieldValue>& values,
                   std::span<const Moments> moments) {
   if (!config.check_finite) return;
@@ -88,7 +88,7 @@ void check_finite(const ConvertConfig& config, const SampleRow& row, const std::
   }
 }
 
-// All fields that are split are split into as many pieces; the others stand in each.
+// All split fields have the same number of pieces; the other fields are repeated in each row.
 std::size_t piece_count(const ConvertConfig& config, const SampleRow& row,
                         const std::vector<FieldValue>& values) {
   std::size_t pieces = 1;
@@ -136,14 +136,14 @@ struct WholeRange {
   double most = 0;
 };
 
-// Of whole numbers up to 65,535; nothing where there is another value.
+// The greatest of whole numbers up to 65,535; nothing if there is another value.
 std::optional<WholeRange> whole_range(DType dtype, std::span<const std::uint8_t> bytes) {
   return with_type(dtype, [&](auto value) -> std::optional<WholeRange> {
     WholeRange range;
     for (std::size_t i = 0; i < bytes.size() / sizeof value; ++i) {
       std::memcpy(&value, bytes.data() + i * sizeof value, sizeof value);
       const auto number = static_cast<double>(value);
-      // -0 is not 0's bits: it would not come back.
+      // -0 has other bits than 0: it would be lost.
       const bool whole = number == std::floor(number) && !(number == 0 && std::signbit(number));
       if (!whole || !(std::abs(number) <= 65535)) return std::nullopt;
       range.least = std::min(range.least, number);
@@ -166,7 +166,7 @@ bool holds(DType narrow, const WholeRange& range) {
   return range.least >= all.least && range.most <= all.most;
 }
 
-// The smallest type, below `dtype`.
+// The smallest type that is smaller than `dtype`.
 std::optional<DType> type_for(const WholeRange& range, DType dtype) {
   for (const DType type : {DType::uint8, DType::int8, DType::uint16, DType::int16}) {
     if (holds(type, range) && dtype_size(type) < dtype_size(dtype)) return type;
@@ -174,7 +174,7 @@ std::optional<DType> type_for(const WholeRange& range, DType dtype) {
   return std::nullopt;
 }
 
-// What each coder makes of some samples of a field, in bytes.
+// The size of some samples of a field with each coder, in bytes.
 struct CodedSizes {
   double before = 0;
   double runs = 0;
@@ -196,12 +196,12 @@ struct CodedSizes {
     return matches < kSmaller * runs;
   }
   bool compresses() const {
-    constexpr double kWorthwhile = 1.15;  // of less the decoder costs more than the bytes
+    constexpr double kWorthwhile = 1.15;  // for less, decoding costs more than the saved bytes
     return before >= kWorthwhile * (matches_pay() ? matches : runs);
   }
 };
 
-// In the type that the shard holds; where they do not fit into it, as they are.
+// The values in the type of the shard; unchanged if they do not fit into it.
 std::vector<std::uint8_t> held_values(const FieldForm& form, std::span<const std::uint8_t> values) {
   std::vector<std::uint8_t> bytes(values.begin(), values.end());
   const auto range = form.narrow ? whole_range(form.dtype, values) : std::nullopt;
@@ -211,11 +211,11 @@ std::vector<std::uint8_t> held_values(const FieldForm& form, std::span<const std
   return std::move(array.bytes);
 }
 
-// Chunk by chunk, as they are written; of a very large sample some of them, so that measuring takes neither
-// its memory again nor much time.
+// Measures chunk by chunk, as they are written; only some chunks of a very large sample, to save memory and
+// time.
 void add_sample(const FieldForm& chosen, const FieldValue& value, int level, CodedSizes& sizes) {
   constexpr std::size_t kMostBytes = std::size_t{32} << 20;
-  FieldForm form = value.form;  // the sample may be of another than the block's
+  FieldForm form = value.form;  // the sample's form may differ from the block's
   form.narrow = chosen.narrow;
   const std::size_t width = dtype_size(form.dtype);
   const auto ranges = slab_ranges(form, slab_shape(form));
@@ -246,7 +246,7 @@ std::optional<DType> narrow_type(DType dtype, std::span<const std::uint8_t> valu
 
 std::optional<SampleForm> find_form(const ConvertConfig& config, const std::vector<std::string>& columns,
                                     std::span<const SampleRow> rows) {
-  constexpr std::size_t kMeasured = 3;  // samples that decide how to compress
+  constexpr std::size_t kMeasured = 3;  // number of samples that decide how to compress
   SampleReader reader(config, columns);
   std::optional<SampleForm> form;
   std::size_t usable = 0;
@@ -270,7 +270,7 @@ std::optional<SampleForm> find_form(const ConvertConfig& config, const std::vect
     }
   }
   for (std::size_t k = 0; k < sizes.size(); ++k) {
-    // Who asks for a level wants libdeflate's work.
+    // A given level requests libdeflate.
     (*form)[k].matches = config.level > 1 || sizes[k].matches_pay();
     if (config.compression == Compression::automatic) (*form)[k].compressed = sizes[k].compresses();
   }
@@ -300,7 +300,7 @@ std::string SampleEncoder::failed_filter(const std::vector<FieldValue>& values, 
   return {};
 }
 
-// To the types that the shard holds.
+// Converts to the types of the shard.
 void SampleEncoder::narrow(std::vector<FieldValue>& values, EncodedSample& sample) const {
   for (std::size_t k = 0; form_ && k < values.size(); ++k) {
     const auto target = (*form_)[k].narrow;
@@ -341,7 +341,7 @@ EncodedField encode_values(std::span<const std::uint8_t> bytes, const FieldForm&
       continue;
     }
     std::vector<std::uint8_t> whole(values.begin(), values.end());
-    whole.resize(values_of(slab) * width, 0);  // the last slab is a whole one in the file
+    whole.resize(values_of(slab) * width, 0);  // the last slab is complete in the file
     result.chunks.push_back(encoder.encode(whole, width));
   }
   return result;
@@ -363,7 +363,7 @@ EncodedField encode_values(std::vector<std::uint8_t>&& bytes, const FieldForm& f
 
 namespace {
 
-constexpr std::size_t kMostSketched = 256;  // channels
+constexpr std::size_t kMostSketched = 256;  // limit of channels
 
 // Calls f(channel, its values) for each channel of each piece.
 template <typename Function>
@@ -376,7 +376,7 @@ void for_each_channel(const FieldValue& value, Function f) {
   }
 }
 
-// Adds the field's channels behind those of the fields before.
+// Appends the field's channels to those of the fields before.
 void add_moments(const FieldValue& value, std::vector<Moments>& moments) {
   const std::size_t first = moments.size();
   moments.resize(first + value.form.channel_count());
@@ -385,7 +385,7 @@ void add_moments(const FieldValue& value, std::vector<Moments>& moments) {
   });
 }
 
-// `moments`: of its channels.
+// `moments`: those of its channels.
 void add_sketches(const FieldValue& value, std::span<const Moments> moments, std::vector<Sketch>& sketches) {
   const std::size_t channels = value.form.channel_count();
   if (channels > kMostSketched) return;

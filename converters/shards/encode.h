@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One sample from its files to the bytes of its chunks. Many run at once, one SampleEncoder a thread.
+// Converts one sample from its files to the bytes of its chunks. Each thread uses its own SampleEncoder.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "converters/config.h"
-#include "converters/convert/sketch.h"
 #include "converters/convert/statistics.h"
 #include "converters/formula.h"
 #include "converters/input/sample.h"
@@ -20,51 +19,50 @@ namespace wflow::converters {
 // A field of a row.
 struct EncodedField {
   std::vector<EncodedChunk>
-      chunks;  // of a packed field: one of its values as they are; of a large one: its slabs
-  std::uint64_t raw_hash =
-      0;  // XXH3-64 of the values as the shard holds them, to verify before inputs are deleted
+      chunks;  // for a packed field: one chunk with its plain values; for a large one: its slabs
+  std::uint64_t raw_hash = 0;  // XXH3-64 of the values in the shard, to verify them before inputs are deleted
 };
 
-// One entry a channel; a field of very many channels has no distributions.
+// One entry for each channel; a field of very many channels has no distributions.
 struct FieldStatistics {
   std::vector<Moments> moments;
   std::vector<Sketch> sketches;
 };
 
-// What every sample of a block must be.
+// The form that every sample of a block must have.
 using SampleForm = std::vector<FieldForm>;
 
 struct EncodedSample {
-  std::string problem;                   // why the sample is unusable; empty when it is usable
-  bool readable = false;                 // its files are, whatever they hold
-  std::optional<SampleForm> other_form;  // that of a readable sample, where it is not the form asked for
-  std::string dropped;                   // the filter that leaves it out
-  // A field whose values do not fit into the narrow type of the form, and the one that all so far do; without
-  // one: none does.
+  std::string problem;                   // why the sample is unusable; empty if it is usable
+  bool readable = false;                 // its files are readable, even if their form is wrong
+  std::optional<SampleForm> other_form;  // the form of a readable sample, if it differs from the required one
+  std::string dropped;                   // the filter that drops it
+  // A field whose values do not fit into the narrow type of the form, and the type into which all so far fit;
+  // without one: no type fits.
   struct TooWide {
     std::size_t field = 0;
     std::optional<DType> type;
   };
   std::optional<TooWide> too_wide;
   std::vector<std::vector<EncodedField>>
-      rows;                      // usually one; a row a sub-cube; fields in the order of the form
-  std::vector<Moments> moments;  // of each field, one a channel, one behind the other; where asked for
+      rows;                      // usually one; one for each sub-cube; fields in the order of the form
+  std::vector<Moments> moments;  // for each field, one for each channel, one behind the other; if requested
 };
 
-// The form of the first row that can be read and agrees with the configuration; nothing if none does. Its
-// values decide the type of narrowed fields, those of the first three how each field is compressed.
+// The form of the first row that can be read and agrees with the configuration; nothing if there is none. Its
+// values decide the type of narrowed fields; those of the first three decide how each field is compressed.
 std::optional<SampleForm> find_form(const ConvertConfig& config, const std::vector<std::string>& columns,
                                     std::span<const SampleRow> rows);
 
-// The smallest type that holds all values exactly, where they are whole numbers and it is smaller than
-// theirs.
+// The smallest type that holds all values exactly, if they are whole numbers and it is smaller than their
+// type.
 std::optional<DType> narrow_type(DType dtype, std::span<const std::uint8_t> values);
 
-// Of the channels of a field, over all its pieces.
+// The moments of a field's channels, over all its pieces.
 FieldStatistics channel_statistics(const FieldValue& value);
 
-// The values of a row, in the type that the shard holds, as chunks; `hashed`: with raw_hash. A field that is
-// kept as it is takes the bytes themselves.
+// The values of a row, in the type of the shard, as chunks; `hashed`: with raw_hash. A field that is stored
+// unchanged takes over the bytes.
 EncodedField encode_values(std::vector<std::uint8_t>&& values, const FieldForm& form, Encoder& encoder,
                            bool hashed);
 EncodedField encode_values(std::span<const std::uint8_t> values, const FieldForm& form, Encoder& encoder,
@@ -72,13 +70,13 @@ EncodedField encode_values(std::span<const std::uint8_t> values, const FieldForm
 
 class SampleEncoder {
  public:
-  // Without a form nothing can be usable, and encode() finds the reasons.
+  // Without a form no sample is usable, and encode() finds the reasons.
   SampleEncoder(const ConvertConfig& config, const std::vector<std::string>& columns,
                 const std::optional<SampleForm>& form);
   // Errors of the sample become its `problem`; those of the machine or the configuration are thrown.
   EncodedSample encode(const SampleRow& row, bool with_statistics);
-  // The distributions of all samples so far that were usable and had statistics: of each field, one a
-  // channel. Counts add up exactly, so that it does not matter which encoder had which sample.
+  // The distributions of all samples so far that were usable and had statistics: for each field, one for each
+  // channel. Counts add up exactly, so that the assignment of samples to encoders does not matter.
   const std::vector<std::vector<Sketch>>& sketches() const { return sketches_; }
 
  private:
@@ -91,7 +89,7 @@ class SampleEncoder {
   const std::vector<std::string>& columns_;
   std::optional<SampleForm> form_;
   SampleReader reader_;
-  std::vector<Encoder> encoders_;  // one a field
+  std::vector<Encoder> encoders_;  // one for each field
   std::vector<std::vector<Sketch>> sketches_;
   std::vector<Formula> filters_;
 };

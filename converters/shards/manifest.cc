@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "base/checked_json.h"
+#include "base/checksum.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -51,7 +51,7 @@ Json to_json(const SplitEntry& split) {
   return {{"samples", split.samples}, {"shards", std::move(shards)}};
 }
 
-// The paths come from a file that anyone may have edited: they must not lead out of the data directory.
+// The file may have been edited: its paths must not lead out of the data directory.
 bool stays_inside(const fs::path& file) {
   if (file.empty() || file.is_absolute()) return false;
   return *file.lexically_normal().begin() != "..";
@@ -88,7 +88,7 @@ Json to_json(const FieldInfo& field) {
   return json;
 }
 
-// Names of fields come into paths of HDF5 and messages: one that nobody could have written is damage.
+// Names of fields become part of HDF5 paths and messages: an impossible name means damage.
 FieldInfo field_from(const nlohmann::json& json) {
   FieldInfo field;
   field.name = json.at("name");

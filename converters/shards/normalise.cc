@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "converters/shards/normalise.h"
-
 #include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
+#include "converters/shards/manifest.h"
 
 namespace wflow::converters {
 
@@ -15,8 +14,8 @@ struct Line {
   double offset = 0;
 };
 
-// A channel that is constant in training is only shifted, so that another value comes back, too. As
-// python/wflow and the trainer have it.
+// A channel that is constant in training is only shifted, so that other values can be restored, too. The same
+// rule as in python/wflow and the trainer.
 Line line_of(const Normalisation& n, const ChannelStatistics& s) {
   if (n.kind == "standardise") {
     const double factor = s.std > 0 ? 1 / s.std : 1;
@@ -28,7 +27,7 @@ Line line_of(const Normalisation& n, const ChannelStatistics& s) {
 
 using Knots = std::vector<std::pair<double, double>>;  // level and value
 
-// Linear between the knots; where several have the same value, the middle of their levels.
+// Linear between the knots; for several knots with the same value, the middle of their levels.
 double level_of(const Knots& knots, double value) {
   const auto first = std::lower_bound(knots.begin(), knots.end(), value,
                                       [](const auto& knot, double v) { return knot.second < v; });
@@ -50,7 +49,7 @@ double value_of_level(const Knots& knots, double level) {
   return at + (above->second - at) * (level - from) / (above->first - from);
 }
 
-constexpr double kLeastLevel = 1e-4;  // infinity is no number to train with
+constexpr double kLeastLevel = 1e-4;  // keeps the result finite for training
 
 double normal_level(double deviate) {
   return 0.5 * std::erfc(-deviate / std::sqrt(2.0));

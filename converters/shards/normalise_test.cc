@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "converters/shards/normalise.h"
+#include "converters/shards/manifest.h"
 
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ TEST(Normalise, EachKind) {
   const Floats normal = applied(field_of({"quantile", 0, 1, "normal"}), {2, 6, 99, 5, 5, 5});
   EXPECT_NEAR(normal[0], 0, 1e-6);
   EXPECT_NEAR(normal[1], 0.6744898, 1e-5);  // the upper quartile of a normal distribution
-  EXPECT_NEAR(normal[2], 3.7190165, 1e-4);  // beyond what was seen: the level 1 - 1e-4
+  EXPECT_NEAR(normal[2], 3.7190165, 1e-4);  // beyond the training values: the level 1 - 1e-4
 }
 
 TEST(Normalise, AndBack) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From what a chunk holds to float32 in a batch: unshuffled, cast and scaled in one pass.
+// Byte planes: HDF5's shuffle of a chunk, and the way back to float32 in a batch, unshuffled, cast and scaled in one pass.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,16 @@ struct ChunkValues {
   bool shuffled = false;  // in byte planes
 };
 
-// The values from `first` on, as many as `to` holds. Without a scale as they are.
+// Copies values from `first` on, as many as `to` holds; unchanged without a scale.
 void copy_as_float(const ChunkValues& chunk, std::size_t first, std::span<float> to, const Scale* scale);
+
+// HDF5's byte shuffle: all first bytes, then all second bytes, ... Deflate compresses this order better.
+// `in` and `out` are equally long, a multiple of `width` (1, 2, 4 or 8), and do not overlap.
+void shuffle_bytes(std::span<const std::uint8_t> in, std::span<std::uint8_t> out, std::size_t width);
+void unshuffle_bytes(std::span<const std::uint8_t> in, std::span<std::uint8_t> out, std::size_t width);
+
+// Unshuffles the values of `in` from number `first` on, as many as `out` holds.
+void unshuffle_part(std::span<const std::uint8_t> in, std::size_t width, std::size_t first,
+                    std::span<std::uint8_t> out);
 
 }  // namespace wflow::converters

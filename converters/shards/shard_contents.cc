@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "converters/shards/shard_contents.h"
-
 #include <fcntl.h>
 #include <fmt/format.h>
 
@@ -11,6 +9,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "converters/shards/codec.h"
+#include "converters/shards/shard_file.h"
 
 namespace wflow::converters {
 
@@ -58,7 +57,7 @@ class ByteReader {
   std::string_view bytes_;
 };
 
-// Names what a field's layout is made of, once for both directions.
+// Lists the members of a field's layout, for both directions.
 template <typename Coder, typename Layout>
 void code_field(Coder& coder, Layout& layout) {
   coder.list(layout.name);
@@ -77,7 +76,7 @@ void code_field(Coder& coder, Layout& layout) {
   coder.list(layout.chunks);
 }
 
-// HDF5 reads them without a look at their checksums.
+// HDF5 reads them without checking their checksums.
 void check_chunks(const fs::path& path, const FieldLayout& field, const std::vector<std::int64_t>& ids) {
   if (!field.has_hashes) return;
   const FileDescriptor file = open_file(path, O_RDONLY);

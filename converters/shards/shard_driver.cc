@@ -3,6 +3,8 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
+
 #if __has_include(<H5FDdevelop.h>)
 #include <H5FDdevelop.h>  // from HDF5 1.13 on
 #endif
@@ -15,8 +17,6 @@
 #include <new>
 #include <string>
 #include <utility>
-
-#include "converters/shards/gathered_file.h"
 
 namespace wflow::converters {
 
@@ -39,7 +39,7 @@ const DriverFile& of(const H5FD_t* file) {
   return *static_cast<const DriverFile*>(file);
 }
 
-// In the words of HDF5's own driver, which throw_hdf5 understands.
+// In the form of HDF5's own driver, which throw_hdf5 understands.
 herr_t refused(const char* what) {
   const int number = errno;
   const std::string text =
@@ -67,7 +67,7 @@ herr_t close_file(H5FD_t* file) {
   return closed->file.flush() ? 0 : refused("file write failed");
 }
 
-// Those of HDF5's own driver: the bytes of the file are the same.
+// The settings of HDF5's own driver, so that the bytes of the file are the same.
 herr_t query(const H5FD_t*, unsigned long* flags) {
   *flags = H5FD_FEAT_AGGREGATE_METADATA | H5FD_FEAT_ACCUMULATE_METADATA | H5FD_FEAT_DATA_SIEVE |
            H5FD_FEAT_AGGREGATE_SMALLDATA | H5FD_FEAT_DEFAULT_VFD_COMPATIBLE;
@@ -121,7 +121,7 @@ H5FD_class_t make_class() {
   H5FD_class_t made{};
 #ifdef H5FD_CLASS_VERSION
   made.version = H5FD_CLASS_VERSION;
-  made.value = 511;  // of those that HDF5 leaves to programs that publish no driver
+  made.value = 511;  // reserved by HDF5 for unpublished drivers
 #endif
   made.name = "wflow_shard";
   made.maxaddr = HADDR_MAX;
@@ -158,6 +158,125 @@ std::optional<std::uint64_t> take_place_of_write(hid_t file, std::span<const std
   const void* last = std::exchange(driver.last_bytes, nullptr);
   if (last != bytes.data() || driver.last_size != bytes.size()) return std::nullopt;
   return driver.last_place;
+}
+
+namespace {
+
+bool write_whole(int fd, std::uint64_t offset, std::span<const std::uint8_t> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t done = ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (done < 0 && errno == EINTR) continue;
+    if (done < 0) return false;
+    bytes = bytes.subspan(static_cast<std::size_t>(done));
+    offset += static_cast<std::uint64_t>(done);
+  }
+  return true;
+}
+
+bool read_with_zeros(int fd, std::uint64_t offset, std::span<std::uint8_t> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t done = ::pread(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (done < 0 && errno == EINTR) continue;
+    if (done < 0) return false;
+    if (done == 0) break;
+    bytes = bytes.subspan(static_cast<std::size_t>(done));
+    offset += static_cast<std::uint64_t>(done);
+  }
+  std::fill(bytes.begin(), bytes.end(), std::uint8_t{0});
+  return true;
+}
+
+std::size_t before(std::uint64_t offset, std::uint64_t end, std::size_t bytes) {
+  return offset < end ? static_cast<std::size_t>(std::min<std::uint64_t>(end - offset, bytes)) : 0;
+}
+
+}  // namespace
+
+GatheredFile::GatheredFile(FileDescriptor fd) : fd_(std::move(fd)) {
+  held_.reserve(kHeld);
+}
+
+bool GatheredFile::write(std::uint64_t offset, std::span<const std::uint8_t> bytes) {
+  if (!fill_to(offset)) return false;
+  if (const std::size_t count = before(offset, begin_, bytes.size())) {
+    if (!write_whole(fd_.get(), offset, bytes.first(count))) return false;
+    bytes = bytes.subspan(count);
+    offset += count;
+  }
+  if (const std::size_t count = before(offset, held_end(), bytes.size())) {
+    std::copy_n(bytes.begin(), count, held_.begin() + static_cast<std::ptrdiff_t>(offset - begin_));
+    handed_over_ = false;
+    bytes = bytes.subspan(count);
+  }
+  return append(bytes);
+}
+
+bool GatheredFile::append(std::span<const std::uint8_t> bytes) {
+  while (!bytes.empty()) {
+    std::size_t count = std::min(bytes.size(), kHeld - held_.size());
+    if (held_.empty() && bytes.size() >= kHeld) {
+      count = bytes.size() / kHeld * kHeld;
+      if (!write_whole(fd_.get(), begin_, bytes.first(count))) return false;
+      begin_ += count;
+    } else {
+      held_.insert(held_.end(), bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(count));
+      handed_over_ = false;
+      if (held_.size() == kHeld && !hand_over()) return false;
+    }
+    bytes = bytes.subspan(count);
+  }
+  size_ = std::max(size_, held_end());
+  return true;
+}
+
+// Fills the file up to the offset, so that the next bytes are at its end.
+bool GatheredFile::fill_to(std::uint64_t offset) {
+  if (offset <= held_end()) return true;
+  if (offset - held_end() >= kHeld) {  // a hole
+    if (!flush()) return false;
+    held_.clear();
+    begin_ = offset / kHeld * kHeld;
+  }
+  const std::vector<std::uint8_t> zeros(static_cast<std::size_t>(offset - held_end()), 0);
+  return append(zeros);
+}
+
+bool GatheredFile::hand_over() {
+  if (!flush()) return false;
+  begin_ = held_end();
+  held_.clear();
+  return true;
+}
+
+bool GatheredFile::flush() {
+  if (!handed_over_ && !write_whole(fd_.get(), begin_, held_)) return false;
+  handed_over_ = true;
+  return true;
+}
+
+bool GatheredFile::read(std::uint64_t offset, std::span<std::uint8_t> bytes) const {
+  if (const std::size_t count = before(offset, begin_, bytes.size())) {
+    if (!read_with_zeros(fd_.get(), offset, bytes.first(count))) return false;
+    bytes = bytes.subspan(count);
+    offset += count;
+  }
+  const std::size_t count = before(offset, held_end(), bytes.size());
+  if (count > 0)
+    std::copy_n(held_.begin() + static_cast<std::ptrdiff_t>(offset - begin_), count, bytes.begin());
+  std::fill(bytes.begin() + static_cast<std::ptrdiff_t>(count), bytes.end(), std::uint8_t{0});
+  return true;
+}
+
+bool GatheredFile::resize(std::uint64_t size) {
+  if (!flush() || ::ftruncate(fd_.get(), static_cast<off_t>(size)) != 0) return false;
+  if (size < begin_) {
+    held_.clear();
+    begin_ = size;
+  } else if (size < held_end()) {
+    held_.resize(static_cast<std::size_t>(size - begin_));
+  }
+  size_ = size;
+  return true;
 }
 
 }  // namespace wflow::converters

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "converters/shards/shard_file.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -50,7 +51,7 @@ std::size_t slab_bytes(const FieldLayout& layout) {
 // The axis that slabs cut, and the values of a step along it.
 struct SlabCut {
   std::size_t along = 1;  // length of the axis
-  std::size_t slab = 1;   // of a slab
+  std::size_t slab = 1;   // length of a slab
   std::size_t step = 1;
   std::size_t per_row() const { return (along + slab - 1) / slab; }
 };
@@ -63,7 +64,8 @@ SlabCut cut_of(const FieldLayout& layout) {
   return cut;
 }
 
-// Where a slab's values lie in the sample, in bytes; the last along the axis may be shorter than its chunk.
+// The place of a slab's values in the sample, in bytes; the last one along the axis may be shorter than its
+// chunk.
 struct SlabRange {
   std::size_t offset = 0;
   std::size_t bytes = 0;
@@ -76,14 +78,14 @@ SlabRange slab_range(const FieldLayout& layout, std::size_t k) {
   return {(k / cut.per_row() * cut.along + at) * width, std::min(cut.slab, cut.along - at) * width};
 }
 
-// Of the value with that number in the sample.
+// The index of the value with that number in the sample.
 std::size_t slab_of(const FieldLayout& layout, std::size_t value) {
   const SlabCut cut = cut_of(layout);
   const std::size_t position = value / cut.step;
   return position / cut.along * cut.per_row() + position % cut.along / cut.slab;
 }
 
-// A box of an array, as runs of neighbouring values.
+// A box of an array as runs of neighbouring values.
 class PartWalk {
  public:
   PartWalk(const std::vector<std::size_t>& shape, std::span<const std::size_t> start,
@@ -264,7 +266,7 @@ void ShardFile::read_float_part(std::size_t field, std::size_t row, std::span<co
     scratch.slab.resize(layout.sample_bytes);
     read_held(field, row, scratch, scratch.slab, verify);
   }
-  // Runs of neighbouring values, cut where a slab ends.
+  // Runs of neighbouring values, cut at the ends of slabs.
   part.for_each_run([&](std::size_t from, std::size_t to, std::size_t length) {
     while (length > 0) {
       std::size_t begin = 0;
@@ -293,13 +295,13 @@ void ShardFile::read_float_part(std::size_t field, std::size_t row, std::span<co
 struct ShardFile::Piece {
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
-  ChunkPlace place;  // of a chunk of its own; of a packed row the range alone
+  ChunkPlace place;  // place of its own chunk; for a packed row only the range
   std::size_t row = 0;
   std::size_t begin = 0;               // number of the first value in the sample
-  std::span<float> to;                 // of these values
-  std::size_t at = 0;                  // in the bytes that were read
+  std::span<float> to;                 // place for these values
+  std::size_t at = 0;                  // offset in the bytes that were read
   std::size_t chunk = 0;               // its number
-  const std::uint8_t* kept = nullptr;  // its bytes, where they are in memory
+  const std::uint8_t* kept = nullptr;  // its bytes, if in memory
 };
 
 std::vector<ShardFile::Piece> ShardFile::pieces_of(std::size_t field, std::span<const RowTarget> rows,
@@ -347,7 +349,7 @@ void ShardFile::find_kept(std::size_t field, std::span<Piece> pieces) const {
   for (Piece& piece : pieces) piece.kept = kept.bytes[piece.chunk].load(std::memory_order_acquire);
 }
 
-// After they have been decoded: only what is whole is kept.
+// Called after decoding: keeps only intact chunks.
 void ShardFile::keep_pieces(std::size_t field, std::span<const Piece> pieces,
                             std::span<const std::uint8_t> stored, MemoryBudget& budget) const {
   Kept& kept = *kept_[field];
@@ -367,7 +369,7 @@ void ShardFile::keep_pieces(std::size_t field, std::span<const Piece> pieces,
   }
 }
 
-// In ascending order of offset: those with less than kMostGap between them by one call.
+// Reads in ascending order of offset; one call reads ranges with gaps of less than kMostGap.
 void ShardFile::read_pieces(std::span<Piece> pieces, std::vector<std::uint8_t>& stored) const {
   constexpr std::uint64_t kMostGap = 8 << 10;
   std::vector<std::pair<std::uint64_t, std::size_t>> runs;  // offset and length
@@ -403,7 +405,7 @@ void ShardFile::read_pieces(std::span<Piece> pieces, std::vector<std::uint8_t>& 
 
 namespace {
 
-// The scales are those of equal parts of a sample.
+// The scales apply to equal parts of a sample.
 void copy_scaled(const ChunkValues& chunk, std::size_t begin, std::size_t sample_values, std::span<float> to,
                  std::span<const Scale> scales) {
   if (scales.empty()) {
@@ -438,7 +440,7 @@ void ShardFile::decode_pieces(const FieldLayout& layout, std::span<Piece> pieces
     const bool shuffled = !packed && layout.filters.shuffled(piece.place.mask) && width > 1;
     copy_scaled({bytes, layout.held, shuffled}, piece.begin, layout.sample_bytes / width, piece.to, scales);
   };
-  const Piece* waiting = nullptr;  // for a second one, to be inflated with
+  const Piece* waiting = nullptr;  // waits for a second chunk to be inflated with it
   for (const Piece& piece : pieces) {
     const bool unknown = verify && !packed && layout.has_hashes && piece.kept == nullptr;
     if (unknown && chunk_hash(stored(piece)) != piece.place.hash) throw damaged(piece.row);
@@ -468,7 +470,7 @@ void ShardFile::decode_pieces(const FieldLayout& layout, std::span<Piece> pieces
 
 void ShardFile::read_floats(std::size_t field, std::span<RowTarget> rows, std::span<const Scale> scales,
                             ReadScratch& scratch, bool verify, MemoryBudget* keep) const {
-  constexpr std::uint64_t kWindow = 4 << 20;  // stored bytes at once
+  constexpr std::uint64_t kWindow = 4 << 20;  // limit of stored bytes at once
   const FieldLayout& layout = layout_.fields[field];
   if (layout.access == FieldLayout::Access::library) {
     for (const RowTarget& wanted : rows) {
@@ -505,7 +507,7 @@ bool ShardFile::is_plain(const FieldLayout& layout, const Piece& piece) const {
          piece.bytes == piece.to.size_bytes();
 }
 
-// Straight into the batch, as much at once as a processor's cache holds.
+// Copies directly into the batch, in pieces that fit into a processor's cache.
 void ShardFile::read_plain(std::size_t field, std::span<const Piece> pieces, std::span<const Scale> scales,
                            bool verify) const {
   constexpr std::uint64_t kTogether = 1 << 20;
@@ -525,7 +527,7 @@ void ShardFile::read_plain(std::size_t field, std::span<const Piece> pieces, std
   }
 }
 
-// The checksum of such a chunk is compared once: each time would cost a quarter of the read.
+// Checks the checksum of such a chunk only once: checking at each read would add a quarter to its cost.
 void ShardFile::finish_plain(std::size_t field, const Piece& piece, std::span<const std::uint8_t> bytes,
                              std::span<const Scale> scales, bool verify) const {
   const FieldLayout& layout = layout_.fields[field];
@@ -549,6 +551,19 @@ std::vector<std::size_t> ShardFile::damaged_chunks(std::size_t field, ReadScratc
     if (chunk_hash(scratch.stored) != layout.chunks[k].hash) damaged.push_back(k);
   }
   return damaged;
+}
+
+FileBytes::FileBytes(std::filesystem::path path, bool keep_open) : path_(std::move(path)) {
+  if (keep_open) fd_ = open_file(path_, O_RDONLY);
+}
+
+void FileBytes::read(std::span<const ByteRange> ranges) const {
+  const FileDescriptor opened = fd_ ? FileDescriptor() : open_file(path_, O_RDONLY);
+  const int fd = fd_ ? fd_.get() : opened.get();
+  for (const ByteRange& range : ranges) {
+    if (read_at(fd, range.offset, range.to.data(), range.to.size(), path_) < range.to.size())
+      throw Error(ExitCode::data, fmt::format("{} is shorter than when it was opened", path_.string()));
+  }
 }
 
 }  // namespace wflow::converters

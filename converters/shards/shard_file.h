@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One shard, opened for reading: where each sample's bytes lie, and how to make values of them.
+// One shard, opened for reading: the places of each sample's bytes, and their conversion to values.
 #pragma once
 
 #include <array>
@@ -7,30 +7,77 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "converters/dtype.h"
 #include "converters/shards/codec.h"
-#include "converters/shards/memory_budget.h"
+#include "converters/shards/manifest.h"
 #include "converters/shards/planes.h"
-#include "converters/shards/shard_bytes.h"
 
 namespace wflow::converters {
 
-// What one reading thread needs; kept between reads so that nothing is allocated a sample.
+struct ByteRange {
+  std::uint64_t offset = 0;
+  std::span<std::uint8_t> to;
+};
+
+// The source of a shard's bytes: its file, a copy on this node, or another process.
+class ShardBytes {
+ public:
+  virtual ~ShardBytes() = default;
+  // Fills all ranges. Thread-safe. Error{data} if the shard ends before a range.
+  virtual void read(std::span<const ByteRange> ranges) const = 0;
+};
+
+class FileBytes final : public ShardBytes {
+ public:
+  // keep_open: keeps a descriptor, which saves an open(2) for each read.
+  FileBytes(std::filesystem::path path, bool keep_open);
+  // For an open file; messages name it `path`.
+  FileBytes(std::filesystem::path path, FileDescriptor fd) : path_(std::move(path)), fd_(std::move(fd)) {}
+  void read(std::span<const ByteRange> ranges) const override;
+
+ private:
+  std::filesystem::path path_;
+  FileDescriptor fd_;
+};
+
+// The bytes that caches may still take, shared by several splits and threads.
+class MemoryBudget {
+ public:
+  explicit MemoryBudget(std::int64_t bytes = 0) : left_(bytes) {}
+  // False, without taking anything, if fewer bytes are left.
+  bool take(std::int64_t bytes) {
+    std::int64_t left = left_.load(std::memory_order_relaxed);
+    while (left >= bytes) {
+      if (left_.compare_exchange_weak(left, left - bytes, std::memory_order_relaxed)) return true;
+    }
+    return false;
+  }
+  void give_back(std::int64_t bytes) { left_.fetch_add(bytes, std::memory_order_relaxed); }
+  bool holds(std::int64_t bytes) const { return left_.load(std::memory_order_relaxed) >= bytes; }
+
+ private:
+  std::atomic<std::int64_t> left_;
+};
+
+// The buffers of one reading thread, kept between reads to avoid an allocation for each sample.
 struct ReadScratch {
   Decoder decoder;
   std::vector<std::uint8_t> stored;
   std::vector<std::uint8_t> raw;
   std::vector<std::uint8_t> slab;
-  std::array<std::vector<std::uint8_t>, 2> chunks;  // two that are inflated at once
+  std::array<std::vector<std::uint8_t>, 2> chunks;  // two chunks that are inflated at once
 };
 
-// A row that is wanted and where its values go.
+// A row to read and the place for its values.
 struct RowTarget {
   std::size_t row = 0;
   std::span<float> to;
@@ -49,50 +96,50 @@ struct FieldLayout {
   enum class Access { direct, library };
   std::string name;
   Access access = Access::direct;
-  std::vector<std::size_t> shape;  // of a sample
-  DType dtype = DType::float32;    // of the values
-  DType held = DType::float32;     // in the file: narrower where that holds the same values
+  std::vector<std::size_t> shape;  // shape of a sample
+  DType dtype = DType::float32;    // type of the values
+  DType held = DType::float32;     // type in the file: narrower if that holds the same values
   std::size_t sample_bytes = 0;    // as held
   std::size_t rows_per_chunk = 1;
-  std::vector<std::size_t> slab;  // shape of a chunk of a sample; `shape`, unless the sample lies in several
+  std::vector<std::size_t> slab;  // shape of a chunk of a sample; `shape`, unless a sample has several
   std::size_t slabs = 1;          // chunks of a sample, each a range of it in C order
-  Filters filters;                // none where a chunk holds several samples
-  bool has_hashes = false;        // the index is that of this very file
-  bool index_stale = false;       // the file was changed after its index: the chunks lie elsewhere
-  bool index_damaged = false;     // it should be, but its own checksum says otherwise
+  Filters filters;                // none if a chunk holds several samples
+  bool has_hashes = false;        // the index belongs to exactly this file
+  bool index_stale = false;       // the file was changed after its index: the chunks are elsewhere
+  bool index_damaged = false;     // the index should belong to the file, but its own checksum is wrong
   std::vector<ChunkPlace> chunks;
 };
 
-// Everything that HDF5 has to tell about a shard; after this no call of it is needed.
+// All that HDF5 knows about a shard; no further call of HDF5 is needed.
 struct ShardLayout {
   std::vector<std::int64_t> ids;
   std::vector<FieldLayout> fields;
 };
 
-// `names`: the fields that are wanted; format 1 has `x` and `y`.
+// `names`: the fields to read; format 1 has `x` and `y`.
 ShardLayout read_shard_layout(const std::filesystem::path& path, const std::vector<std::string>& names);
 
 // The names of a shard's fields, in the order of HDF5.
 std::vector<std::string> shard_fields(const std::filesystem::path& path);
 
-// Reads all of a small field of numbers, as float64, through HDF5.
+// Reads a complete small field of numbers as float64, through HDF5.
 std::vector<double> read_small_field(const std::filesystem::path& path, const FieldLayout& field,
                                      std::size_t rows);
 
 class ShardFile {
  public:
-  // keep_open: hold a descriptor, which saves an open(2) a sample.
+  // keep_open: keeps a descriptor, which saves an open(2) for each sample.
   ShardFile(const std::filesystem::path& path, const std::vector<std::string>& fields, bool keep_open);
-  // Of a shard whose layout is known; `path` names it in messages. The bytes may be anywhere, unless a field
-  // is read through HDF5.
+  // For a shard with a known layout; `path` names it in messages. The bytes may come from anywhere, unless a
+  // field is read through HDF5.
   ShardFile(std::filesystem::path path, ShardLayout layout, std::unique_ptr<ShardBytes> bytes);
 
   const std::filesystem::path& path() const { return path_; }
   const ShardLayout& layout() const { return layout_; }
   std::size_t size() const { return layout_.ids.size(); }
 
-  // Field `field` of sample `row` as the file holds it, in the field's type, and as float32. Thread-safe.
-  // Error{data} where the bytes are damaged. With `verify`, a chunk of several samples is compared with its
+  // Reads field `field` of sample `row`: as stored, in the field's type, and as float32. Thread-safe.
+  // Error{data} if the bytes are damaged. With `verify`, a chunk of several samples is compared with its
   // checksum when the first of them is read.
   void read_held(std::size_t field, std::size_t row, ReadScratch& scratch, std::span<std::uint8_t> raw,
                  bool verify) const;
@@ -100,19 +147,19 @@ class ShardFile {
                    bool verify) const;
   void read_float(std::size_t field, std::size_t row, ReadScratch& scratch, std::span<float> x,
                   bool verify) const;
-  // Several rows, in any order: what lies close together is read by one call, chunks are inflated two at a
-  // time and go from their byte planes to float32 in one pass. `scales`: one an equal part of a sample (its
-  // channels), or none. The bits are those of read_float and a multiplication and an addition after it.
-  // `keep`: compressed chunks stay in memory as they are, as far as it goes, and are read no more.
+  // Reads several rows, in any order: one call reads nearby bytes, chunks are inflated in pairs and converted
+  // from byte planes to float32 in one pass. `scales`: one for each equal part of a sample (its channels), or
+  // none. The bits are those of read_float followed by a multiplication and an addition. `keep`: compressed
+  // chunks stay in memory up to this budget, and are not read again.
   void read_floats(std::size_t field, std::span<RowTarget> rows, std::span<const Scale> scales,
                    ReadScratch& scratch, bool verify, MemoryBudget* keep = nullptr) const;
-  // What `keep` would take for all of a field.
+  // The bytes that `keep` needs for a complete field.
   std::int64_t compressed_bytes(std::size_t field) const;
-  // `count` entries from `start` along each axis; only the slabs that they touch are read.
+  // Reads `count` entries from `start` along each axis, and only the slabs that contain them.
   void read_float_part(std::size_t field, std::size_t row, std::span<const std::size_t> start,
                        std::span<const std::size_t> count, ReadScratch& scratch, std::span<float> x,
                        bool verify) const;
-  // The chunks of a packed field whose bytes are not those that were written.
+  // The damaged chunks of a packed field: their checksum is wrong.
   std::vector<std::size_t> damaged_chunks(std::size_t field, ReadScratch& scratch) const;
 
  private:
@@ -140,13 +187,34 @@ class ShardFile {
   std::filesystem::path path_;
   ShardLayout layout_;
   std::unique_ptr<ShardBytes> bytes_;
-  std::vector<std::unique_ptr<std::atomic<bool>[]>> checked_;  // of each field, its chunks that were whole
-  // Of each field the stored bytes of chunks that were whole: what readers see, and who frees it.
+  std::vector<std::unique_ptr<std::atomic<bool>[]>> checked_;  // for each field, its intact chunks
+  // For each field, the stored bytes of intact chunks: the pointers for readers, and the owners.
   struct Kept {
     std::vector<std::atomic<const std::uint8_t*>> bytes;
     std::vector<std::unique_ptr<std::uint8_t[]>> owned;
   };
   std::vector<std::unique_ptr<Kept>> kept_;
 };
+
+// All that HDF5 knows about a shard of a data set, in a form that processes can exchange: with it a reader
+// needs only the shard's bytes.
+struct ShardContents {
+  ShardLayout layout;
+  std::vector<double> targets;  // the targets of all samples in order, if all are numbers
+};
+
+// `path`: the shard, or a copy of it.
+ShardContents read_shard_contents(const std::filesystem::path& path, const Manifest& manifest);
+
+// An encoding for programs of the same build.
+std::string encode_contents(const ShardContents& contents);
+ShardContents decode_contents(std::string_view bytes);
+
+// A shard as SplitReader needs it.
+struct OpenedShard {
+  ShardContents contents;
+  std::unique_ptr<ShardBytes> bytes;
+};
+using ShardOpener = std::function<OpenedShard(const ShardEntry& shard)>;
 
 }  // namespace wflow::converters

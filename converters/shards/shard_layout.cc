@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks HDF5 where the samples of a shard lie. The shard may have gone through another tool (h5repack, a
-// copy by h5py): the index of chunks is then stale, and the layout may be any.
+// Asks HDF5 for the places of the samples of a shard. The shard may have gone through another tool (h5repack, a
+// copy by h5py): the index of chunks is then stale, and any layout is possible.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ struct Opened {
   std::uint64_t format = 1;
 };
 
-// A field's dataset while it is looked at.
+// A field's dataset during the inspection.
 struct OpenedField {
   DatasetId dataset;
   std::size_t rows = 0;
@@ -60,7 +60,7 @@ std::vector<Value> read_table(const Opened& shard, const char* name, hid_t type,
   if (dims.size() != rank || dims[0] != rows)
     refuse(shard.path, fmt::format("the shape of {} does not fit its samples", name));
   *columns = rank > 1 ? dims[1] : 1;
-  // Even deflate makes no more than a thousand bytes of one: a larger claim is a damaged header.
+  // Deflate makes at most about a thousand bytes of one: a larger claim is a damaged header.
   const std::uint64_t most = shard.file_bytes * 1024 / sizeof(Value);
   if (rows > most || *columns > most || rows * *columns > most)
     refuse(shard.path, fmt::format("{} is too large", name));
@@ -82,7 +82,7 @@ std::uint64_t checked_format(const Opened& shard) {
   return *format;
 }
 
-// The filters, where they are ones that Decoder knows.
+// The filters, if Decoder knows them.
 std::optional<Filters> known_filters(hid_t creation) {
   Filters filters;
   const int count = H5Pget_nfilters(creation);
@@ -131,7 +131,7 @@ std::size_t chunk_count(const OpenedField& field, const FieldLayout& layout) {
   return (field.rows + layout.rows_per_chunk - 1) / layout.rows_per_chunk * layout.slabs;
 }
 
-// The size of the file that the index was written into.
+// The size of the file when the index was written.
 std::optional<std::uint64_t> indexed_size(const Opened& shard) {
   if (shard.format == 1) {
     const DatasetId index(H5Dopen2(shard.file.get(), "/wflow/index", H5P_DEFAULT));
@@ -149,7 +149,7 @@ bool table_is_whole(const DatasetId& table, const std::vector<Value>& values) {
                                        values.size() * sizeof(values[0])});
 }
 
-// The index as wflow-convert wrote it, unless the file is another one since.
+// The index that wflow-convert wrote, unless the file has changed since.
 std::optional<std::vector<ChunkPlace>> places_by_index(const Opened& shard, const OpenedField& field,
                                                        FieldLayout& layout) {
   const std::string name = shard.format == 1 ? "/wflow/index" : "/wflow/index/" + layout.name;
@@ -159,7 +159,7 @@ std::optional<std::vector<ChunkPlace>> places_by_index(const Opened& shard, cons
   }
   const std::size_t count = chunk_count(field, layout);
   const DatasetId index(H5Dopen2(shard.file.get(), name.c_str(), H5P_DEFAULT));
-  layout.index_stale = true;  // until it turns out to be this file's
+  layout.index_stale = true;  // until it proves to belong to this file
   if (!index || dimensions(index.get()) != std::vector<hsize_t>{count, 4}) return std::nullopt;
   if (indexed_size(shard) != shard.file_bytes) return std::nullopt;
   std::size_t columns = 0;
@@ -197,7 +197,7 @@ std::vector<ChunkPlace> places_by_library(const Opened& shard, const OpenedField
   return places;
 }
 
-// Whether chunks are ranges of a sample: of length 1 along the first axes, a part of one, all of the rest.
+// True if chunks are ranges of a sample: length 1 along the first axes, a part of one axis, all of the rest.
 bool are_slabs(const std::vector<std::size_t>& shape, const std::vector<std::size_t>& chunk) {
   std::size_t k = 0;
   while (k < shape.size() && chunk[k] == 1) ++k;
@@ -208,7 +208,7 @@ bool are_slabs(const std::vector<std::size_t>& shape, const std::vector<std::siz
   return true;
 }
 
-// Whole samples in each chunk, or slabs of one; false where chunks are cut otherwise.
+// Accepts complete samples in each chunk, or slabs of one sample; false if chunks are cut otherwise.
 bool place_rows(hid_t creation, FieldLayout& layout) {
   const int rank = static_cast<int>(layout.shape.size()) + 1;
   std::vector<hsize_t> chunk(layout.shape.size() + 1, 0);
@@ -222,7 +222,7 @@ bool place_rows(hid_t creation, FieldLayout& layout) {
   return true;
 }
 
-// Finds where the samples lie; false where only HDF5 itself can read them.
+// Finds the places of the samples; false if only HDF5 itself can read them.
 bool place_chunks(const Opened& shard, const OpenedField& field, const std::vector<std::int64_t>& ids,
                   FieldLayout& layout) {
   const PropertyId creation(H5Dget_create_plist(field.dataset.get()));
@@ -248,7 +248,7 @@ bool place_chunks(const Opened& shard, const OpenedField& field, const std::vect
   } else {
     layout.chunks = places_by_library(shard, field, layout, ids);
   }
-  // A chunk of several samples is addressed by rows, so its bytes must all be there.
+  // A chunk of several samples is addressed by rows, so it must be complete.
   return layout.rows_per_chunk == 1 ||
          std::all_of(layout.chunks.begin(), layout.chunks.end(),
                      [&](const ChunkPlace& place) { return place.bytes == layout.rows_per_chunk * bytes; });
@@ -263,7 +263,7 @@ bool plain_bytes(const Opened& shard, const OpenedField& field, DType dtype) {
   return user_block == 0 && H5Tequal(type.get(), stored_type(dtype)) > 0;
 }
 
-// Refused where it could not be a size in memory.
+// Refuses a size that cannot fit into memory.
 std::size_t checked_sample_bytes(const Opened& shard, const FieldLayout& layout) {
   std::size_t bytes = dtype_size(layout.held);
   for (const std::size_t length : layout.shape) {
@@ -274,7 +274,7 @@ std::size_t checked_sample_bytes(const Opened& shard, const FieldLayout& layout)
   return bytes;
 }
 
-// Of the values, where the file holds them in a narrower type.
+// The type of the values, if the file has a narrower type.
 std::optional<DType> value_type(hid_t dataset) {
   if (H5Aexists(dataset, "dtype") <= 0) return std::nullopt;
   const AttributeId attribute(H5Aopen(dataset, "dtype", H5P_DEFAULT));
@@ -297,7 +297,7 @@ FieldLayout read_field(const Opened& shard, const std::string& name, const std::
   if (dims.empty() || dims[0] != ids.size())
     refuse(shard.path, fmt::format("/{} is not of {} samples, as /id", name, ids.size()));
   layout.shape.assign(dims.begin() + 1, dims.end());
-  const bool labels = shard.format == 1 && name == "y";  // of no label, perhaps
+  const bool labels = shard.format == 1 && name == "y";  // may have no label
   if (!labels && std::find(layout.shape.begin(), layout.shape.end(), std::size_t{0}) != layout.shape.end())
     refuse(shard.path, fmt::format("the samples of /{} hold nothing", name));
   const TypeId type(H5Dget_type(field.dataset.get()));
@@ -309,7 +309,7 @@ FieldLayout read_field(const Opened& shard, const std::string& name, const std::
   layout.sample_bytes = checked_sample_bytes(shard, layout);
   const bool direct = plain_bytes(shard, field, layout.held) && place_chunks(shard, field, ids, layout);
   if (!direct) {
-    // What HDF5 reads must not be more than the file can hold.
+    // HDF5 must not read more than the file can hold.
     if (layout.sample_bytes > shard.file_bytes * 1032 + 65536)
       refuse(shard.path, fmt::format("/{} claims samples of {} bytes", name, layout.sample_bytes));
     layout.access = FieldLayout::Access::library;

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "converters/shards/normalise.h"
-#include "converters/shards/shard_contents.h"
+#include "converters/shards/manifest.h"
+#include "converters/shards/shard_file.h"
 
 namespace wflow::converters {
 
@@ -17,10 +17,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Beyond this many, files are opened for each read: a process may have 1,024 descriptors by default.
+// Above this number, files are opened for each read: a process may have 1,024 descriptors by default.
 constexpr std::size_t kMostOpenFiles = 512;
 
-// Scratch memory for as many threads as read at once.
+// Scratch memory for each thread that reads at the same time.
 class ScratchPool {
  public:
   std::unique_ptr<ReadScratch> take() {
@@ -69,7 +69,7 @@ struct SplitReader::State {
   bool normalise = false;
   std::vector<FieldInfo> fields;
   std::vector<ShardFile> shards;
-  std::vector<std::vector<double>> targets;  // of each shard
+  std::vector<std::vector<double>> targets;  // by shard
   std::vector<std::size_t> first;            // number of each shard's first sample
   std::size_t size = 0;
   ScratchPool pool;

@@ -8,16 +8,14 @@
 #include <set>
 #include <thread>
 
-#include "base/checked_json.h"
+#include "base/checksum.h"
 #include "base/process.h"
-#include "converters/convert/report.h"
+#include "converters/convert/conversion.h"
 #include "converters/convert/test_support.h"
 #include "converters/shards/manifest.h"
-#include "converters/shards/shard_contents.h"
 #include "converters/shards/shard_file.h"
 
-// HDF5 forgets some of its memory when it gives up on a damaged file, which one of these tests hands it
-// hundreds of.
+// HDF5 leaks some memory when it refuses a damaged file, and one of these tests opens hundreds of them.
 extern "C" const char* __lsan_default_suppressions() {
   return "leak:libhdf5";
 }  // NOLINT
@@ -79,7 +77,7 @@ class ShardReaderTest : public FolderTest {
     }
   }
   fs::path first_shard() const { return data_ / manifest_.split("train").shards[0].file; }
-  // Rewrites a shard with h5repack; false where there is no such program.
+  // Rewrites a shard with h5repack; false if there is no such program.
   bool repack(const fs::path& path, const std::vector<std::string>& options) const {
     const auto program = find_program("h5repack");
     if (!program) return false;
@@ -137,7 +135,7 @@ TEST_F(ShardReaderTest, OtherTypesBecomeFloat) {
 
 TEST_F(ShardReaderTest, RepackedFilesAreStillRead) {
   const std::vector<std::vector<std::string>> ways = {
-      {},                                                  // as it is: the chunks move, the index is stale
+      {},                                                  // unchanged: the chunks move, the index is stale
       {"-f", "x:GZIP=6"},                                  // no shuffle
       {"-f", "x:NONE"},                                    // chunks without filters
       {"-f", "x:SHUF", "-f", "x:GZIP=2", "-f", "x:FLET"},  // a filter that Decoder does not know
@@ -158,8 +156,8 @@ TEST_F(ShardReaderTest, RepackedFilesAreStillRead) {
   }
 }
 
-// Of each kind: the file has grown; an entry points elsewhere although the index' own checksum is right; the
-// entries of the first and the last chunk are exchanged.
+// One case of each kind: the file has grown; an entry is wrong although the index' own checksum is right; the entries of
+// the first and the last chunk are exchanged.
 TEST_F(ShardReaderTest, AStaleIndexIsNamedAndNotFollowed) {
   enum class Way : std::uint8_t { grown, beyond_the_end, exchanged };
   for (const Way way : {Way::grown, Way::beyond_the_end, Way::exchanged}) {
@@ -218,7 +216,7 @@ TEST_F(ShardReaderTest, FieldsAreReadByName) {
   }
 }
 
-// A copy of a shard anywhere, and what HDF5 said of it sent as bytes, are all that a reader needs.
+// A reader needs only a copy of a shard and the encoded contents from HDF5.
 TEST_F(ShardReaderTest, OpensFromContentsAndBytes) {
   convert(10, raw_config(10));
   const SplitReader direct = SplitReader::open(data_, manifest_, "train");
@@ -248,7 +246,7 @@ TEST_F(ShardReaderTest, ADamagedPackedChunkIsNamed) {
   std::string bytes = read_file(first_shard());
   bytes[y.chunks[0].offset + 1] ^= 1;
   write_file_durably(first_shard(), bytes);
-  // Targets are read as the split is opened; any field, when one asks for it.
+  // Opening the split reads the targets; other fields are read on demand.
   EXPECT_NE(error_of([&] { SplitReader::open(data_, manifest_, "train"); }).find("4: y of samples "), std::string::npos);
   ReadScratch scratch;
   std::vector<float> values(2);
@@ -257,7 +255,7 @@ TEST_F(ShardReaderTest, ADamagedPackedChunkIsNamed) {
   EXPECT_EQ(verify_dataset(data_).problems.size(), 2U);
 }
 
-// Compressed chunks stay in memory as far as the budget goes: those are there although the file is not.
+// Compressed chunks stay in memory up to the budget, and are readable without the file.
 TEST_F(ShardReaderTest, KeptChunksAreReadNoMore) {
   convert(10, raw_config(10));
   const SplitReader reader = SplitReader::open(data_, manifest_, "train");
@@ -265,7 +263,7 @@ TEST_F(ShardReaderTest, KeptChunksAreReadNoMore) {
   const std::int64_t all_bytes = reader.compressed_bytes(0);
   ASSERT_GT(all_bytes, 6 * 100);
   EXPECT_EQ(reader.compressed_bytes(1), 0);  // numbers are not compressed
-  MemoryBudget budget(all_bytes - 100);      // but for one sample
+  MemoryBudget budget(all_bytes - 100);      // enough except for one sample
   std::vector<float> all(6 * kValues);
   std::vector<std::span<float>> to;
   for (std::size_t i = 0; i < 6; ++i) to.push_back(std::span(all).subspan(i * kValues, kValues));
@@ -342,7 +340,7 @@ TEST_F(ShardReaderTest, AnyChangedByteIsAnErrorOrHarmless) {
   std::vector<double> found;
   for (std::uint64_t round = 0; round < 400; ++round) {
     std::string bytes = good;
-    // Half of the rounds aim at what is not chunks: headers, index, tables.
+    // Half of the rounds damage other parts than chunks: headers, index, tables.
     const std::size_t first = round % 2 == 0 || chunks_end >= bytes.size() ? 0 : chunks_end;
     bytes[first + hash64(1, round) % (bytes.size() - first)] ^= static_cast<char>(1 + hash64(2, round) % 255);
     if (round % 10 == 0) bytes.resize(hash64(3, round) % bytes.size());
@@ -407,7 +405,7 @@ TEST_F(ShardReaderTest, ErrorsOfTheManifest) {
   EXPECT_TRUE(error_of([&] { read_manifest(data_); }).starts_with("4: the manifest"));
 }
 
-// A sample of 19 MB lies in slabs; a part of it reads those that it touches alone.
+// A sample of 19 MB is stored in slabs; reading a part reads only the slabs that contain it.
 TEST(ShardReaderParts, AreThoseOfTheWhole) {
   const fs::path folder = fs::path(::testing::TempDir()) / ("wflow-parts-" + std::to_string(::getpid()));
   fs::create_directories(folder);

@@ -27,7 +27,7 @@ constexpr std::uint64_t kUnknownPlace = HADDR_UNDEF;
 }  // namespace
 
 struct ShardWriter::State {
-  // A field's dataset while it is written.
+  // A field's dataset during writing.
   struct FieldOutput {
     DatasetId dataset;
     std::uint64_t rows_per_chunk = 1;
@@ -133,7 +133,7 @@ void ShardWriter::State::create_field(const FieldForm& form) {
     check(H5Pset_deflate(creation.get(), static_cast<unsigned>(std::min(description.level, 9))));
   }
   const PropertyId access = new_property(H5P_DATASET_ACCESS);
-  H5Pset_chunk_cache(access.get(), 1, 0, 1);  // chunks come ready: a cache would only hold copies
+  H5Pset_chunk_cache(access.get(), 1, 0, 1);  // chunks are already encoded: a cache would only hold copies
   output.dataset = DatasetId(check(H5Dcreate2(file.get(), form.name.c_str(), stored_type(form.held()),
                                               space.get(), H5P_DEFAULT, creation.get(), access.get())));
   const hid_t id = output.dataset.get();
@@ -145,7 +145,7 @@ void ShardWriter::State::create_field(const FieldForm& form) {
   outputs.push_back(std::move(output));
 }
 
-// Of the chunk of that number: rows, then slabs in C order.
+// The offset of the chunk with that number: rows, then slabs in C order.
 std::vector<hsize_t> ShardWriter::State::chunk_start(std::size_t field, std::size_t chunk) const {
   const FieldOutput& output = outputs[field];
   const std::vector<std::size_t>& shape = description.fields[field].shape;
@@ -171,7 +171,7 @@ void ShardWriter::State::write_chunk(std::size_t field, const EncodedChunk& chun
                        {known ? *place : kUnknownPlace, chunk.bytes.size(), chunk.mask, chunk.hash});
 }
 
-// The last chunk is a whole one in the file; what lies beyond the samples is zero.
+// The last chunk is complete in the file; bytes behind the samples are zero.
 void ShardWriter::State::flush_packed(std::size_t field) {
   FieldOutput& output = outputs[field];
   if (output.pending.empty()) return;
@@ -226,7 +226,7 @@ DatasetId ShardWriter::State::write_table(const char* name, hid_t stored, hid_t 
   return dataset;
 }
 
-// It goes through all chunks before this one.
+// HDF5 searches through all chunks before this one.
 std::uint64_t ShardWriter::State::ask_place(std::size_t field, std::size_t chunk) const {
   const FieldOutput& output = outputs[field];
   const std::vector<hsize_t> start = chunk_start(field, chunk);
@@ -238,7 +238,7 @@ std::uint64_t ShardWriter::State::ask_place(std::size_t field, std::size_t chunk
   return address;
 }
 
-// The driver has seen where each chunk went. HDF5 must agree on the last one: it does not if it moved chunks.
+// The driver has recorded the place of each chunk. HDF5 must agree on the last one; if not, it has moved chunks.
 std::vector<std::uint64_t> ShardWriter::State::chunk_index(std::size_t field) const {
   std::vector<std::uint64_t> words = outputs[field].chunks;
   const std::size_t count = words.size() / 4;
@@ -249,7 +249,7 @@ std::vector<std::uint64_t> ShardWriter::State::chunk_index(std::size_t field) co
   return words;
 }
 
-// With a checksum of its own: the checksums of the chunks can only be believed where they are.
+// With a checksum of its own: the checksums of the chunks are useless if the index is damaged.
 void ShardWriter::State::write_index(std::size_t field) const {
   const std::vector<std::uint64_t> words = chunk_index(field);
   const DatasetId index = write_table(("/wflow/index/" + description.fields[field].name).c_str(),
@@ -273,10 +273,10 @@ void ShardWriter::State::write_tables(std::span<const std::int64_t> missing) {
   for (std::size_t k = 0; k < outputs.size(); ++k) write_index(k);
   if (std::any_of(pieces.begin(), pieces.end(), [](std::uint32_t piece) { return piece > 0; }))
     write_table("/wflow/piece", H5T_STD_U32LE, H5T_NATIVE_UINT32, {pieces.size()}, pieces.data());
-  write_number(index.get(), "index_file_size", 0);  // its place; the size is known once the file is closed
+  write_number(index.get(), "index_file_size", 0);  // a placeholder; the size is known when the file is closed
 }
 
-// The attribute is overwritten where it stands, so the size it tells does not change by telling it.
+// Overwrites the attribute in place, so that writing the size does not change it.
 void ShardWriter::State::record_size() const {
   const fs::path& path = durable.temporary();
   const std::uint64_t bytes = fs::file_size(path);
@@ -376,7 +376,7 @@ std::vector<std::size_t> slab_shape(const FieldForm& form) {
   std::vector<std::size_t> slab = form.shape;
   std::size_t bytes = form.values() * dtype_size(form.held());
   for (std::size_t k = 0; k < slab.size() && bytes > kMostChunk; ++k) {
-    bytes /= slab[k];  // of one step along this axis
+    bytes /= slab[k];  // bytes of one step along this axis
     const std::size_t most = std::max<std::size_t>(1, kMostChunk / bytes);
     const std::size_t parts = (slab[k] + most - 1) / most;
     slab[k] = (slab[k] + parts - 1) / parts;  // about equal parts
@@ -387,7 +387,7 @@ std::vector<std::size_t> slab_shape(const FieldForm& form) {
 
 std::vector<std::pair<std::size_t, std::size_t>> slab_ranges(const FieldForm& form,
                                                              const std::vector<std::size_t>& slab) {
-  std::size_t axis = 0;  // the one that is cut
+  std::size_t axis = 0;  // the axis that is cut
   while (axis + 1 < slab.size() && slab[axis] == 1) ++axis;
   if (slab.empty() || slab == form.shape) return {{0, form.values()}};
   std::size_t step = 1;

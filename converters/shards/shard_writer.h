@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes one shard, sample by sample, in memory that does not grow with its size.
+// Writes one shard, sample by sample, with memory independent of its size.
 #pragma once
 
 #include <cstdint>
@@ -24,38 +24,38 @@ struct ShardDescription {
   std::string split;
   std::uint64_t block = 0;
   std::uint64_t most_samples = 0;
-  bool ask_places = false;  // of HDF5, for every chunk: what the driver sees must be the same (a test's)
+  bool ask_places = false;  // for tests: asks HDF5 for the place of every chunk and compares with the driver
 };
 
-// Samples of less than 4 KiB are packed, about 64 KiB of them a chunk, without filters: each is then one read
-// of a few bytes, and a million of them are some thousand chunks. Larger ones have a chunk each.
+// Samples of less than 4 KiB are packed, about 64 KiB in a chunk, without filters: each is then one read of a
+// few bytes, and a million of them are some thousand chunks. Larger samples have a chunk each.
 std::size_t rows_per_chunk(const FieldForm& form);
 Filters filters_of(const FieldForm& form);
 
-// A sample of more than 8 MiB lies in several chunks, its slabs: each a range of it in C order (1 along the
-// slower axes, a part of one, all of the faster ones), so that a reader of a part of the volume reads a part
-// of the file, and several threads can decode one sample.
+// A sample of more than 8 MiB is stored in several chunks, its slabs: each a range of it in C order (1 along
+// the slower axes, a part of one, all of the faster ones), so that a reader of a part of the volume reads a
+// part of the file, and several threads can decode one sample.
 std::vector<std::size_t> slab_shape(const FieldForm& form);
 // Offset and length of each, in values, in the order of the file's index.
 std::vector<std::pair<std::size_t, std::size_t>> slab_ranges(const FieldForm& form,
                                                              const std::vector<std::size_t>& slab);
 std::size_t values_of(const std::vector<std::size_t>& shape);
 
-// The same calls give the same bytes. All throw Error{system} when the disk refuses.
+// The same calls give the same bytes. All throw Error{system} if the disk refuses.
 class ShardWriter {
  public:
   ShardWriter(const std::filesystem::path& target, const ShardDescription& description);
   ShardWriter(ShardWriter&&) noexcept;
-  ~ShardWriter();  // an unpublished file is removed
+  ~ShardWriter();  // removes an unpublished file
 
-  // In ascending order of id (sub-cubes of a sample have the same); a field each, in the order of the
-  // description. `piece`: which sub-cube.
+  // Call it in ascending order of id (sub-cubes of a sample have the same id), with the fields in the order
+  // of the description. `piece`: number of the sub-cube.
   void add(std::int64_t id, std::span<const EncodedField> fields, std::uint32_t piece = 0);
   std::uint64_t samples() const;
-  // Writes all that is not yet on disk and closes the file, still under its temporary name.
+  // Writes the remaining data and closes the file, still under its temporary name.
   void close(std::span<const std::int64_t> missing);
   const std::filesystem::path& temporary() const;
-  // The file takes its name. Only after close().
+  // Renames the file to its final name. Only after close().
   void publish();
 
  private:

@@ -12,7 +12,7 @@
 namespace wflow::converters {
 namespace {
 
-constexpr std::size_t kRows = 5000;  // HDF5's tree of chunks has many nodes, which lie between them
+constexpr std::size_t kRows = 5000;  // HDF5's tree of chunks has many nodes, which are between the chunks
 
 FieldForm form_of(const std::string& name, std::vector<std::size_t> shape, bool compressed) {
   FieldForm form;
@@ -26,7 +26,7 @@ FieldForm form_of(const std::string& name, std::vector<std::size_t> shape, bool 
 
 class ShardWriterTest : public FolderTest {
  protected:
-  // A field of a chunk a sample, of lengths that differ, and one of packed samples.
+  // A field with a chunk for each sample, of different lengths, and one with packed samples.
   void write(const fs::path& path, bool ask_places, std::size_t rows = kRows) const {
     const std::vector<FieldForm> fields = {form_of("x", {64, 48}, true), form_of("y", {8}, true)};
     ShardWriter writer(path, {.fields = fields,

@@ -13,8 +13,8 @@
 namespace wflow::converters {
 namespace {
 
-// Of both signs, over many octaves, and at every place of a vector: zeros, a part below -1, and what is not
-// finite.
+// Values of both signs, over many octaves, and at every place of a vector: zeros, some below -1, and some
+// that are not finite.
 template <typename Value>
 std::vector<Value> odd_values(std::size_t count) {
   using Limits = std::numeric_limits<Value>;
@@ -46,7 +46,7 @@ bool same_bits(const std::vector<Value>& a, const std::vector<Value>& b) {
   return a.size() == b.size();
 }
 
-// Those that this processor has, beside the plain ones.
+// The kernels of this processor, besides the plain ones.
 std::vector<const ValueKernels*> fast_kernels() {
   std::vector<const ValueKernels*> all = {&value_kernels()};
 #if defined(__x86_64__)

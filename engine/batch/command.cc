@@ -11,7 +11,6 @@
 #include <chrono>
 #include <cstdlib>
 
-#include "base/batch_environment.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/process.h"

@@ -11,7 +11,6 @@
 #include <cctype>
 #include <cerrno>
 
-#include "base/batch_environment.h"
 #include "base/error.h"
 #include "base/process.h"
 #include "engine/batch/allocation.h"

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/process_handle.h"
-#include "base/process_identity.h"
+#include "base/plain_types.h"
+#include "base/process.h"
 
 namespace wflow::engine::batch {
 

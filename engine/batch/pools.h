@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/now.h"
+#include "base/plain_types.h"
 #include "engine/batch/allocation.h"
 #include "engine/batch/batch_system.h"
 

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <string_view>
 
-#include "base/printable.h"
+#include "base/text.h"
 #include "base/version.h"
 
 namespace wflow::engine {

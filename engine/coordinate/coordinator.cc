@@ -16,7 +16,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/process.h"
-#include "base/process_handle.h"
 #include "engine/coordinate/coordinator_impl.h"
 #include "engine/coordinate/journals.h"
 #include "engine/coordinate/pool_specs.h"

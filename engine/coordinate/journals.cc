@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/process_handle.h"
+#include "base/process.h"
 #include "engine/wire/worker_journal.h"
 
 namespace wflow::engine {

@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/process_handle.h"
+#include "base/process.h"
 #include "engine/query/test_campaign.h"
 #include "engine/wire/worker_journal.h"
 

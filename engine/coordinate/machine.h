@@ -16,9 +16,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/log_level.h"
-#include "base/now.h"
-#include "base/process_identity.h"
+#include "base/plain_types.h"
 #include "engine/batch/pools.h"
 #include "engine/coordinate/timing.h"
 #include "engine/schedule/scheduler.h"

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <utility>
 
-#include "specs/plan/task_name.h"
+#include "specs/plan/plan.h"
 
 namespace wflow::engine {
 

@@ -8,12 +8,11 @@
 #include <map>
 
 #include "base/error.h"
-#include "base/printable.h"
 #include "base/text.h"
 #include "engine/monitor/metric_curves.h"
 #include "engine/monitor/missing_samples.h"
 #include "engine/wire/messages.h"
-#include "specs/plan/task_name.h"
+#include "specs/plan/plan.h"
 
 namespace wflow::engine {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/process_identity.h"
+#include "base/plain_types.h"
 #include "engine/batch/allocation.h"
 #include "engine/schedule/scheduler.h"
 #include "engine/wire/campaign_state.h"

@@ -17,7 +17,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/process_handle.h"
+#include "base/process.h"
 
 namespace wflow::engine::store {
 

@@ -18,7 +18,7 @@
 #include <thread>
 
 #include "base/file.h"
-#include "base/process_identity.h"
+#include "base/plain_types.h"
 
 namespace wflow::engine::store {
 

@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/process_handle.h"
+#include "base/process.h"
 #include "engine/store/store_fixture.h"
 
 namespace wflow::engine::store {

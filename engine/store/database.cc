@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/staging_folder.h"
+#include "base/folders.h"
 #include "base/text.h"
 #include "engine/store/schema.h"
 #include "engine/store/store.h"

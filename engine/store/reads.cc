@@ -12,8 +12,6 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/leftovers.h"
-#include "base/printable.h"
 #include "base/text.h"
 #include "engine/store/impl.h"
 #include "engine/store/store.h"

@@ -10,7 +10,7 @@
 #include "engine/monitor/views.h"
 #include "engine/store/impl.h"
 #include "engine/store/store.h"
-#include "specs/plan/task_name.h"
+#include "specs/plan/plan.h"
 #include "specs/study/blocks.h"
 
 namespace wflow::engine::store {

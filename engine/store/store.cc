@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/private_files.h"
+#include "base/folders.h"
 #include "base/version.h"
 #include "engine/store/impl.h"
 #include "engine/store/schema.h"

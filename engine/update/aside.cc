@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -17,6 +16,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "base/yaml.h"
+#include "converters/data_set_files.h"
 #include "specs/plan/template.h"
 
 namespace wflow::engine {
@@ -86,7 +86,7 @@ class Gathering {
     return {whole.step, to_.array_name(whole.array)};
   }
 
-  // Such a training reads what lies there when its data have changed (trainer/training/trainer.cc).
+  // Such a training reads what lies there when its data have changed (trainer/training/recovery.cc).
   bool begins_with_last_model(const PlannedStep& step) const {
     if (step.kind != StepKind::train) return false;
     const yaml::Node* init = to_.study().steps[step.study_step].settings.find("init_from");
@@ -94,7 +94,7 @@ class Gathering {
   }
 
   // Such a training continues from its own checkpoints, which are complete, if its data are unchanged, and starts
-  // from the beginning if not (trainer/training/trainer.cc). A search compares trainings, and each must run.
+  // from the beginning if not (trainer/training/recovery.cc). A search compares trainings, and each must run.
   bool checks_its_data(const PlannedStep& step) const {
     // After a change of the study, the checkpoints may belong to another network.
     if (step.kind != StepKind::train || &from_ != &to_) return false;
@@ -163,12 +163,11 @@ class Gathering {
     if (task.kind == StepKind::convert) {
       if (!successor.step.empty()) add_whole(task.workspace, successor, true);
       // Blocks that are converted again replace their own files; until then there is no manifest.
-      add_whole(task.workspace + "/manifest.json");
+      add_whole(task.workspace + "/" + converters::kManifestFile);
       for (std::uint64_t block = is; task.block_samples > 0 && block < was; ++block) {
-        add_whole(fmt::format("{}/blocks/{:05}.json", task.workspace, block));
-        constexpr std::array kSplits = {"train", "validation", "test"};
-        for (const char* split : kSplits)
-          add_whole(fmt::format("{}/{}/shard-{:05}.h5", task.workspace, split, block));
+        add_whole(task.workspace + "/" + converters::block_record_file(block));
+        for (const std::string_view split : converters::kSplitNames)
+          add_whole(task.workspace + "/" + converters::shard_file(split, block));
       }
       return;
     }

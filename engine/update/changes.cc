@@ -13,7 +13,7 @@
 
 #include "base/text.h"
 #include "specs/plan/fingerprint.h"
-#include "specs/samples/rows.h"
+#include "specs/samples/samples.h"
 #include "specs/study/blocks.h"
 
 namespace wflow::engine {

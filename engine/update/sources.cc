@@ -10,8 +10,8 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "specs/study/named_files.h"
 #include "specs/study/reading.h"
+#include "specs/study/study.h"
 
 namespace wflow::engine {
 

@@ -21,7 +21,7 @@
 #include <string_view>
 
 #include "base/file.h"
-#include "base/private_files.h"
+#include "base/folders.h"
 #include "base/process.h"
 #include "base/text.h"
 

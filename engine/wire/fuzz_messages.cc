@@ -18,7 +18,7 @@
 #include <zmq.hpp>
 
 #include "base/error.h"
-#include "base/process_handle.h"
+#include "base/process.h"
 #include "base/random.h"
 #include "base/text.h"
 #include "base/version.h"

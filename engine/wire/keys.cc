@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/private_files.h"
+#include "base/folders.h"
 #include "base/process.h"
 #include "engine/wire/addresses.h"
 

@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-#include "base/process_identity.h"
+#include "base/plain_types.h"
 #include "engine/schedule/types.h"
 #include "engine/wire/answers.h"
 #include "engine/wire/requests.h"

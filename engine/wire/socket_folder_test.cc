@@ -12,7 +12,7 @@
 #include <string>
 
 #include "base/file.h"
-#include "base/private_files.h"
+#include "base/folders.h"
 
 namespace wflow::engine::wire {
 namespace {

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/checked_json.h"
-#include "base/printable.h"
+#include "base/checksum.h"
+#include "base/text.h"
 
 namespace wflow::engine::wire {
 

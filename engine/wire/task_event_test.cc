@@ -6,8 +6,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "base/printable.h"
 #include "base/random.h"
+#include "base/text.h"
 #include "engine/wire/samples_of_messages.h"
 
 namespace wflow::engine::wire {

@@ -21,10 +21,10 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/private_files.h"
+#include "base/folders.h"
 #include "base/process.h"
+#include "base/resources.h"
 #include "base/text.h"
-#include "base/threads.h"
 #include "engine/wire/addresses.h"
 #include "engine/wire/messages.h"
 

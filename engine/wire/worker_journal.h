@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/process_identity.h"
+#include "base/plain_types.h"
 #include "engine/wire/messages.h"
 
 namespace wflow::engine::wire {

@@ -60,7 +60,7 @@ def main(campaign, target):
         gain = expected_improvement(model, candidates, y.min())
         first = gain.max() if first is None else first
         point = candidates[gain.argmax()]
-        # As if the model were right there: the next point then goes elsewhere.
+        # Takes the model for exact at this point, so that the next point goes elsewhere.
         x, y = np.vstack([x, point]), np.append(y, model.predict(point[None, :])[0])
         chosen.append(LOW + point * (HIGH - LOW))
     np.savetxt(target, chosen, delimiter=",", fmt="%.12g")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Expected failures: one sentence for people, one exit code for programs.
+// Expected failures: a sentence for the user, an exit code for programs.
 #pragma once
 
 #include <stdexcept>

@@ -24,7 +24,7 @@ bool cholesky(Matrix& a);
 void cholesky_solve(const Matrix& factor, std::vector<double>& b);
 
 struct RidgeResult {
-  Matrix prediction;             // of the test set, one column a target
+  Matrix prediction;             // for the test set, one column for each target
   std::vector<double> strength;  // chosen, one a target; relative to the number of samples
 };
 

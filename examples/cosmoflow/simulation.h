@@ -30,7 +30,7 @@ class Simulation {
  public:
   Simulation(int particles_a_side, int mesh);
 
-  // What a snapshot may ask of the state: particles, and the drift that takes them to the snapshot's time.
+  // The state at a snapshot: particles, and the drift that takes them to the snapshot's time.
   struct View {
     std::span<const Particle> particles;
     StepFactors drift;
@@ -42,7 +42,7 @@ class Simulation {
   void run(const Cosmology& cosmology, const Displacements& displacements, double box, const StepPlan& plan,
            std::span<const double> scale_factors, const Snapshot& snapshot);
 
-  // Of the last run, in the order of the lattice.
+  // Results of the last run, in the order of the lattice.
   std::span<const Particle> particles() const { return particles_; }
   int particles_a_side() const { return side_; }
   int mesh() const { return mesh_.mesh(); }

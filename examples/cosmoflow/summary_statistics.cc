@@ -10,7 +10,7 @@ namespace cola {
 namespace {
 
 constexpr double kQuantiles[] = {0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999};
-constexpr double kGrowth = 1.18;    // of a shell's outer edge over its inner one, once wider than one unit
+constexpr double kGrowth = 1.18;    // ratio of a shell's outer edge to its inner one, once wider than one unit
 constexpr double kFloor = 0.1;      // keeps the logarithm of an empty cell finite
 constexpr double kNoPower = 1e-30;  // and that of an empty shell
 

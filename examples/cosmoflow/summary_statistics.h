@@ -19,7 +19,7 @@ class SummaryStatistics {
   // side.
   void append_log_power(std::span<const float> sample, std::vector<double>& features);
 
-  // Of log(density + 0.1), each channel: ten quantiles and four moments.
+  // For each channel of log(density + 0.1): ten quantiles and four moments.
   void append_one_point(std::span<const float> sample, std::vector<double>& features);
 
   std::size_t shells() const { return edges_.size() - 1; }

@@ -20,8 +20,8 @@ enum class Assign {
 
 struct UniverseSpec {
   Cosmology cosmology;
-  std::uint64_t seed = 0;   // of the campaign
-  std::uint64_t index = 0;  // of the universe; its phases follow from seed and index
+  std::uint64_t seed = 0;   // seed of the campaign
+  std::uint64_t index = 0;  // number of the universe; its phases follow from seed and index
   double box = 128;         // Mpc/h
   int particles = 64;       // a side
   int mesh = 0;             // cells a side of the force mesh; 0 is twice the particles

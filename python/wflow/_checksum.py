@@ -50,7 +50,7 @@ def _matches(which, data, expected):
 
 
 def xxh3_64(data: bytes, expected: int):
-    """Whether the checksum matches; None where nothing can compute it, which is warned of once."""
+    """Returns whether the checksum matches, or None, with one warning, if no library can compute it."""
     return _matches(0, data, expected)
 
 
@@ -62,7 +62,7 @@ _KEY = b'"wflow_checksum"'
 
 
 def checked_json(text: bytes):
-    """The bytes of a JSON file of wflow without the line of its checksum (base/checked_json.h), and whether it matches: False only where it does not."""
+    """The bytes of a JSON file of wflow without the line of its checksum (base/checksum.h), and whether it matches: False only where it does not."""
     key = text.find(_KEY)
     if key < 0:
         return text, None

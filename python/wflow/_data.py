@@ -60,7 +60,7 @@ class Field:
         return ((values - self._along_channels(self.mean)) / deviation).astype(np.float32)
 
     def scales(self):
-        """What normalise() does, as factor, offset and centre of each channel, shape (channels, 3): (value - centre) * factor + offset, of which the
+        """The map of normalise(), as factor, offset and centre of each channel, shape (channels, 3): (value - centre) * factor + offset, of which the
         difference is to be float64. The centre is 0 where float32 holds what varies. None where it is no straight line (quantile)."""
         if self.is_mask:
             return np.array([[1.0, 0.0, 0.0]] * len(self.mean))
@@ -99,7 +99,7 @@ class Field:
 
     def _level(self, c, x):
         levels, knots = self.quantiles[c].T
-        # Of several levels with the same value the middle: interpolated from both sides.
+        # The middle of several levels with the same value: interpolated from both sides.
         below = np.interp(x, *_first_of_each(knots, levels))
         above = np.interp(x, *_last_of_each(knots, levels))
         level = (below + above) / 2

@@ -64,7 +64,7 @@ def _load():
 
 
 class _Memory:
-    """Memory of batches, used again once nobody refers to the last one that lay in it: new pages cost as much as inflating."""
+    """Memory of batches, reused once no reference to its last batch remains: new pages cost as much as inflating."""
 
     _LEAST = 1 << 18  # values that are worth it
     _MOST = 16  # pieces that are kept

@@ -61,7 +61,7 @@ class _Layout:
 
 
 def _contiguous_slabs(shape, chunk):
-    """Whether chunks are ranges of a sample in C order: 1 along the first axes, then a part of one, then all of the rest."""
+    """Returns whether chunks are ranges of a sample in C order: 1 along the first axes, then a part of one, then all of the rest."""
     k = 0
     while k < len(shape) and chunk[k] == 1 and shape[k] >= 1:
         k += 1

@@ -79,7 +79,7 @@ class Campaign:
                 connection.close()
 
     def metrics(self, name: str | None = None):
-        """What tasks reported: step, array, sample, name, epoch, train_step, value, not_finite, time."""
+        """The reports of tasks: step, array, sample, name, epoch, train_step, value, not_finite, time."""
         if name is None:
             return self.query("select * from v_metrics order by time")
         return self.query("select * from v_metrics where name = ? order by time", (name,))
@@ -89,7 +89,7 @@ class Campaign:
         return self.query("select * from v_failures")
 
     def log(self, task: str) -> str:
-        """What a task printed; `task` as in `wflow tasks`: simulate/12."""
+        """The output of a task; `task` as in `wflow tasks`: simulate/12."""
         return self._wflow("logs", task)
 
     def data(self, step: str):

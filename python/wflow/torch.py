@@ -57,7 +57,7 @@ class _Fields:
 
 
 class _Board:
-    """Which worker of a DataLoader iterates over which epoch, in memory that all workers share: the process that consumes the batches is told neither of
+    """The epoch of each worker of a DataLoader, in memory that all workers share: the process that consumes the batches learns neither of
     the beginning nor of the end of an iteration. A word a worker, which it alone writes: iteration, epoch, workers, and whether it has come to its end."""
 
     _WORKERS = 256
@@ -264,7 +264,7 @@ class FastDataset(IterableDataset):
         return self._loader
 
     def _wanted(self):
-        """Of each field that is read: name, number, shape, scales, and what is left to do in Python."""
+        """A tuple for each field that is read: name, number, shape, scales, and what is left to do in Python."""
         fields = self._fields
         numbers = {name: k for k, name in enumerate(fields.split.fields)}
         for name in dict.fromkeys(name for role in ("input", "target") for name in fields.names[role]):

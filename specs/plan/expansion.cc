@@ -9,7 +9,6 @@
 #include "base/text.h"
 #include "specs/plan/launcher.h"
 #include "specs/study/blocks.h"
-#include "specs/study/names.h"
 #include "specs/study/tokens.h"
 
 namespace wflow::specs {
@@ -32,7 +31,8 @@ Expansion::Expansion(const Study& study) : study_(study) {
     parameter_index_.emplace(study.parameters[i].name, static_cast<std::uint32_t>(i));
   }
   for (const auto& [name, value] : study.labels) labels_.emplace(name, value);
-  for (const auto& [name, value] : study.labels) labels_.emplace(upper(name), value);  // as variables
+  for (const auto& [name, value] : study.labels)
+    labels_.emplace(upper(name), value);  // in upper case, like variables
   if (study.samples) {
     const auto& columns = study.samples->design.columns;
     for (std::size_t i = 0; i < columns.size(); ++i) {
@@ -69,7 +69,7 @@ std::string Expansion::with_labels(std::string_view text) const {
       kTokenLevels);
 }
 
-// Parameters that `text` names itself.
+// The parameters that `text` itself names.
 void Expansion::add_used(std::string_view text, std::vector<bool>& used) const {
   for (auto token = find_token(text); token; token = find_token(text, token->end)) {
     for (const std::string_view name : {token->name, parameter_of(token->name)}) {
@@ -155,13 +155,13 @@ const Instances& Expansion::make_group(const std::vector<std::uint32_t>& paramet
   return groups_.emplace(parameters, std::move(group)).first->second;
 }
 
-// A step whose source is left out is left out with it; sources come first.
+// Removing a step's source removes the step, too; sources come first.
 void Expansion::find_left_out(WhenConditions& conditions) {
   kept_.resize(study_.steps.size());
   std::vector<bool> seen(study_.steps.size());
   const std::function<void(std::size_t)> find = [&](std::size_t step) {
     if (seen[step]) return;
-    seen[step] = true;  // before its source: a study with a circle is refused later
+    seen[step] = true;  // before its source: a cycle is reported later
     const auto source = step_index(source_step(study_.steps[step]));
     if (source) find(*source);
     if (!conditions.has(step) && (!source || !kept_[*source])) return;
@@ -188,8 +188,8 @@ std::optional<std::uint32_t> Expansion::combination_at(std::size_t step, std::ui
   return kept_[step]->contains(instance) ? std::optional(kept_[step]->position(instance)) : std::nullopt;
 }
 
-// Whether `text`, with its labels put in, names what differs from sample to sample. A parameter's values may
-// hold such a token, too.
+// True if `text`, with its labels replaced, has a token that differs from sample to sample. The values of a
+// parameter may contain such a token, too.
 bool Expansion::names_samples(std::string_view text) const {
   for (auto token = find_token(text); token; token = find_token(text, token->end)) {
     if (sample_token(token->name) || column(token->name)) return true;
@@ -258,7 +258,7 @@ Resources Expansion::resources(std::size_t step, std::uint32_t row) const {
   const auto put = [&](std::string_view key, int& number) {
     const auto at = from.launcher_keys.find(std::string(key));
     if (at == from.launcher_keys.end() || !find_token(at->second)) return;
-    // Only parameters can stand here; asking resolve() for a launcher would come back to this function.
+    // Only parameters are allowed here; resolve() of a launcher would call this function again.
     const std::string value = replace_tokens(
         std::string_view(at->second), [&](std::string_view name) -> std::optional<std::string> {
           if (const auto label = labels_.find(name); label != labels_.end()) return label->second;

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which parameters each step uses, the instances that makes, and what tokens stand for in each.
+// The parameters that each step uses, its instances over them, and the values of tokens in each.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -11,24 +14,62 @@
 #include <vector>
 
 #include "specs/study/study.h"
-#include "specs/study/subset.h"
 #include "specs/study/when.h"
 
 namespace wflow::specs {
 
-// $(STEP.workspace): where another step runs.
+// A subset of the numbers from 0 to size - 1: one bit a number, and a count for every 64.
+
+class Subset {
+ public:
+  // Holds the numbers for which `keep` is true.
+  Subset(std::uint32_t size, const std::function<bool(std::uint32_t)>& keep)
+      : words_((size + 63) / 64), before_(words_.size()) {
+    for (std::uint32_t i = 0; i < size; ++i) {
+      if (i % 64 == 0) before_[i / 64] = count_;
+      if (!keep(i)) continue;
+      words_[i / 64] |= std::uint64_t{1} << (i % 64);
+      ++count_;
+    }
+  }
+
+  std::uint32_t count() const { return count_; }
+  bool contains(std::uint32_t i) const { return (words_[i / 64] >> (i % 64) & 1) != 0; }
+
+  // The number of smaller members.
+  std::uint32_t position(std::uint32_t i) const {
+    const std::uint64_t smaller = words_[i / 64] & ((std::uint64_t{1} << (i % 64)) - 1);
+    return before_[i / 64] + static_cast<std::uint32_t>(std::popcount(smaller));
+  }
+
+  // The member at `position`, which is below count().
+  std::uint32_t at(std::uint32_t position) const {
+    const auto after = std::upper_bound(before_.begin(), before_.end(), position);
+    const auto word = static_cast<std::uint32_t>(after - before_.begin()) - 1;
+    std::uint64_t bits = words_[word];
+    for (std::uint32_t left = position - before_[word]; left > 0; --left) bits &= bits - 1;
+    return word * 64 + static_cast<std::uint32_t>(std::countr_zero(bits));
+  }
+
+ private:
+  std::vector<std::uint64_t> words_;
+  std::vector<std::uint32_t> before_;  // members below each word's first number
+  std::uint32_t count_ = 0;
+};
+
+// $(STEP.workspace): the directory of another step.
 inline constexpr std::string_view kWorkspaceSuffix = ".workspace";
 
 // The distinct combinations of a set of parameters.
 struct Instances {
   std::vector<std::uint32_t> parameters;   // indices into Study::parameters, sorted by name
-  std::vector<std::uint32_t> rows;         // of each instance: the first row with its values
-  std::vector<std::uint32_t> instance_of;  // of each row: its instance; empty when there is one instance
+  std::vector<std::uint32_t> rows;         // for each instance: the first row with its values
+  std::vector<std::uint32_t> instance_of;  // for each row: its instance; empty if there is one instance
   std::uint32_t count() const { return static_cast<std::uint32_t>(rows.size()); }
   std::uint32_t at_row(std::uint32_t row) const { return instance_of.empty() ? 0 : instance_of[row]; }
 };
 
-// Refers to the study, which must outlive it and stay in its place.
+// Refers to the study, which must outlive it and keep its address.
 class Expansion {
  public:
   explicit Expansion(const Study& study);
@@ -50,19 +91,19 @@ class Expansion {
   std::filesystem::path workspace(const std::filesystem::path& campaign, std::size_t step,
                                   std::uint32_t row) const;
 
-  // What $(name) stands for in this step at this row: labels, parameters, workspaces, Merlin's words; not
-  // what differs from sample to sample.
+  // The value of $(name) in this step at this row: labels, parameters, workspaces, Merlin's words; not tokens
+  // that differ from sample to sample.
   std::optional<std::string> resolve(const std::filesystem::path& campaign, std::size_t step,
                                      std::uint32_t row, std::string_view name) const;
 
-  // `text` with the values of env.labels in the place of their names, as Merlin has it before it looks for
+  // `text` with the names of env.labels replaced by their values, as Merlin does before it looks for
   // parameters and samples.
   std::string with_labels(std::string_view text) const;
 
-  // The resources, with parameters' values put in.
+  // The resources, with parameters replaced by their values.
   Resources resources(std::size_t step, std::uint32_t row) const;
 
-  // Index of the column that $(name) stands for: as written, or in another case.
+  // The index of the column that $(name) names, as written or in another case.
   std::optional<std::uint32_t> column(std::string_view name) const;
 
  private:
@@ -79,10 +120,10 @@ class Expansion {
   std::map<std::string, std::uint32_t, std::less<>> parameter_index_;
   std::map<std::string, std::string, std::less<>> labels_;
   std::map<std::string, std::uint32_t, std::less<>> columns_;        // as written
-  std::map<std::string, std::uint32_t, std::less<>> lower_columns_;  // in small letters
-  std::vector<std::vector<std::uint32_t>> used_;                     // of each step
+  std::map<std::string, std::uint32_t, std::less<>> lower_columns_;  // in lower case
+  std::vector<std::vector<std::uint32_t>> used_;                     // by step
   std::map<std::vector<std::uint32_t>, Instances> groups_;
-  std::vector<std::optional<Subset>> kept_;  // of each step: instances of its group; nothing: all
+  std::vector<std::optional<Subset>> kept_;  // by step: instances of its group; nothing: all
   std::vector<WhenConditions::Problem> problems_;
   std::vector<bool> sample_dependent_;
 };
@@ -90,7 +131,7 @@ class Expansion {
 // $(P), $(P.label) or $(P.name) in a row.
 std::string parameter_text(const Parameter& parameter, std::string_view name, std::uint32_t row);
 
-// Merlin's fan-out pattern: "*/" once a level; and all directories of samples.
+// Merlin's pattern for all directories of samples: "*/" once a level; and the list of them.
 std::string glob_path(const Samples& samples);
 std::string all_sample_paths(const Samples& samples);
 

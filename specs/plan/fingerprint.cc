@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "converters/config.h"
 #include "specs/plan/expansion.h"
-#include "specs/samples/rows.h"
+#include "specs/samples/samples.h"
 #include "specs/study/blocks.h"
 #include "specs/study/tokens.h"
 #include "trainer/config.h"
@@ -26,7 +26,7 @@ std::string without_path(std::string text, const std::string& campaign) {
   return text;
 }
 
-// The columns of the samples that stand in the text are added to `columns`.
+// Adds the columns of the samples that the text names to `columns`.
 std::string text_of(const Pieces& pieces, const SampleDesign* design, std::vector<std::string>& columns) {
   std::string text;
   for (const Piece& piece : pieces) {
@@ -54,12 +54,12 @@ void remove_keys(yaml::Node& node, std::initializer_list<const char*> keys) {
   for (const char* key : keys) remove_key(node, key);
 }
 
-// With its defaults and in one order of keys; as written where it does not read.
+// The block with its defaults and a fixed order of keys; as written if it cannot be read.
 std::string convert_settings(const yaml::Node& block, bool closing) {
   yaml::Diagnostics diagnostics("");
   converters::ConvertConfig config = converters::read_convert_config(block, diagnostics);
   if (diagnostics.has_errors()) return yaml::emit(block);
-  // The blocks of a campaign that grows stay as they are, where no sample moves.
+  // The blocks of a growing campaign stay unchanged if no sample moves.
   if (!closing && config.split.order != converters::SplitOrder::count) config.count = 0;
   if (!closing && config.count > 0 && !config.grown.empty()) config.count = config.grown.front();
   config.grown.clear();
@@ -75,7 +75,7 @@ std::string convert_settings(const yaml::Node& block, bool closing) {
   return yaml::emit(converters::to_yaml(config));
 }
 
-// Of a rung: how far it goes, and what decides who trains in it. Later rungs change nothing in it.
+// The settings of a rung: its epochs, and the rule that selects its trainings. Later rungs do not affect it.
 yaml::Node search_settings(const yaml::Node& block) {
   yaml::Diagnostics diagnostics("");
   trainer::SearchConfig search = trainer::read_search(block, diagnostics);
@@ -84,7 +84,7 @@ yaml::Node search_settings(const yaml::Node& block) {
   search.folders.clear();
   search.trainings.clear();  // the step depends on them
   if (search.rung > 1) return trainer::to_yaml(search);
-  trainer::SearchConfig first;  // nobody is ranked before
+  trainer::SearchConfig first;  // the first rung ranks no training
   first.rungs = search.rungs;
   first.rung = search.rung;
   return trainer::to_yaml(first);
@@ -95,7 +95,7 @@ std::string train_settings(const yaml::Node& block) {
   const trainer::TrainConfig config = trainer::read_train_config(block, diagnostics);
   if (diagnostics.has_errors()) return yaml::emit(block);
   yaml::Node node = trainer::to_yaml(config);
-  // As the trainer itself compares two runs (trainer/training/training_state.cc).
+  // Compares like the trainer itself (trainer/training/training_state.cc).
   if (config.init_from == trainer::kInitFromLast) remove_key(node, "init_from");
   remove_keys(node, {"ranks", "threads", "loader_threads", "cache", "checkpoint", "guard", "max_seconds"});
   if (const yaml::Node* search = block.find("search")) set_key(node, "search", search_settings(*search));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What decides the outputs of a task array, apart from what it reads: of two plans whose bases of an array
-// are equal, the array leaves the same outputs for equal rows of samples and equal inputs. Not in it:
-// retries, time-outs, resources, priorities, workers, batch systems, descriptions, checks of outputs.
+// The basis of a task array: all settings that decide its outputs, except its inputs. If the bases of an
+// array are equal in two plans, the array writes the same outputs for equal rows of samples and equal inputs.
+// Not part of it: retries, time-outs, resources, priorities, workers, batch systems, descriptions, checks of
+// outputs.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +16,15 @@ namespace wflow::specs {
 
 struct Basis {
   // Name ("cmd", "shell", "settings", "depends", ...) and text, always in the same order for a kind of step.
-  // The campaign's own path stands as $(CAMPAIGN) in it, a launcher as $(LAUNCHER).
+  // The text has $(CAMPAIGN) for the campaign's own path and $(LAUNCHER) for a launcher.
   std::vector<std::pair<std::string, std::string>> parts;
-  // Columns of the samples whose values it uses.
+  // The columns of the samples whose values it uses.
   std::vector<std::string> columns;
 };
 
 Basis basis_of(const Plan& plan, ArrayId array);
 
-// 32 hex digits of all of it, with the signatures of its columns.
+// The hash of the basis and of the signatures of its columns, 32 hex digits.
 std::string fingerprint_of(const Plan& plan, ArrayId array);
 
 // The names of the parts that differ.

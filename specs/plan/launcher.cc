@@ -18,7 +18,7 @@ namespace wflow::specs {
 namespace {
 
 struct Numbers {
-  std::string nodes, procs, procs_a_node, cores, gpus;  // cores, gpus: empty when not asked for
+  std::string nodes, procs, procs_a_node, cores, gpus;  // cores, gpus: empty if not requested
 };
 
 std::string key(const Step& step, const std::string& name) {
@@ -37,8 +37,7 @@ std::string flux_options(const Study& study) {
   return text::join(options, ",");
 }
 
-// As Maestro's adapters for the schedulers have it: neither a time limit nor the keys slurm, flux and lsf,
-// which are Merlin's.
+// Follows Maestro's adapters for the schedulers: neither a time limit nor Merlin's keys slurm, flux and lsf.
 std::string maestro_command(const Study& study, const Step& step, const Numbers& n) {
   const std::string type = batch_type(study, step);
   std::vector<std::string> words;
@@ -68,8 +67,8 @@ std::string maestro_command(const Study& study, const Step& step, const Numbers&
   return text::join(words, " ");
 }
 
-// What starts the program is found where the task runs: wflow's own command becomes the launcher of the
-// innermost manager there, on the nodes that the task got.
+// The launcher is chosen on the machine where the task runs: wflow's own command becomes the launcher of the
+// innermost resource manager there, on the nodes of the task.
 std::string own_command(const Step& step, const std::string& numbers) {
   std::string words = "wflow launch" + numbers;
   for (const char* manager : {"slurm", "flux", "lsf"}) {
@@ -153,7 +152,7 @@ std::string launcher(const Study& study, const Step& step, const Resources& reso
 
 namespace {
 
-// What stands in the brackets of $(LAUNCHER)[2n, 4p]; 0: not given.
+// The numbers in the brackets of $(LAUNCHER)[2n, 4p]; 0: not given.
 struct Allocation {
   int nodes = 0;
   int procs = 0;
@@ -178,7 +177,7 @@ std::optional<Allocation> allocation_of(std::string_view text) {
   return allocation;
 }
 
-// Calls `use` for every $(LAUNCHER) with what stands in brackets right behind it, if anything does.
+// Calls `use` for every $(LAUNCHER) with the text in brackets directly behind it, if any.
 void for_each_launcher(std::string_view script,
                        const std::function<void(const Token&, std::optional<std::string_view>)>& use) {
   for (auto token = find_token(script); token; token = find_token(script, token->end)) {
@@ -213,7 +212,7 @@ std::string put_launchers(std::string_view script, const Study& study, const Ste
 std::vector<LauncherProblem> check_launchers(std::string_view script, const Step& step) {
   std::vector<LauncherProblem> problems;
   for_each_launcher(script, [&](const Token&, std::optional<std::string_view> bracket) {
-    if (!bracket || find_token(*bracket)) return;  // a parameter's value is known later
+    if (!bracket || find_token(*bracket)) return;  // the value of a parameter is not known yet
     const auto part = allocation_of(*bracket);
     const auto exceeds = [&](int wanted, const char* name, int there) {
       const auto written = step.launcher_keys.find(name);

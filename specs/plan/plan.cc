@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "specs/plan/plan.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <vector>
 
 #include "base/error.h"
-#include "base/file.h"
+#include "base/text.h"
 #include "specs/plan/expansion.h"
 #include "specs/plan/launcher.h"
-#include "specs/plan/task_name.h"
 #include "specs/study/blocks.h"
-#include "specs/study/names.h"
 #include "specs/study/tokens.h"
 
 namespace wflow::specs {
 
-Plan::Plan(Study study, const std::filesystem::path& campaign)
+Plan::Plan(Study study, std::filesystem::path campaign, LocatedFiles located)
     : study_(std::make_unique<const Study>(std::move(study))),
-      campaign_(absolute_path(campaign).lexically_normal()),
-      expansion_(std::make_unique<const Expansion>(*study_)) {
+      campaign_(std::move(campaign)),
+      expansion_(std::make_unique<const Expansion>(*study_)),
+      located_(std::move(located)) {
   if (!campaign_.has_filename()) campaign_ = campaign_.parent_path();
   if (study_->samples) {
     auto starts = specs::block_starts(study_->samples->design);
@@ -29,7 +31,7 @@ Plan::Plan(Study study, const std::filesystem::path& campaign)
   find_depths();
 }
 
-Plan::Plan(const Plan& other) : Plan(*other.study_, other.campaign_) {}
+Plan::Plan(const Plan& other) : Plan(*other.study_, other.campaign_, other.located_) {}
 Plan::Plan(Plan&& other) noexcept = default;
 Plan& Plan::operator=(Plan other) noexcept {
   std::swap(study_, other.study_);
@@ -38,6 +40,7 @@ Plan& Plan::operator=(Plan other) noexcept {
   std::swap(block_starts_, other.block_starts_);
   std::swap(steps_, other.steps_);
   std::swap(links_, other.links_);
+  std::swap(located_, other.located_);
   std::swap(last_of_, other.last_of_);
   return *this;
 }
@@ -59,7 +62,7 @@ void Plan::make_steps() {
     planned.name = step.name;
     planned.study_step = i;
     planned.arrays = expansion_->count(i);
-    if (planned.arrays == 0) {  // left out by its when:
+    if (planned.arrays == 0) {  // removed by its when:
       last_of_.emplace_back();
       continue;
     }
@@ -94,7 +97,7 @@ void Plan::make_steps() {
 EdgeKind Plan::kind_of(const PlannedStep& child, const PlannedStep& parent, bool funnel) const {
   if (!child.sample_dependent || !parent.sample_dependent) return EdgeKind::all;
   if (funnel && parent.arrays > 1) return EdgeKind::all;
-  // A step that looks at all samples of its parents must not start when one of them is done.
+  // A step that reads all samples of its parents must not start when only one of them is done.
   const Step& step = study_->steps[child.study_step];
   for (const std::string* written : {&step.command, &step.restart}) {
     const std::string text = expansion_->with_labels(*written);
@@ -131,7 +134,7 @@ BlockStarts Plan::starts_of(const Link& link) const {
   return link.kind == EdgeKind::block ? block_starts_ : nullptr;
 }
 
-// Steps may stand in any order: each pass settles one level, and there is no circle.
+// Steps may be in any order: each pass settles one level, and there are no cycles.
 void Plan::find_depths() {
   for (bool changed = true; changed;) {
     changed = false;
@@ -201,6 +204,47 @@ std::vector<Edge> Plan::edges(ArrayId array) const {
     }
   }
   return edges;
+}
+
+std::string array_name(std::string_view step, std::string_view label) {
+  return label.empty() ? std::string(step) : fmt::format("{}/{}", step, label);
+}
+
+std::string numbered_task_name(std::string_view array_name, Element element) {
+  return fmt::format("{}/{}", array_name, element);
+}
+
+std::string task_name(std::string_view array_name, std::uint64_t elements, Element element) {
+  return elements > 1 ? numbered_task_name(array_name, element) : std::string(array_name);
+}
+
+std::string task_name(const Plan& plan, ArrayId array, Element element) {
+  return task_name(plan.array_name(array), plan.steps()[plan.step_of(array)].elements, element);
+}
+
+TaskId find_task(const Plan& plan, std::string_view name) {
+  std::vector<std::string> names;
+  for (ArrayId array = 0; array < plan.array_count(); ++array) {
+    const std::string array_name = plan.array_name(array);
+    const std::uint64_t elements = plan.steps()[plan.step_of(array)].elements;
+    if (name == array_name && elements == 1) return {array, 0};
+    if (name == array_name) {
+      throw Error(ExitCode::usage, fmt::format("{} has {} tasks; name one, for example {}/0", name,
+                                               text::format_count(elements), name));
+    }
+    if (name.starts_with(array_name + "/")) {
+      const auto element = text::to_integer(name.substr(array_name.size() + 1));
+      if (element && *element >= 0 && static_cast<std::uint64_t>(*element) < elements) {
+        return {array, static_cast<Element>(*element)};
+      }
+      if (element) {
+        throw Error(ExitCode::usage, fmt::format("{} has tasks 0 to {}", array_name, elements - 1));
+      }
+    }
+    names.push_back(array_name);
+  }
+  throw Error(ExitCode::usage, fmt::format("no task '{}' in this campaign{}", name,
+                                           text::suggestion(std::string(name), names)));
 }
 
 }  // namespace wflow::specs

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The expanded study: every step as task arrays over parameter combinations, and what waits for what.
+// The expanded study: every step as task arrays over parameter combinations, and the dependencies between them.
 // Arrays are computed on demand from (step, combination): a plan of 500 steps, 10,000 combinations and 10^8
 // samples stays in tens of megabytes.
 #pragma once
@@ -7,9 +7,11 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -25,7 +27,7 @@ enum class EdgeKind : std::uint8_t {
   all,      // every child element waits for every parent element
 };
 
-// Where blocks of samples begin besides at multiples of their size (base/blocks.h); null: nowhere. All arrays
+// Extra places where blocks of samples begin, besides multiples of their size (base/blocks.h); null: none. All arrays
 // of a plan share one.
 using BlockStarts = std::shared_ptr<const std::vector<std::uint64_t>>;
 
@@ -33,8 +35,8 @@ struct Edge {
   ArrayId parent = 0;
   EdgeKind kind = EdgeKind::all;
   std::uint64_t block = 0;
-  BlockStarts starts = nullptr;  // of the parent's elements, kind block
-  std::optional<ContinueOn> continue_on = std::nullopt;  // of this edge; nothing: as its step has it
+  BlockStarts starts = nullptr;  // starts of the parent's elements, kind block
+  std::optional<ContinueOn> continue_on = std::nullopt;  // for this edge; nothing: its step's
 
   Blocks blocks() const;  // kind block: the parent's elements that a child waits for
 };
@@ -46,8 +48,8 @@ inline Blocks Edge::blocks() const {
   return blocks_of(block, starts);
 }
 
-// A step of the plan. One whose when: is true for no combination is not in it. A `convert` step of the study
-// makes two: its blocks, and one that writes the manifest.
+// A step of the plan. Steps whose when: is true for no combination are not in it. A `convert` step of the study
+// becomes two: its blocks, and a step that writes the manifest.
 struct PlannedStep {
   std::string name;  // "data", and "data.manifest" for the closing one
   std::size_t study_step = 0;
@@ -61,17 +63,25 @@ struct PlannedStep {
   bool retry_failures = false;  // any failure is tried again, not only MERLIN_RETRY and MERLIN_RESTART
   double retry_delay_s = 1;
   double retry_memory =
-      0;  // of the memory of an execution that was killed for it, the next one's; 0: as before
+      0;  // factor of memory for the retry after an execution that was killed for memory; 0: unchanged
   FailureLimit max_failures;
   double timeout_s = 0;
   double stall_timeout_s = 0;
   bool trust_markers = false;
   int depth = 0;             // longest path from a root: deeper goes first
-  int priority = 0;          // of the study; before depth
+  int priority = 0;          // from the study; counts before depth
   std::uint64_t bundle = 0;  // samples a process; 0: one, in a directory of its own
   std::optional<ContinueOn> continue_on;
   std::vector<Edge> edges;          // parent = first array of the parent step; for messages and drawing
   std::uint64_t block_samples = 0;  // convert: samples a block; 0 for the closing step
+};
+
+// The paths of files that train: and plugin: blocks name, by the written text (tokens replaced). They are found once,
+// when the plan is made: a template then takes them from here, so that no later step asks the file system, and every
+// worker gets the same template.
+struct LocatedFiles {
+  std::map<std::string, std::string, std::less<>> files;
+  std::map<std::string, std::string, std::less<>> libraries;  // plugins
 };
 
 class Expansion;
@@ -79,6 +89,7 @@ struct Basis;
 
 class Plan {
  public:
+  // Looks for the files that the study names (LocatedFiles). Only this constructor does I/O.
   Plan(Study study, const std::filesystem::path& campaign);
   Plan(const Plan& other);
   Plan(Plan&& other) noexcept;
@@ -110,6 +121,9 @@ class Plan {
     std::uint64_t block = 0;
   };
 
+  // `campaign`: absolute.
+  Plan(Study study, std::filesystem::path campaign, LocatedFiles located);
+  LocatedFiles locate_files() const;
   BlockStarts starts_of(const Link& link) const;
   void make_steps();
   void make_links();
@@ -120,18 +134,39 @@ class Plan {
   void fill_convert(TaskTemplate& task, const PlannedStep& planned, std::uint32_t row) const;
   void fill_train(TaskTemplate& task, const PlannedStep& planned, std::uint32_t row) const;
   void fill_plugin(TaskTemplate& task, const PlannedStep& planned, std::uint32_t row) const;
-  // Without `launchers`, $(LAUNCHER) stays as it is.
+  // Without `launchers`, $(LAUNCHER) stays unchanged.
   Pieces pieces(std::string_view text, const PlannedStep& planned, std::uint32_t row, bool launchers = true) const;
   yaml::Node resolved_settings(const PlannedStep& planned, std::uint32_t row) const;
 
-  std::unique_ptr<const Study> study_;  // stays in its place, because expansion_ refers to it
+  std::unique_ptr<const Study> study_;  // keeps its address, because expansion_ refers to it
   std::filesystem::path campaign_;
   std::unique_ptr<const Expansion> expansion_;
   BlockStarts block_starts_;
   std::vector<PlannedStep> steps_;
-  std::vector<std::vector<Link>> links_;  // of each step
-  // Study step -> the planned step that dependents wait for; nothing where no combination is left.
+  std::vector<std::vector<Link>> links_;  // by step
+  LocatedFiles located_;
+  // Study step -> the planned step that dependents wait for; nothing if no combination is left.
   std::vector<std::optional<std::size_t>> last_of_;
 };
+
+// A task. Commands print and accept its name: "simulate/12", "simulate/OMEGA.0.3/12", "train".
+struct TaskId {
+  ArrayId array = 0;
+  Element element = 0;
+  bool operator==(const TaskId&) const = default;
+};
+
+// The task of an array with one element has the array's name.
+std::string task_name(std::string_view array_name, std::uint64_t elements, Element element);
+std::string task_name(const Plan& plan, ArrayId array, Element element);
+
+// Always with the element's number, as in WFLOW_TASK: "train/0".
+std::string numbered_task_name(std::string_view array_name, Element element);
+
+// "simulate", or "simulate/OMEGA.0.3" if the array has a label.
+std::string array_name(std::string_view step, std::string_view label);
+
+// The task of that name. Throws Error{usage} that lists the existing names.
+TaskId find_task(const Plan& plan, std::string_view name);
 
 }  // namespace wflow::specs

@@ -7,6 +7,7 @@
 
 #include <chrono>
 
+#include "base/error.h"
 #include "base/yaml.h"
 #include "specs/study/test_study.h"
 
@@ -27,7 +28,7 @@ std::string literal(const Pieces& pieces) {
   return text;
 }
 
-// "parent kind block" of what an array waits for.
+// The edges of an array as "parent kind block".
 std::vector<std::string> edges(const Plan& plan, ArrayId array) {
   std::vector<std::string> found;
   for (const Edge& edge : plan.edges(array)) {
@@ -226,6 +227,31 @@ study:
   EXPECT_EQ(train.resources.cores, 2);
 }
 
+// The template of a task does not depend on the files that exist when it is made: two workers get the same one.
+TEST(Plan, LooksForFilesOnceWhenItIsMade) {
+  StudyText text(R"yaml(
+description: {name: n}
+parameters: {P: [a, b]}
+study:
+  - {name: train, train: {data: ds, init_from: "old-$(P)"}}
+)yaml");
+  const TemporaryFolder caller;
+  std::filesystem::create_directory(text.folder().path() / "ds");
+  text.folder().write("ds/manifest.json", "{}");
+  text.options.directory = caller.path();
+  std::filesystem::create_directory(caller.path() / "old-a");
+  std::filesystem::create_directory(text.folder().path() / "old-b");
+  const Plan plan = text.plan();
+  const auto template_of = [](const Plan& one, const char* name) { return one.task_template(array(one, name)).settings; };
+  const std::string a = template_of(plan, "train/P.a");
+  EXPECT_THAT(a, HasSubstr((caller.path() / "old-a").string()));
+  EXPECT_THAT(template_of(plan, "train/P.b"), HasSubstr((text.folder().path() / "old-b").string()));
+  std::filesystem::create_directory(text.folder().path() / "old-a");
+  EXPECT_EQ(template_of(plan, "train/P.a"), a);
+  EXPECT_EQ(template_of(Plan(plan), "train/P.a"), a) << "nor when the coordinator copies the plan";
+  EXPECT_NE(template_of(text.plan(), "train/P.a"), a) << "a new plan looks again";
+}
+
 TEST(Plan, PassesOnHowAStepsSamplesAreRun) {
   const Plan plan = StudyText(R"yaml(
 description: {name: n}
@@ -403,4 +429,56 @@ TEST(Plan, OfALargeStudyIsQuickAndSmall) {
 }
 
 }  // namespace
+
+namespace {
+
+Plan three_steps() {
+  return StudyText(R"yaml(
+description: {name: n}
+parameters: {A: [1, 2]}
+samples: {design: sobol, count: 30, parameters: {x: [0, 1]}}
+study:
+  - {name: sim, run: {cmd: "echo $(x)"}}
+  - {name: sweep, run: {cmd: "echo $(x) $(A)"}}
+  - {name: train, run: {cmd: "true", depends: [sim_*]}}
+)yaml")
+      .plan();
+}
+
+std::string refusal(const Plan& plan, const std::string& name) {
+  try {
+    find_task(plan, name);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(TaskName, ReadsBackAsTheTask) {
+  const Plan plan = three_steps();
+  for (ArrayId array = 0; array < plan.array_count(); ++array) {
+    const std::uint64_t elements = plan.steps()[plan.step_of(array)].elements;
+    for (const Element element : {Element{0}, elements - 1}) {
+      const TaskId id{array, element};
+      EXPECT_EQ(find_task(plan, task_name(plan, array, element)), id);
+    }
+  }
+  EXPECT_EQ(task_name(plan, 0, 12), "sim/12");
+  EXPECT_EQ(task_name(plan, 1, 12), "sweep/" + plan.array_name(1).substr(6) + "/12");
+  EXPECT_EQ(task_name("train", 1, 0), "train");
+  EXPECT_EQ(numbered_task_name("train", 0), "train/0");
+  EXPECT_EQ(find_task(plan, "train/0"), find_task(plan, "train"));
+}
+
+TEST(TaskName, RefusesWithWhatThereIs) {
+  const Plan plan = three_steps();
+  EXPECT_EQ(refusal(plan, "sim"), "sim has 30 tasks; name one, for example sim/0");
+  EXPECT_EQ(refusal(plan, "sim/30"), "sim has tasks 0 to 29");
+  EXPECT_EQ(refusal(plan, "sim/-1"), "sim has tasks 0 to 29");
+  EXPECT_EQ(refusal(plan, "tain"), "no task 'tain' in this campaign; did you mean 'train'?");
+}
+
+}  // namespace
+
 }  // namespace wflow::specs

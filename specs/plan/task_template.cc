@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plan::task_template(): a step's text with everything put in but what differs from sample to sample.
+// Plan::task_template(): replaces all tokens of a step's text except those that differ from sample to sample.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "base/text.h"
 #include "specs/plan/expansion.h"
 #include "specs/plan/launcher.h"
 #include "specs/plan/plan.h"
 #include "specs/study/blocks.h"
-#include "specs/study/names.h"
 #include "specs/study/reading.h"
 #include "specs/study/tokens.h"
 #include "trainer/config.h"
@@ -24,7 +24,7 @@ void add_text(Pieces& pieces, std::string_view text) {
   pieces.back().text += text;
 }
 
-// Where the trainings of a train: step write.
+// The directory where the trainings of a train: step write.
 struct TrainOutputs {
   const Study& study;
   const Expansion& expansion;
@@ -43,7 +43,7 @@ struct TrainOutputs {
   std::filesystem::path folder(const std::string& name) const { return campaign / clean_path(name); }
 };
 
-// From the second rung on a training ranks itself among the others. Their outputs have the same names in the
+// From the second rung on, a training ranks itself among the others. Their outputs have the same names in the
 // folder of each rung.
 void fill_search(yaml::Node& settings, const TrainOutputs& outputs, std::uint32_t row) {
   const std::string& name = outputs.study.steps[outputs.step].name;
@@ -69,7 +69,7 @@ void fill_search(yaml::Node& settings, const TrainOutputs& outputs, std::uint32_
 Pieces Plan::pieces(std::string_view text, const PlannedStep& planned, std::uint32_t row,
                     bool launchers) const {
   const std::size_t step = planned.study_step;
-  // Launchers last: what stands in the brackets behind them may be parameters.
+  // Launchers last: the brackets behind them may contain parameters.
   std::string resolved = replace_tokens(
       text,
       [&](std::string_view name) {
@@ -116,7 +116,7 @@ void Plan::fill_shell(TaskTemplate& task, const PlannedStep& planned, std::uint3
       [&](std::string_view name) { return expansion_->resolve(campaign_, planned.study_step, row, name); },
       kTokenLevels);
   std::string before;
-  if (is_shell(task.shell)) {  // to Python, they would be a syntax error
+  if (is_shell(task.shell)) {  // in Python they would be a syntax error
     for (const std::string& line : study_->sources) before += line + "\n";
   }
   const auto body = [&](const std::string& script) {
@@ -145,6 +145,17 @@ void Plan::fill_convert(TaskTemplate& task, const PlannedStep& planned, std::uin
   task.settings = yaml::emit(settings);
 }
 
+namespace {
+
+// Throws nothing: locate_files() has looked for every text that a template can ask for.
+const std::string& found(const std::map<std::string, std::string, std::less<>>& located, std::string_view text) {
+  const auto at = located.find(text);
+  WFLOW_CHECK(at != located.end());
+  return at->second;
+}
+
+}  // namespace
+
 void Plan::fill_train(TaskTemplate& task, const PlannedStep& planned, std::uint32_t row) const {
   const Step& step = study_->steps[planned.study_step];
   const TrainOutputs outputs{*study_, *expansion_, campaign_, planned.study_step};
@@ -152,12 +163,12 @@ void Plan::fill_train(TaskTemplate& task, const PlannedStep& planned, std::uint3
   const auto source = expansion_->step_index(source_step(step));
   const yaml::Node* data = settings.find("data");
   const std::filesystem::path directory = source ? expansion_->workspace(campaign_, *source, row)
-                                                 : locate(*study_, data == nullptr ? "" : data->text);
+                                                 : std::filesystem::path(found(located_.files, data == nullptr ? "" : data->text));
   const yaml::Node* init = settings.find("init_from");
   if (init != nullptr && init->is_scalar() && init->text != "last" && init->text != "none")
-    set_key(settings, "init_from", yaml::quoted(locate(*study_, init->text).string()));
+    set_key(settings, "init_from", yaml::quoted(found(located_.files, init->text)));
   if (const std::string file = trainer::module_file(settings); !file.empty())
-    settings = trainer::with_module_file(std::move(settings), locate(*study_, file).string());
+    settings = trainer::with_module_file(std::move(settings), found(located_.files, file));
   set_key(settings, "data", yaml::quoted(directory.string()));
   set_key(settings, "output", yaml::quoted(outputs.of(row).string()));
   fill_search(settings, outputs, row);
@@ -168,9 +179,9 @@ void Plan::fill_plugin(TaskTemplate& task, const PlannedStep& planned, std::uint
   yaml::Node settings = resolved_settings(planned, row);
   const yaml::Node* library = settings.find("library");
   if (library != nullptr)
-    set_key(settings, "library", yaml::quoted(locate_library(*study_, library->text).string()));
+    set_key(settings, "library", yaml::quoted(found(located_.libraries, library->text)));
   set_key(settings, "bundle", yaml::scalar(std::to_string(task.bundle)));
-  // What a process needs to compute any row itself.
+  // The data from which a process computes any row itself.
   set_key(settings, "samples", yaml::quoted(to_json(study_->samples->design).dump()));
   task.settings = yaml::emit(settings);
 }
@@ -199,7 +210,7 @@ TaskTemplate Plan::task_template(ArrayId array) const {
   task.timeout_s = step.timeout_s;
   task.stall_timeout_s = step.stall_timeout_s;
   task.trust_markers = step.trust_markers;
-  // Merlin's users find the script of every task in its directory.
+  // Merlin puts the script of every task into its directory.
   task.shell_given = step.shell_given || study_->merlin;
   task.bundle = step.bundle;
   task.output = step.output;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a worker needs to know once to run any element of a task array.
+// The data that a worker receives once to run any element of a task array.
 #pragma once
 
 #include <cstddef>
@@ -14,20 +14,20 @@ namespace wflow::specs {
 using ArrayId = std::uint32_t;
 using Element = std::uint64_t;
 
-// Which ends of a parent's element let a step's elements run; an element whose parent ended worse is skipped.
+// The outcomes of a parent's element after which a step's elements run; after a worse outcome they are skipped.
 // The first three are values of `continue_on`. The defaults (engine/schedule/graph.cc): in Merlin's files
-// soft_fail; else `never` between elements, and `gathered` where a step waits for many. Train steps and the
-// closing element of a conversion can't work without what they wait for: never. A conversion leaves out the
-// samples that failed: `ended`.
+// soft_fail; else `never` between elements, and `gathered` for a step that waits for many. Train steps and the
+// closing element of a conversion need all their parents: never. A conversion leaves out the samples that failed:
+// `ended`.
 enum class ContinueOn : std::uint8_t {
   never,
   soft_fail,
   any,
   gathered,  // done, failed or skipped, but at least one has run
-  ended,     // cancelled, too
+  ended,     // or cancelled
 };
 
-// Samples that a conversion leaves out: a task of theirs did not succeed.
+// Samples that a conversion leaves out, because one of their tasks did not succeed.
 struct LeftOut {
   Element first = 0;
   std::uint64_t count = 0;
@@ -65,13 +65,13 @@ using Pieces = std::vector<Piece>;
 struct Resources {
   int cores = 1;  // a task
   int gpus = 0;
-  std::int64_t memory_bytes = 0;  // 0: not asked for
+  std::int64_t memory_bytes = 0;  // 0: not requested
   int nodes = 1;
   int procs = 1;      // MPI ranks of the whole task
-  int min_nodes = 0;  // so many are enough where there are no more; 0: all of them
+  int min_nodes = 0;  // this many suffice if no more are available; 0: all are needed
 };
 
-// Ranks on each node, and of a task that runs on `on` nodes: on fewer than it asks for, it has fewer ranks.
+// The ranks on each node, and of a task on `on` nodes: on fewer nodes than requested it has fewer ranks.
 constexpr int ranks_a_node(const Resources& resources) {
   const int nodes = resources.nodes > 1 ? resources.nodes : 1;
   return (resources.procs + nodes - 1) / nodes;
@@ -81,13 +81,13 @@ constexpr int ranks_on(const Resources& resources, int on) {
   return most < resources.procs ? static_cast<int>(most) : resources.procs;
 }
 
-// How what a task prints is kept.
+// How the output of a task is stored.
 enum class OutputMode : std::uint8_t {
   files,   // <script>.out and <script>.err in its directory
   packed,  // in indexed files of the step (docs/formats/packed-output.md)
 };
 
-// A file that an execution must have left for its elements to count as done.
+// A file that an execution must have written for its elements to count as done.
 struct DeclaredOutput {
   Pieces file;                       // relative to the working directory
   std::string dataset;               // in an HDF5 file; empty: an array file, or any file
@@ -103,43 +103,43 @@ struct TaskTemplate {
   Pieces command;            // shell: body of the script
   Pieces restart;            // shell: body after MERLIN_RESTART, empty: `command` again
   std::string shell;         // the text after "#!"
-  bool shell_given = false;  // by the study: the command is never started without it
+  bool shell_given = false;  // given in the study: the command never starts without it
   std::string settings;      // convert, train, plugin: the resolved block as YAML
   std::string workspace;     // absolute directory of this step and combination
   std::string script;        // file name without suffix: "<step>" or "<step>_<labels>"
-  std::string suffix;        // before ".sh", ".out", ".err": ".slurm" as Merlin has it, or nothing
+  std::string suffix;        // before ".sh", ".out", ".err": ".slurm" as in Merlin, or empty
   std::string campaign;      // absolute campaign directory
   bool sample_dependent = false;
-  std::uint64_t sample_count = 0;  // of the study (not of this array)
+  std::uint64_t sample_count = 0;  // samples of the study (not of this array)
   std::uint32_t level_max_dirs = 25;
-  std::uint64_t layout_samples = 0;  // the directories of samples are laid out as for so many; 0: for all
+  std::uint64_t layout_samples = 0;  // number of samples that the directories are laid out for; 0: all
   Resources resources;
   double timeout_s = 0;        // 0: none
-  double stall_timeout_s = 0;  // without output, reports and CPU time; 0: none
-  bool trust_markers = false;  // a MERLIN_FINISHED of an execution that still counts: it is not run again
-  // convert: the array is a block an element (block_samples > 0) or the closing element (block_samples == 0),
-  // and reads sample directories of the step whose workspace this is.
+  double stall_timeout_s = 0;  // limit of time without output, reports and CPU use; 0: none
+  bool trust_markers = false;  // an element with a valid MERLIN_FINISHED does not run again
+  // convert: the array has a block for each element (block_samples > 0) or is the closing element (block_samples == 0).
+  // It reads sample directories of the step with this workspace.
   std::uint64_t block_samples = 0;
   std::string source_workspace;
   std::vector<std::pair<std::string, std::string>> environment;  // added for every element
-  // Where blocks and bundles begin besides at multiples of their size: where the campaign has grown, and
-  // where designs meet (base/blocks.h).
+  // Extra places where blocks and bundles begin, besides multiples of their size: where the campaign has grown,
+  // and where designs meet (base/blocks.h).
   std::vector<std::uint64_t> sample_starts;
-  // Samples of one process: the elements of bundle b or, when some of them are tried again, a part of these.
+  // Samples of one process: the elements of bundle b or, in a retry, some of them.
   // 0: every element has a process and a directory of its own.
   std::uint64_t bundle = 0;
   OutputMode output = OutputMode::files;
   std::vector<DeclaredOutput> outputs;
 };
 
-// For sample_path().
+// The default of sample_path().
 constexpr std::uint64_t layout_of(const TaskTemplate& task) {
   return task.layout_samples > 0 ? task.layout_samples : task.sample_count;
 }
 
-// Directory of a sample below its step's workspace as Merlin lays it out: mixed-radix digits of `sample` in
+// The directory of a sample below its step's workspace, as in Merlin: mixed-radix digits of `sample` in
 // base level_max_dirs, zero-padded to the digits of level_max_dirs; empty for a study of one sample. `count`: the
-// samples that the levels are made for; those that a campaign grew by later go on in the first digit.
+// number of samples for which the levels are made; samples added later continue in the first digit.
 std::string sample_path(std::uint64_t sample, std::uint64_t count, std::uint32_t level_max_dirs);
 
 }  // namespace wflow::specs

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/private_files.h"
+#include "base/folders.h"
 #include "base/process.h"
 #include "base/text.h"
 #include "specs/plan/workspace.h"
@@ -87,9 +87,8 @@ std::uint64_t current_version(const fs::path& campaign) {
   return static_cast<std::uint64_t>(*number);
 }
 
-std::vector<VersionInfo> versions(const fs::path& campaign) {
+std::vector<VersionInfo> versions(const fs::path& campaign, std::uint64_t last) {
   std::vector<VersionInfo> all;
-  const std::uint64_t last = current_version(campaign);
   for (std::uint64_t number = 1; number <= last; ++number) {
     if (has_version(campaign, number)) all.push_back(read_info(campaign, number));
   }
@@ -100,7 +99,7 @@ void write_version(const Study& study, const fs::path& campaign, VersionInfo inf
   const fs::path folder = version_directory(campaign, info.number);
   const fs::path part = studies(campaign) / fmt::format(".{}.new", info.number);
   std::error_code none;
-  fs::remove_all(part, none);  // of an update that was killed
+  fs::remove_all(part, none);  // left by an update that was killed
   fs::remove_all(folder, none);
   make_directories(part);
   if (with_samples) copy_samples(study, part);
@@ -118,7 +117,7 @@ void write_version(const Study& study, const fs::path& campaign, VersionInfo inf
 }
 
 void remove_version(const fs::path& campaign, std::uint64_t number) {
-  // First out of its place: what is left after a kill is no version.
+  // Moves it away first: the rest after a kill must not look like a version.
   const fs::path gone = studies(campaign) / fmt::format(".{}.gone", number);
   std::error_code none;
   fs::remove_all(gone, none);

@@ -4,18 +4,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
 
-#include "base/checked_json.h"
+#include "base/checksum.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/folders.h"
 #include "base/log.h"
-#include "base/printable.h"
-#include "base/private_files.h"
 #include "base/process.h"
 #include "base/text.h"
-#include "specs/plan/git_dependency.h"
-#include "specs/plan/provenance.h"
+#include "specs/plan/plan_formats.h"
 #include "specs/plan/versions.h"
 #include "specs/study/reading.h"
 
@@ -35,7 +39,7 @@ fs::path spec_directory(const fs::path& campaign) {
   throw Error(ExitCode::data, fmt::format("{} does not read: {}", file.string(), error.what()));
 }
 
-// The database, messages and JSON files hold text.
+// The database, messages and JSON files can hold only text.
 void check_text(const char* what, const std::string& text) {
   if (is_utf8(text)) return;
   throw Error(ExitCode::usage,
@@ -71,11 +75,11 @@ void write_options(const Study& study, const fs::path& directory, const fs::path
   write_file_durably(directory / "options.json", with_checksum(json.dump(2) + "\n"));
 }
 
-// What write_options() wrote.
+// The content of a file that write_options() wrote.
 struct WrittenOptions {
   ReadOptions options;
   fs::path file;           // the study's
-  std::string study_hash;  // of its copy; empty in older campaigns
+  std::string study_hash;  // hash of its copy; empty in older campaigns
 };
 
 WrittenOptions read_options(const fs::path& campaign, const fs::path& folder) {
@@ -119,7 +123,7 @@ void copy_durably(const fs::path& from, const fs::path& to) {
   file.publish();
 }
 
-// samples: generate: cmd: runs in merlin_info/, where Merlin leaves its script and output.
+// samples: generate: cmd: runs in merlin_info/, where Merlin puts its script and output.
 void generate_samples(const Study& study, const fs::path& info) {
   const fs::path script = info / "cmd.sh";
   write_file_durably(script, "#!/bin/bash\n\n" + study.samples->generate_command + "\n", 0755);
@@ -133,7 +137,7 @@ void generate_samples(const Study& study, const fs::path& info) {
   std::error_code ignored;
   const bool there = fs::exists(study.samples->design.file, ignored);
   if (there && result.status == 0) return;
-  if (there && study.merlin) {  // for Merlin, the file is all that counts
+  if (there && study.merlin) {  // Merlin only checks that the file exists
     log::write(
         LogLevel::warning,
         fmt::format("samples: generate: cmd: ended with exit code {}; {} is there and is used; its output "
@@ -175,7 +179,7 @@ Plan create_campaign(const Plan& plan) {
   }
   check_texts(study, campaign);
   make_own_directories(info);
-  // A command that generates samples may read them.
+  // A command that generates samples may read these files.
   const std::string stem = study.file.stem().string();
   write_file_durably(info / (stem + ".orig.yaml"), study.text);
   write_file_durably(info / (stem + ".partial.yaml"), yaml::emit(study.partial));
@@ -200,7 +204,7 @@ bool generates_samples(const Study& campaigns, const Study& now) {
 
 fs::path generate_samples_anew(const Study& now, const fs::path& campaign) {
   const fs::path& file = now.samples->design.file;
-  // The first version's copy lies in merlin_info/, where the command may write.
+  // The first version's copy is in merlin_info/, where the command may write.
   if (const Study current = read_campaign(campaign); current.samples) {
     for (const SampleFile& table : sample_files(current.samples->design)) {
       const fs::path copy = spec_directory(campaign) / kSamplesFolder / table.copy;
@@ -251,7 +255,7 @@ void record_study(const Study& study, const fs::path& campaign) {
   first.number = 1;
   first.command = "run";
   write_version(study, campaign, first, false);
-  // Last: a directory with this link is a whole campaign.
+  // Last: a directory with this link is a complete campaign.
   make_current(campaign, first.number);
 }
 
@@ -273,7 +277,7 @@ std::string text_of(const fs::path& file) {
   return fs::exists(file, none) ? read_file(file) : std::string();
 }
 
-// The copy of the study; of a damaged one the one for people, where that is the same text.
+// The copy of the study; if it is damaged, the copy for users, provided that it has the same text.
 fs::path whole_copy(const fs::path& campaign, const fs::path& folder, const WrittenOptions& written) {
   fs::path copy = folder / "study.yaml";
   if (written.study_hash.empty() || hash_bytes(text_of(copy)) == written.study_hash) return copy;
@@ -334,15 +338,16 @@ Study read_version(const fs::path& campaign, std::uint64_t number) {
   return read_folder(path, version_directory(path, number));
 }
 
-ReadOptions update_options(const fs::path& campaign) {
+ReadOptions update_options(const fs::path& campaign, std::uint64_t version) {
   const fs::path path = without_slash(campaign);
-  ReadOptions options = read_options(path, spec_directory(path)).options;
+  const fs::path folder = version > 0 ? version_directory(path, version) : spec_directory(path);
+  ReadOptions options = read_options(path, folder).options;
   options.campaign = path;
-  options.version_folder = spec_directory(path);
+  options.version_folder = folder;
   options.fresh_samples = true;
   options.parameters.clear();
-  // The directories that are there stay.
-  if (const Study study = read_campaign(path); study.samples)
+  // Existing directories keep their layout.
+  if (const Study study = read_folder(path, folder); study.samples)
     options.layout_samples = study.samples->layout_count();
   return options;
 }
@@ -414,6 +419,58 @@ ReadOptions options_from_json(const nlohmann::json& json, const fs::path& where)
     throw_unreadable(where, error);
   }
   return options;
+}
+
+namespace {
+
+// A private directory beside the target, removed with its content.
+class CloneDirectory {
+ public:
+  explicit CloneDirectory(const fs::path& target) {
+    std::string name = (target.parent_path() / ("." + target.filename().string() + ".clone-XXXXXX")).string();
+    if (::mkdtemp(name.data()) == nullptr)
+      throw system_error(errno, "cannot make a directory beside " + target.string());
+    path_ = name;
+  }
+  CloneDirectory(const CloneDirectory&) = delete;
+  CloneDirectory& operator=(const CloneDirectory&) = delete;
+  ~CloneDirectory() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+void run_git(const GitDependency& git, std::vector<std::string> argv) {
+  SpawnRequest request;
+  request.argv = std::move(argv);
+  const CommandResult result = run_command(request);
+  if (result.status == 0) return;
+  throw Error(ExitCode::system, fmt::format("the dependency '{}' can't be cloned from {}: {}", git.name,
+                                            git.url, text::trim(text::tail(result.err, 400))));
+}
+
+}  // namespace
+
+void clone_dependency(const GitDependency& git) {
+  const fs::path target = fs::path(git.path) / git.name;
+  std::error_code error;
+  if (fs::exists(target, error)) return;
+  make_directories(target.parent_path());
+  const CloneDirectory directory(target);
+  // Below the private directory, so that git chooses the access rights.
+  const fs::path repository = directory.path() / "repository";
+  run_git(git, {"git", "clone", "--quiet", "--", git.url, repository.string()});
+  if (!git.tag.empty())
+    run_git(git, {"git", "-C", repository.string(), "checkout", "--quiet", git.tag, "--"});
+  fs::rename(repository, target, error);
+  // Another campaign that started at the same time may have been first: its clone is equivalent.
+  const bool other_was_first = error == std::errc::directory_not_empty || error == std::errc::file_exists;
+  if (error && !other_was_first)
+    throw system_error(error.value(), fmt::format("cannot make {}", target.string()));
 }
 
 }  // namespace wflow::specs

@@ -4,11 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/file.h"
-#include "specs/study/describe.h"
+#include "base/process.h"
+#include "specs/plan/plan_formats.h"
 #include "specs/study/test_study.h"
 
 namespace wflow::specs {
@@ -43,7 +45,7 @@ study:
               HasSubstr("echo $(a) 9 " + text.folder().path().string() + " 20260101-120000"));
   EXPECT_EQ(read_file(info / "s.csv"), "a,b\n1,2\n3,4\n");
   const std::string before = describe(plan);
-  // Neither the caller's directory, nor the study or its samples, need to be there any more.
+  // Neither the caller's directory, nor the study or its samples, need to exist any more.
   fs::remove(text.file());
   fs::remove(text.folder().path() / "s.csv");
   const Plan again(read_campaign(plan.campaign()), plan.campaign());
@@ -63,7 +65,7 @@ study:
   text.folder().write("s.csv", "a,b\n1,2\n3,4\n");
   const Plan plan = start(text);
   const fs::path campaign = plan.campaign();
-  // What decides results; not where the table was found.
+  // Only the content decides results, not the place of the table.
   const auto content = [](const Plan& of) {
     std::string all = of.study().text;
     const auto rows = open_samples(of.study().samples->design);
@@ -91,7 +93,7 @@ study:
     bytes.replace(at, from.size(), to);
     write_file_durably(path, bytes);
   };
-  // The original table is still what the campaign began with.
+  // The original table is still the one that the campaign began with.
   damage(table, "3", "5");
   EXPECT_EQ(again(), "same");
   EXPECT_THAT(version_damage(campaign, 1), testing::ElementsAre(HasSubstr("merlin_info/s.csv is not the table")));
@@ -103,7 +105,7 @@ study:
   damage(table, "5", "3");
   EXPECT_EQ(again(), "same");
   damage(study, "echo", "edho");
-  EXPECT_EQ(again(), "same");  // of merlin_info/
+  EXPECT_EQ(again(), "same");  // content of merlin_info/
   EXPECT_EQ(version_damage(campaign, 1).size(), 1U);
   damage(campaign / "merlin_info/study.orig.yaml", "echo", "ecko");
   EXPECT_THAT(again(), HasSubstr("study.yaml, is damaged or was changed"));
@@ -244,4 +246,107 @@ TEST(Campaign, OfNothingIsRefused) {
 }
 
 }  // namespace
+
+namespace {
+using testing::HasSubstr;
+
+class GitDependencyTest : public testing::Test {
+ protected:
+  GitDependencyTest() : path_(std::getenv("PATH")) {}
+  ~GitDependencyTest() override { ::setenv("PATH", path_.c_str(), 1); }
+
+  // A repository of two commits, the first of them tagged.
+  fs::path repository() {
+    const fs::path path = folder_.path() / "origin";
+    fs::create_directories(path);
+    const std::vector<std::vector<std::string>> commands = {
+        {"init", "--quiet"}, {"add", "."}, {"commit", "--quiet", "-m", "1"}, {"tag", "v1"}};
+    std::ofstream(path / "file") << "one\n";
+    for (const auto& command : commands) git(path, command);
+    std::ofstream(path / "file") << "two\n";
+    git(path, {"commit", "--quiet", "-am", "2"});
+    return path;
+  }
+
+  // The first program in PATH that is called git.
+  void pretend(const std::string& script) {
+    const fs::path program = folder_.write("git", "#!/bin/sh\n" + script);
+    fs::permissions(program, fs::perms::owner_all);
+    ::setenv("PATH", (folder_.path().string() + ":" + path_).c_str(), 1);
+  }
+
+  GitDependency dependency(const std::string& url, const std::string& tag = {}) {
+    return {"code", (folder_.path() / "deps").string(), url, tag};
+  }
+  fs::path target() const { return folder_.path() / "deps/code"; }
+  std::size_t entries() const {
+    return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder_.path() / "deps"), {}));
+  }
+
+  static void git(const fs::path& directory, std::vector<std::string> arguments) {
+    SpawnRequest request;
+    request.argv = {"git", "-C", directory.string(), "-c", "user.name=n", "-c", "user.email=e"};
+    request.argv.insert(request.argv.end(), arguments.begin(), arguments.end());
+    const CommandResult result = run_command(request);
+    ASSERT_EQ(result.status, 0) << result.err;
+  }
+
+  TemporaryFolder folder_;
+  std::string path_;
+};
+
+TEST_F(GitDependencyTest, IsClonedOnceAtItsTag) {
+  const std::string url = repository().string();
+  clone_dependency(dependency(url, "v1"));
+  EXPECT_EQ(read_file(target() / "file"), "one\n");
+  clone_dependency(dependency(url));  // exists: stays unchanged
+  EXPECT_EQ(read_file(target() / "file"), "one\n");
+  EXPECT_EQ(entries(), 1U);
+  fs::remove_all(target());
+  clone_dependency(dependency(url));
+  EXPECT_EQ(read_file(target() / "file"), "two\n");
+}
+
+// A clone that was killed counted as complete.
+TEST_F(GitDependencyTest, ACutCloneDoesNotCount) {
+  const std::string url = repository().string();
+  pretend("for last; do :; done; mkdir -p \"$last\"; echo half > \"$last/file\"; kill -9 $$\n");
+  EXPECT_THROW(clone_dependency(dependency(url)), Error);
+  EXPECT_FALSE(fs::exists(target()));
+  EXPECT_EQ(entries(), 0U);
+  ::setenv("PATH", path_.c_str(), 1);
+  EXPECT_THROW(clone_dependency(dependency(url, "no-such-tag")), Error);
+  EXPECT_FALSE(fs::exists(target()));
+  clone_dependency(dependency(url));
+  EXPECT_EQ(read_file(target() / "file"), "two\n");
+}
+
+TEST_F(GitDependencyTest, ACloneThatAnotherCampaignFinishedFirstIsKept) {
+  pretend("for last; do :; done; mkdir -p \"$last\" '" + target().string() +
+          "'; echo mine > \"$last/file\"; echo theirs > '" + target().string() + "/file'\n");
+  clone_dependency(dependency("anything"));
+  EXPECT_EQ(read_file(target() / "file"), "theirs\n");
+  EXPECT_EQ(entries(), 1U);
+}
+
+TEST_F(GitDependencyTest, AUrlIsNeverAnOption) {
+  pretend("for word; do echo \"$word\"; done > '" + folder_.path().string() + "/words'; exit 1\n");
+  EXPECT_THROW(clone_dependency(dependency("--upload-pack=touch x")), Error);
+  EXPECT_THAT(read_file(folder_.path() / "words"), HasSubstr("--\n--upload-pack=touch x\n"));
+}
+
+TEST(GitDependency, UrlsAndTagsThatLookLikeOptionsAreRefused) {
+  const auto error = [](const std::string& entry) {
+    return StudyText("description: {name: n}\nenv: {dependencies: {git: [{name: code, path: deps, " + entry +
+                     "}]}}\nstudy: [{name: s, run: {cmd: echo}}]\n")
+        .error();
+  };
+  EXPECT_THAT(error("url: --upload-pack=x"),
+              HasSubstr("study.yaml:2:58: error: the url of the dependency 'code' begins with '-'"));
+  EXPECT_THAT(error("url: u, tag: -f"), HasSubstr("the tag of the dependency 'code' begins with '-'"));
+  EXPECT_EQ(error("url: u, hash: f00"), "");
+}
+
+}  // namespace
+
 }  // namespace wflow::specs

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables that no file holds: every cell is a function of (seed, row, column).
+// Tables without a file: every cell is a function of (seed, row, column).
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "base/text.h"
-#include "specs/samples/sobol.h"
 #include "specs/samples/tables.h"
 
 namespace wflow::specs {
@@ -74,7 +73,7 @@ class UniformTable : public BoxTable {
 // One axis of a Latin hypercube: one sample in each of `count` equal strata, in the order of a keyed
 // permutation, and a hash chooses the place inside the stratum. Grown from n to k n rows, each stratum is cut
 // into k, of which the old row has one; the new rows take the others in an order of their own. So all rows
-// together are a Latin hypercube again, and any row is found without the others.
+// together are a Latin hypercube again, and any row is computed without the others.
 class LatinAxis {
  public:
   LatinAxis(std::uint64_t key, const std::vector<std::uint64_t>& counts) : key_(key) {
@@ -99,15 +98,15 @@ class LatinAxis {
  private:
   struct Level {
     std::uint64_t count;  // rows, and strata
-    Permutation order;    // of the rows that came with it
+    Permutation order;    // order of the rows that this level added
   };
 
-  // Of a row that came with `level`, among that level's strata.
+  // The stratum, among those of `level`, of a row that this level added.
   std::uint64_t stratum_of(std::uint64_t row, std::size_t level) const {
     const Level& own = levels_[level];
     if (level == 0) return own.order(row);
     const std::uint64_t before = levels_[level - 1].count;
-    const std::uint64_t others = own.count / before - 1;  // free strata in each of those before
+    const std::uint64_t others = own.count / before - 1;  // free strata in each earlier stratum
     const std::uint64_t free = own.order(row - before);
     const std::uint64_t above = free / others;
     const std::uint64_t taken = taken_in(above, level);
@@ -115,7 +114,7 @@ class LatinAxis {
     return above * (others + 1) + within + (within >= taken ? 1 : 0);
   }
 
-  // Which of the strata of `level` in `stratum` of the level before an earlier row has.
+  // The stratum of `level`, inside `stratum` of the level before, that an earlier row occupies.
   std::uint64_t taken_in(std::uint64_t stratum, std::size_t level) const {
     const std::uint64_t parts = levels_[level].count / levels_[level - 1].count;
     const auto strata = static_cast<double>(levels_[level].count);
@@ -143,7 +142,7 @@ class LatinAxis {
   std::vector<Level> levels_;
 };
 
-// The strata of two axes meet in orders of their own.
+// The strata of two axes have independent orders.
 class LatinHypercubeTable : public BoxTable {
  public:
   explicit LatinHypercubeTable(const SampleDesign& design) : BoxTable(design) {
@@ -165,7 +164,7 @@ class SobolTable : public BoxTable {
 
  private:
   double unit(std::uint64_t row, std::size_t index) const override {
-    // The plain sequence leaves its origin out, as GSL does; a shifted one needs it to stay a digital net.
+    // The plain sequence omits its origin, as GSL does; a shifted one needs it to remain a digital net.
     const bool shifted = design().seed != 0;
     std::uint64_t bits = sequence_.bits(shifted ? row : row + 1, index);
     if (shifted) bits ^= hash64(column_key(design().seed, index), 0) >> (64 - Sobol::kBits);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // --pgen FILE: the function get_custom_generator(env, **kwargs) of a Python file makes the parameters, as
-// with Maestro. Run by the system's python3 through a driver of ours, which stands in for the part of
-// maestrowf that such files import where that is not installed.
+// with Maestro. The system's python3 runs it through a driver, which replaces the part of maestrowf
+// that such files import if that is not installed.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace wflow::specs {
 namespace {
 
 // Takes a JSON object {file, variables, arguments}; prints {"parameters": {NAME: {values, label, name}}} or
-// {"error": ...}. What the generator itself prints goes to standard error.
+// {"error": ...}. The generator's own output goes to standard error.
 constexpr const char* kDriver = R"py(
 import importlib.util, json, os, sys, traceback, types
 
@@ -169,7 +169,7 @@ void generate_parameters(Reading& reading) {
     if (!options.generator_arguments.empty()) throw Error(ExitCode::usage, "--pargs is for --pgen");
     return;
   }
-  if (reading.diagnostics.has_errors()) return;  // the generator would see wrong variables
+  if (reading.diagnostics.has_errors()) return;  // the generator would get wrong variables
   if (options.parameters.empty()) options.parameters = run_generator(reading.study);
   const nlohmann::json made = nlohmann::json::parse(options.parameters, nullptr, false);
   if (!made.is_object()) throw Error(ExitCode::data, "the recorded parameters of --pgen do not read");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the samples of a campaign go on: all of its rows stay where and what they are.
+// Checks that the samples of a campaign continue: all of its rows keep their numbers and values.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -41,7 +41,7 @@ std::vector<SampleDesign> parts_of(const SampleDesign& design) {
   return design.kind == DesignKind::parts ? design.parts : std::vector<SampleDesign>{design};
 }
 
-// All parts but the last are whole and the same, and the last goes on.
+// True if all parts but the last are complete and equal, and the last one continues.
 bool same_parts(const SampleDesign& old, const SampleDesign& now) {
   const auto before = parts_of(old);
   const auto after = parts_of(now);

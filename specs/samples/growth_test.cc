@@ -81,7 +81,7 @@ TEST(Growth, a_latin_hypercube_of_one_row_grows) {
   expect_latin(*open_samples(grown), 7, 0);
 }
 
-// The axes' orders are independent: a new row's strata on two axes are not in step.
+// The axes' orders are independent: a new row's strata on two axes are not correlated.
 TEST(Growth, new_rows_of_a_latin_hypercube_are_not_correlated) {
   SampleDesign design = box(DesignKind::latin_hypercube, 2000, 4, {1000});
   design.columns = {{"a", 0, 1, false, false, {}}, {"b", 0, 1, false, false, {}}};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NumPy's .npy files, format versions 1 to 3, one or two axes; cells are read where they lie.
+// NumPy's .npy files, format versions 1 to 3, one or two axes; cells are read from the file on demand.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -46,7 +46,7 @@ class NpyTable : public SampleTable {
     return value_text(item_at(row, column));
   }
 
-  // A truth value is 1 or 0, as for NumPy.
+  // A truth value is 1 or 0, as in NumPy.
   double number(std::uint64_t row, std::size_t column) const override {
     if (header_.kind == 'b') return item_at(row, column)[0] != 0 ? 1 : 0;
     return SampleTable::number(row, column);

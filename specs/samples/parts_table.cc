@@ -47,7 +47,7 @@ class PartsTable : public SampleTable {
   std::uint64_t first_of(std::size_t part) const { return part == 0 ? 0 : ends_[part - 1]; }
 
   std::vector<std::unique_ptr<const SampleTable>> tables_;
-  std::vector<std::uint64_t> ends_;  // of each part, behind its last row
+  std::vector<std::uint64_t> ends_;  // for each part, the row behind its last one
   std::vector<std::string> names_;
 };
 

@@ -11,7 +11,7 @@
 
 #include "base/text.h"
 #include "specs/plan/template.h"
-#include "specs/samples/sobol.h"
+#include "specs/samples/tables.h"
 #include "specs/study/test_study.h"
 
 namespace wflow::specs {
@@ -295,14 +295,14 @@ TEST(NpyTable, SaysWhatIsWrong) {
   EXPECT_NE(message(folder.write("b.npy", npy("<c8", "(2, 3)", "short"))).find("type c8"), std::string::npos);
   EXPECT_NE(message(folder.write("c.npy", npy("<f8", "(2, 3, 4)", "short"))).find("one or two axes"),
             std::string::npos);
-  // A product of lengths that does not fit into 64 bits is no small number.
+  // A product of lengths that overflows 64 bits must not become a small number.
   EXPECT_NE(message(folder.write("f.npy", npy("<f8", "(4294967296, 4294967296)", "short"))).find("is cut"),
             std::string::npos);
   EXPECT_NE(message(folder.write("d.npy", "PK")).find("does not begin as one"), std::string::npos);
   EXPECT_NE(message(folder.write("e.npy", npy("<f8", "(0, 3)", ""))).find("no sample"), std::string::npos);
 }
 
-// research/merlin.md 1.8, done the long way.
+// Merlin's layout of directories, computed level by level.
 std::string path_by_levels(std::uint64_t row, std::uint64_t count, std::uint64_t fan_out) {
   std::vector<std::uint64_t> sizes = {1};
   while (sizes.front() < count) sizes.insert(sizes.begin(), sizes.front() * fan_out);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "specs/samples/sobol.h"
+#include "specs/samples/tables.h"
 
 #include "base/error.h"
 

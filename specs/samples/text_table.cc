@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // .csv, .tsv, .tab and .lines files: read once to count and check the rows, then by range. Only the place of every 1024th
-// row is kept, so that a table of 10^8 rows costs a megabyte.
+// row is stored, so that a table of 10^8 rows costs a megabyte.
 #include <fcntl.h>
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What can only be said of the study as a whole: dependencies that lead nowhere or in a circle, and the
-// blocks of other modules, read as they will be read on the workers.
+// Checks of the study as a whole: dependencies that do not exist or form a cycle, and the blocks of other modules, read
+// as on the workers.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 #include "base/text.h"
 #include "specs/plan/expansion.h"
 #include "specs/study/blocks.h"
-#include "specs/study/check_training.h"
 #include "specs/study/reading.h"
+#include "specs/study/study.h"
 #include "specs/study/tokens.h"
 #include "trainer/config.h"
 
@@ -39,7 +39,7 @@ yaml::Mark dependency_mark(const Reading& reading, const Step& step, const std::
   return mark;
 }
 
-// A circle of dependencies reachable from `from`, as indices; empty without one. Iterative: a chain of steps
+// A cycle of dependencies reachable from `from`, as indices; empty without one. Iterative: a chain of steps
 // may be longer than the stack.
 class CircleFinder {
  public:
@@ -88,7 +88,7 @@ class CircleFinder {
 
 void report_circle(Reading& reading, std::vector<std::size_t> circle) {
   const Study& study = reading.study;
-  // From the step that stands first, so that the message does not depend on where the search began.
+  // Starts at the first step of the cycle in the study, so that the message does not depend on the order of the search.
   std::rotate(circle.begin(), std::min_element(circle.begin(), circle.end()), circle.end());
   std::vector<std::string> names;
   for (const std::size_t step : circle) names.push_back(study.steps[step].name);
@@ -129,7 +129,7 @@ void check_dependencies(Reading& reading) {
 
 namespace {
 
-// The block as the worker will read it for the first combination that there is.
+// The block as the worker reads it for the first existing combination.
 yaml::Node resolved_block(const Reading& reading, const Expansion& expansion, std::size_t index) {
   yaml::Node block = reading.study.steps[index].settings;
   const std::uint32_t row = expansion.count(index) > 0 ? expansion.row(index, 0) : 0;
@@ -139,7 +139,7 @@ yaml::Node resolved_block(const Reading& reading, const Expansion& expansion, st
   return block;
 }
 
-// Where a name stands, as a key or a value.
+// The place of a name, as a key or a value.
 std::optional<yaml::Mark> place_of_name(const yaml::Node& node, std::string_view name) {
   if (node.is_scalar() && node.text == name) return node.mark;
   for (const yaml::Node& item : node.items) {
@@ -218,7 +218,7 @@ void check_convert(Reading& reading, const Expansion& expansion, std::size_t ind
   }
 }
 
-// What a conversion deletes, nothing else may read.
+// No other step may read files that a conversion deletes.
 void check_deletion(Reading& reading, std::size_t index) {
   const Study& study = reading.study;
   const Step& step = study.steps[index];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Columns of the samples that nothing uses: a warning. A misspelt name often shows only here.
+// Warns of columns of the samples that no step uses. A misspelt name often appears only here.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -9,7 +9,6 @@
 #include "base/text.h"
 #include "specs/plan/expansion.h"
 #include "specs/study/blocks.h"
-#include "specs/study/names.h"
 #include "specs/study/reading.h"
 #include "specs/study/tokens.h"
 
@@ -30,7 +29,7 @@ class ColumnUse {
   }
 
  private:
-  // All of the file but the samples themselves.
+  // The whole file except the samples themselves.
   void look_below(const yaml::Node& block) {
     for (const auto& [key, value] : block.entries) {
       if (key.text == "samples") continue;
@@ -61,7 +60,7 @@ class ColumnUse {
            (!file.empty() && names(file));
   }
 
-  // Blocks that take columns by their bare names, and take all where they name none.
+  // Blocks that use columns by plain names, and all columns if they name none.
   void look_at(const Step& step) {
     if (step.kind == StepKind::shell) {
       all_ = all_ || step.bundle > 0;
@@ -105,7 +104,7 @@ class ColumnUse {
                                                    unused.size() == 1 ? "" : "s", text::join(unused, ", ")));
   }
 
-  // Where the samples name it; else where they begin.
+  // The place where the samples name it; otherwise their beginning.
   yaml::Mark place_of_column(const std::string& name) const {
     const yaml::Node* samples = reading_.root.find("samples");
     const yaml::Node* merlin = reading_.root.find("merlin");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ${name} in a script where $(name) was meant: a warning.
+// Warns of ${name} in a script where $(name) was meant.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -37,8 +37,8 @@ bool is_shell(const std::string& interpreter) {
   return name.empty() || std::ranges::find(kShells, name) != kShells.end();
 }
 
-// Whether a script may give the shell's variable a value: "name=", "for name", "read ... name" and the like.
-// Says yes rather too often: what is asked for is a reason to stay silent.
+// True if a script may set the shell variable: "name=", "for name", "read ... name" and the like. If in
+// doubt, true: a wrong warning is worse than a missing one.
 bool may_set(std::string_view script, std::string_view name) {
   constexpr std::array<std::string_view, 12> kSetting = {"for",     "read",    "select",   "local",
                                                          "declare", "typeset", "readonly", "export",
@@ -49,7 +49,7 @@ bool may_set(std::string_view script, std::string_view name) {
     if (end < script.size() && is_of_name(script[end])) continue;
     if (end < script.size() && (script[end] == '=' || script.substr(end, 2) == "+=" || script[end] == '['))
       return true;
-    const std::size_t line = script.find_last_of('\n', at) + 1;  // 0 where there is none
+    const std::size_t line = script.find_last_of('\n', at) + 1;  // 0 if there is none
     for (const std::string& word : text::split(script.substr(line, at - line), ' ')) {
       if (std::ranges::find(kSetting, text::trim(word)) != kSetting.end()) return true;
     }
@@ -57,7 +57,7 @@ bool may_set(std::string_view script, std::string_view name) {
   return false;
 }
 
-// The next ${name} at or behind `from`: of a name alone, without ":-" and its like.
+// The next ${name} at or behind `from`, with only a name in it: no ":-" and the like.
 std::optional<Token> find_braced(std::string_view text, std::size_t from) {
   for (std::size_t at = text.find("${", from); at != std::string_view::npos; at = text.find("${", at + 2)) {
     const bool escaped = at > 0 && (text[at - 1] == '\\' || text[at - 1] == '$');
@@ -76,7 +76,7 @@ class ShellNames {
       try {
         sourced_ += read_file(source) + "\n";
       } catch (const Error&) {
-        // What it sets is not known here.
+        // The variables that it sets are unknown here.
       }
     }
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every $(NAME) that is left after the variables: is it known, and may it stand there? In scripts some are
-// no token of ours but the shell's $(command).
+// Checks every $(NAME) that remains after the variables: it must be known and allowed at its place. In
+// scripts some are not tokens but the shell's $(command).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,7 +12,6 @@
 #include "specs/plan/expansion.h"
 #include "specs/plan/launcher.h"
 #include "specs/study/blocks.h"
-#include "specs/study/names.h"
 #include "specs/study/reading.h"
 #include "specs/study/tokens.h"
 
@@ -65,7 +64,7 @@ class TokenChecker {
   void check_all() {
     for (const auto& [key, value] : reading_.root.entries) {
       if (key.text == "user" || key.text == "study" || key.text == "on") continue;
-      // Text that ends up in steps may name what only steps have.
+      // Text that steps insert may use names that only steps have.
       const bool for_steps = key.text == "env" || key.text == "global.parameters" || key.text == "parameters";
       step_ = nullptr;
       for_each_scalar(value, [&](const yaml::Node& node, bool script) { check(node, script, for_steps); });
@@ -106,7 +105,7 @@ class TokenChecker {
       for (const LauncherProblem& problem : check_launchers(text, *step_))
         reading_.diagnostics.error(place_of(reading_, node, "LAUNCHER", problem.brackets), problem.message);
     }
-    std::set<std::string_view> seen;  // variables that repeat each other make a name stand here 100,000 times
+    std::set<std::string_view> seen;  // variables that repeat each other can make 100,000 uses of a name
     for (auto token = find_token(text); token; token = find_token(text, token->end)) {
       const std::string_view name = token->name;
       if (!seen.insert(name).second) continue;
@@ -127,7 +126,7 @@ class TokenChecker {
         } else if (step_ != nullptr && check_process(node, name, is_output)) {
           continue;
         } else if (name == "MERLIN_PATHS_ALL" && reading_.study.samples->design.count > kMostPaths) {
-          // No shell takes a command of such a length, and Merlin would fail on it later.
+          // No shell accepts a command of that length, and Merlin would fail on it later.
           reading_.diagnostics.error(
               place_of(reading_, node, name),
               fmt::format("'$(MERLIN_PATHS_ALL)' would name {} directories; use $(MERLIN_GLOB_PATH)",
@@ -145,18 +144,18 @@ class TokenChecker {
     }
   }
 
-  // What a label of a script stands for: tokens of samples are no others than in the script itself.
+  // The text of a label in a script: tokens of samples follow the rules of the script itself.
   void check_label(const yaml::Node& node, std::string_view label, bool is_output) {
     const std::string text = expansion_.with_labels(fmt::format("$({})", label));
     for (auto token = find_token(text); token; token = find_token(text, token->end)) {
       if (!is_of_samples(token->name)) continue;
-      if (!reading_.study.samples) return;  // said where the label stands
+      if (!reading_.study.samples) return;  // reported at the label itself
       if (check_process(node, token->name, is_output, label)) return;
     }
   }
 
-  // Whether a token of samples fits what a process of the step gets: one sample, a bundle, or none. True when
-  // it has said something. `label`: the name that it stands behind in the text.
+  // Checks that a token of samples fits the step's processes: one sample, a bundle, or none. True if it has
+  // reported an error. `label`: the name through which the text contains the token.
   bool check_process(const yaml::Node& node, std::string_view name, bool is_output,
                      std::string_view label = {}) {
     const auto kind = sample_token(name);
@@ -184,7 +183,7 @@ class TokenChecker {
     return true;
   }
 
-  // True when it has said something, or the name is a step's.
+  // True if it has reported an error, or the name is a step's.
   bool check_workspace(const yaml::Node& node, std::string_view name) {
     const std::string_view other = name.substr(0, name.size() - kWorkspaceSuffix.size());
     if (other == step_->name) {
@@ -249,7 +248,7 @@ class TokenChecker {
   void report(const yaml::Node& node, std::string_view name, std::string message) {
     const yaml::Mark mark = place_of(reading_, node, name);
     if (!reported_.insert(fmt::format("{}:{}:{}", mark.line, mark.column, name)).second) return;
-    // Merlin leaves such a token as it is, for the shell or for nobody.
+    // Merlin leaves such a token unchanged, even if the shell cannot use it.
     if (reading_.study.merlin && !reading_.options.strict) {
       reading_.diagnostics.warning(mark, std::move(message));
     } else {
@@ -261,12 +260,12 @@ class TokenChecker {
   const Expansion& expansion_;
   const Step* step_ = nullptr;
   std::vector<std::string> known_;               // for suggestions
-  std::vector<std::string> columns_;             // of the samples
+  std::vector<std::string> columns_;             // columns of the samples
   std::vector<std::string> workspaces_;          // "<step>.workspace"
-  std::set<std::string, std::less<>> anywhere_;  // in all text that belongs to steps
-  std::set<std::string, std::less<>> labels_;    // of env:
-  std::set<const yaml::Node*> outputs_;          // scalars of outputs: of step_
-  const yaml::Node* when_ = nullptr;             // of step_
+  std::set<std::string, std::less<>> anywhere_;  // allowed in all text of steps
+  std::set<std::string, std::less<>> labels_;    // labels in env:
+  std::set<const yaml::Node*> outputs_;          // scalars in outputs: of step_
+  const yaml::Node* when_ = nullptr;             // the when: of step_
   std::set<const yaml::Node*> converted_;        // files of convert:, which may be one for each sample
   std::set<std::string> reported_;
 };

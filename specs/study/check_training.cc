@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "specs/study/check_training.h"
+#include "specs/study/study.h"
 
 #include <fmt/format.h>
 
@@ -118,7 +118,7 @@ class TrainingCheck {
     }
   }
 
-  // Fractions are met within a sample where it is known which samples belong together.
+  // Fractions are met within one sample if it is known which samples belong together.
   std::array<std::uint64_t, 3> sizes_of(std::uint64_t count) const {
     std::array<std::uint64_t, 3> sizes{};
     for (std::size_t part = 0; part < sizes.size(); ++part) {
@@ -168,7 +168,7 @@ void each_training(const Study& study, const Look& look) {
       return other.kind == StepKind::convert && other.name == source;
     });
     if (data == study.steps.end()) continue;
-    // A block whose values depend on parameters does not read as it stands: it is left out.
+    // Skips a block whose values depend on parameters: it cannot be read without them.
     yaml::Diagnostics unread("");
     const ConvertConfig convert = converters::read_convert_config(data->settings, unread);
     const TrainConfig train = trainer::read_train_config(step.settings, unread);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "specs/study/check_training.h"
+#include "specs/study/study.h"
 
 #include <gmock/gmock.h>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// when: of the steps: does it read, are its names known, has it a value for every combination, is any left?
+// Checks when: of the steps: its syntax, its names, a value for every combination, and that combinations
+// remain.
 #include <fmt/format.h>
 
 #include <set>
@@ -17,7 +18,7 @@ const yaml::Node* when_of(const yaml::Node& step) {
   return inside != nullptr ? inside : step.find("when");
 }
 
-// The place of a character of the scalar, where its text stands in the file as it is: neither folded nor with
+// The place of a character of the scalar, if the file has its text unchanged: neither folded nor with
 // escapes.
 yaml::Mark place_in(const Reading& reading, const yaml::Node& node, std::size_t offset) {
   const std::string_view text = reading.study.text;

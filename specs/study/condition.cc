@@ -73,7 +73,7 @@ void Condition::check(const Expression::Node& node, const IsName& is_name,
   for (const Expression::Node& part : node.parts) check(part, is_name, known, errors);
   if (node.operands.empty()) return;
   bool named = false;
-  const Operand* word = nullptr;  // that may have been meant as a name
+  const Operand* word = nullptr;  // a word that may be meant as a name
   for (const std::size_t index : node.operands) {
     const Operand& operand = operands()[index];
     for (auto token = find_token(operand.text); token; token = find_token(operand.text, token->end)) {

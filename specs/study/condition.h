@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The expressions of when: (base/expression.h), which say whether a step exists for a combination of
+// The expressions of when: (base/expression.h), which decide whether a step exists for a combination of
 // parameters.
 //
-// A word that is the name of a parameter or a variable stands for its value, any other for itself; $(NAME)
-// may stand in words and texts. Two numbers compare as numbers and two of true, yes, on, false, no, off as
+// A word that is the name of a parameter or a variable means its value, any other word means itself; words
+// and texts may contain $(NAME). Two numbers compare as numbers and two of true, yes, on, false, no, off as
 // truth values, quoted or not; all else as text, which has no order. An operand without a comparison must be
 // a truth value.
 #pragma once
@@ -21,7 +21,7 @@ namespace wflow::specs {
 
 using ConditionError = ExpressionError;
 
-// A text, and what it is as a number and as a truth value.
+// A text, and its value as a number and as a truth value.
 struct ConditionValue {
   explicit ConditionValue(std::string value);
   std::string text;
@@ -36,16 +36,16 @@ class Condition {
   using Values = std::function<const ConditionValue&(std::size_t index)>;
   using IsName = std::function<bool(std::string_view)>;
 
-  // Throws ConditionError with the place and what was expected there.
+  // Throws ConditionError with the place and the expected text.
   explicit Condition(std::string_view text);
 
   const std::vector<Operand>& operands() const { return expression_.operands(); }
 
-  // Tokens that name nothing, and comparisons that hold no name at all: 'SIZ > 3' is a slip. `known` are
+  // Finds tokens of unknown names, and comparisons without any name: 'SIZ > 3' is a typing error. `known`:
   // names to suggest.
   std::vector<ConditionError> check(const IsName& is_name, const std::vector<std::string>& known) const;
 
-  // Throws ConditionError where an operand is no number or no truth value and must be.
+  // Throws ConditionError if an operand must be a number or a truth value and is not.
   bool holds(const Values& values) const;
 
  private:

@@ -6,7 +6,7 @@
 
 #include <map>
 
-#include "specs/study/subset.h"
+#include "specs/plan/expansion.h"
 
 namespace wflow::specs {
 namespace {

@@ -17,14 +17,14 @@ namespace wflow::specs {
 
 namespace {
 
-// Blocks and keys of run: that neither Merlin nor Maestro has.
+// Blocks, and keys of run:, that neither Merlin nor Maestro has.
 constexpr std::array<std::string_view, 7> kOurBlocks = {"samples", "workers", "parameters", "iterate",
                                                         "max_disk", "on", "metrics"};
 constexpr std::array<std::string_view, 13> kOurKeys = {
     "timeout",     "memory", "cores",        "bundle",        "output",       "outputs",
     "continue_on", "when",   "retry_memory", "stall_timeout", "trust_markers",
     "sources",     "max_failures"};
-// What Merlin has and Maestro has not, and what means more with us.
+// Keys that Merlin has and Maestro has not, and keys with a wider meaning in wflow.
 constexpr std::array<std::string_view, 2> kRetryKeys = {"max_retries", "retry_delay"};
 
 template <std::size_t N>
@@ -38,7 +38,7 @@ bool has_text(const yaml::Node& map, std::string_view key) {
   return node != nullptr && node->is_scalar() && !node->text.empty();
 }
 
-// name, description, run and no more.
+// Only name, description and run.
 const yaml::Node* run_of(const yaml::Node& step) {
   const yaml::Node* run = step.is_map() ? step.find("run") : nullptr;
   if (run == nullptr || step.entries.size() != 3) return nullptr;
@@ -49,8 +49,8 @@ bool is_digit(char letter) {
   return letter >= '0' && letter <= '9';
 }
 
-// Digits of this base with their underscores left out, as a decimal number; nothing for what is none or does
-// not fit.
+// Digits of this base with their underscores left out, as a decimal number; nothing if it is not a number or
+// does not fit.
 std::optional<std::string> whole_number(std::string_view digits, int base) {
   std::string plain(digits);
   std::erase(plain, '_');
@@ -190,7 +190,7 @@ std::string step_title(const yaml::Node& step, std::size_t index) {
                : fmt::format("the step number {}", index + 1);
 }
 
-// The word of a line "# wflow: WORD" that begins in the first column, where no text of a script does.
+// The word of a line "# wflow: WORD" that begins in the first column, where the text of a script cannot begin.
 std::string_view word_of_comment(std::string_view text) {
   while (!text.empty()) {
     const std::size_t end = std::min(text.find('\n'), text.size());
@@ -201,7 +201,7 @@ std::string_view word_of_comment(std::string_view text) {
     line = text::trim(line.substr(1));
     if (!line.starts_with("wflow:")) continue;
     line = text::trim(line.substr(6));
-    // Anything longer is a remark.
+    // A longer line is an ordinary comment.
     if (!line.empty() && line.find_first_of(" \t") == std::string_view::npos) return line;
   }
   return {};
@@ -211,7 +211,7 @@ DialectChoice is_ours(std::string reason, bool certain = true) {
   return {Dialect::ours, std::move(reason), certain, {}};
 }
 
-// What only wflow's files have; nothing where Merlin or Maestro might have written the file.
+// A key that only wflow's files have; nothing if the file could be Merlin's or Maestro's.
 std::optional<DialectChoice> ours_for_certain(const yaml::Node& root) {
   for (const std::string_view block : kOurBlocks) {
     if (root.find(block) != nullptr) return is_ours(fmt::format("it has a {}: block at top level", block));
@@ -235,7 +235,7 @@ std::optional<DialectChoice> ours_for_certain(const yaml::Node& root) {
   return std::nullopt;
 }
 
-// Of a file without a word that is anyone's own.
+// The choice for a file without keys that belong to one format only.
 DialectChoice guess(const yaml::Node& root, std::string_view text) {
   const yaml::Node* description = root.find("description");
   const yaml::Node* study = root.find("study");
@@ -270,7 +270,7 @@ DialectChoice guess(const yaml::Node& root, std::string_view text) {
   }
   if (merlin) return *merlin;
   if (!retries.empty()) return is_ours(retries, false);
-  // A shell a step is Merlin's and ours, not Maestro's.
+  // Merlin and wflow have a shell for each step, Maestro has not.
   if (!shell.empty()) return {Dialect::merlin, shell, false, {}};
   return {Dialect::maestro,
           "it has all that Maestro asks for, and nothing that only Merlin or wflow has",

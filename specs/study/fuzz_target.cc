@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer's way in: whatever the text, reading and planning it gives a plan or an Error (specs/README.md).
+// The target of libFuzzer: reading and planning any text gives a plan or an Error (specs/README.md).
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "specs/plan/plan_formats.h"
-#include "specs/study/describe.h"
 #include "specs/study/reading.h"
 
 namespace {

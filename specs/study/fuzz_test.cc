@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Damaged studies: whatever is in the file, reading it gives a study or an Error. WFLOW_FUZZ sets the rounds.
+// Damaged studies: reading any file gives a study or an Error. WFLOW_FUZZ sets the rounds.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "base/random.h"
 #include "base/text.h"
-#include "specs/study/describe.h"
+#include "specs/plan/plan_formats.h"
 #include "specs/study/reading.h"
 
 namespace wflow::specs {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Studies beside the exact text expected of them. WFLOW_RENEW=1 writes the expectations anew.
+// Studies beside the exact text expected of them. WFLOW_RENEW=1 rewrites the expected texts.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "specs/plan/plan_formats.h"
 #include "specs/plan/workspace.h"
-#include "specs/study/describe.h"
 #include "specs/study/study.h"
 
 namespace wflow::specs {
@@ -26,7 +26,7 @@ std::vector<fs::path> studies(const std::string& folder) {
   return found;
 }
 
-// Messages name files; the checkout may lie anywhere.
+// Messages name files; the checkout may be anywhere.
 std::string without_place(std::string text) {
   for (const std::string& place : {std::string(WFLOW_TESTDATA), fs::canonical(WFLOW_TESTDATA).string()}) {
     for (std::size_t at = text.find(place); at != std::string::npos; at = text.find(place, at)) {

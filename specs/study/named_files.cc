@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "specs/study/named_files.h"
+#include "specs/study/study.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -9,11 +9,11 @@ namespace wflow::specs {
 
 namespace {
 
-// What ends a path in a shell's text. A path with a token or a pattern in it is not one file.
+// Characters that end a path in a shell's text. A path that contains a token or a pattern is not one file.
 constexpr std::string_view kEnds = " \t\n\r\"'`;|&<>(){},:=";
 constexpr std::string_view kVaries = "$*?[";
 
-// The word before the path, and the mark of a redirection: what is written to is no source.
+// The word before the path, and the mark of a redirection: a file that is written is not a source.
 bool is_written(std::string_view before) {
   while (!before.empty() && (before.back() == '"' || before.back() == '\'')) before.remove_suffix(1);
   while (!before.empty() && (before.back() == ' ' || before.back() == '\t')) before.remove_suffix(1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch: and the workers, ours at top level and Merlin's below merlin: resources:.
+// batch: and the workers: wflow's at top level, Merlin's below merlin: resources:.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,11 +22,11 @@ const std::array<std::string, 2> kPlaces = {"here", "in_allocation"};
 constexpr int kMostNodes = 1'000'000;
 constexpr int kLongestChain = 1000;
 
-// Merlin's and Maestro's: known, not used.
+// Keys of Merlin and Maestro that are known, but not used.
 constexpr std::array<std::string_view, 8> kOtherKeys = {
     "flux_path", "flux_start_opts", "flux_exec", "flux_exec_workers", "host", "procs", "flux_uri", "version"};
 
-// Options of schedulers, and our names of them.
+// Options of schedulers, and wflow's names for them.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 22> kElsewhere = {{
     {"time", "walltime"},       {"time_limit", "walltime"},    {"wall_time", "walltime"}, {"timelimit", "walltime"},
     {"mem", "memory"},          {"mem_per_node", "memory"},    {"gres", "gpus"},          {"gpus_per_node", "gpus"},
@@ -36,7 +36,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 22> kElsewhe
     {"extra_args", "args"},     {"features", "constraint"},
 }};
 
-// Wherever an allocation's keys may stand: batch:, and batch: of a pool.
+// The blocks that may have the keys of an allocation: batch:, and batch: of a pool.
 class AllocationReader {
  public:
   AllocationReader(yaml::MapReader& block, AllocationSpec& spec, const Study& study)
@@ -62,7 +62,7 @@ class AllocationReader {
     }
   }
 
-  // These stand in the pool itself as well.
+  // The pool itself may have these keys, too.
   void read_nodes_and_walltime() {
     const std::string text = block_.string("nodes");
     const auto number = text::to_integer(text);
@@ -93,7 +93,7 @@ class AllocationReader {
     if (!modules.empty()) spec_.setup.insert(spec_.setup.begin(), "module load " + text::join(modules, " "));
   }
 
-  // Options of the submission that every site has: in the scheduler's own words.
+  // Common options of the submission, in the scheduler's own words.
   void read_options() {
     std::string name, mail;
     std::vector<std::string> exclude;
@@ -147,7 +147,7 @@ class AllocationReader {
     spec_.exclusive = block_.boolean("exclusive", spec_.exclusive);
   }
 
-  // Ours, or Merlin's word for it.
+  // wflow's key, or Merlin's.
   void named(std::string_view key, std::string_view merlins, std::string& value) {
     const bool both = block_.has(key) && block_.has(merlins);
     if (both && block_.string(key) != block_.string(merlins)) {
@@ -159,7 +159,7 @@ class AllocationReader {
     one_line(key, value);
   }
 
-  // It becomes a line of the submission script.
+  // The value becomes a line of the submission script.
   void one_line(std::string_view key, std::string& value) {
     if (block_.find(key) == nullptr) return;
     value = block_.string(key, value);
@@ -195,7 +195,7 @@ int concurrency_of(const std::string& args) {
   return 0;
 }
 
-// Names of steps, and steps themselves for the message's sake.
+// Names of steps; also accepts steps themselves, for a better message.
 void check_steps(Reading& reading, const yaml::Node* node, WorkerGroup& group) {
   const std::vector<std::string> known = step_names(reading.study);
   if (node == nullptr) return;
@@ -208,12 +208,12 @@ void check_steps(Reading& reading, const yaml::Node* node, WorkerGroup& group) {
   }
 }
 
-// How many allocations, and for how long.
+// The number of allocations, and their time.
 void read_pool(yaml::MapReader& block, WorkerGroup& group, const Study& study) {
   if (const yaml::Node* own = block.find("batch")) {
     yaml::MapReader inner(*own, fmt::format("batch: of the worker '{}'", group.name), block.diagnostics());
     AllocationReader(inner, group.allocation, study).read();
-    inner.find("shell");  // Merlin's: of batch: alone
+    inner.find("shell");  // Merlin's, only in batch:
     inner.finish();
   }
   AllocationReader(block, group.allocation, study).read_nodes_and_walltime();
@@ -248,8 +248,8 @@ void read_pool(yaml::MapReader& block, WorkerGroup& group, const Study& study) {
   }
 }
 
-// Merlin's --local does not look at workers, and nor does a local campaign of one of its files. Anything else
-// waits for workers on those machines, which nobody may have thought of.
+// Merlin's --local ignores workers, and so does a local campaign of one of its files. Otherwise the campaign waits for
+// workers on those machines, which may surprise the user.
 void check_machines(Reading& reading, const yaml::Mark& mark, WorkerGroup& group) {
   const Study& study = reading.study;
   const std::string host = host_name();
@@ -294,7 +294,7 @@ void read_groups(Reading& reading, const yaml::Node& node, bool ours) {
   for (const auto& [key, value] : block.node().entries) read_group(reading, key, value, ours);
 }
 
-// Steps with `batch: own` have a pool of their own, of the step's name: no other serves them.
+// Steps with `batch: own` have a pool of their own, of the step's name: no other pool serves them.
 void add_own_pools(Reading& reading) {
   Study& study = reading.study;
   std::vector<std::string> others;
@@ -304,7 +304,7 @@ void add_own_pools(Reading& reading) {
       others.push_back(step.name);
       continue;
     }
-    if (study.batch.allocation.is_local()) continue;  // this machine is all there is
+    if (study.batch.allocation.is_local()) continue;  // only this machine is available
     WorkerGroup group;
     group.name = step.name;
     group.steps = {step.name};
@@ -332,10 +332,10 @@ void add_own_pools(Reading& reading) {
   study.workers.insert(study.workers.end(), own.begin(), own.end());
 }
 
-// Where the study does not say how many nodes an allocation has, as many as the widest step that it is for; and
-// as many GPUs a node as a task of its steps takes.
+// If the study does not set the nodes of an allocation: as many as its widest step needs, and as many GPUs a node as a
+// task of its steps takes.
 void fit_to_steps(Study& study) {
-  std::vector<const AllocationSpec*> given;  // which say themselves how many GPUs they have
+  std::vector<const AllocationSpec*> given;  // those that set their number of GPUs
   for (const WorkerGroup& group : study.workers) {
     if (group.allocation.gpus > 0) given.push_back(&group.allocation);
   }
@@ -358,7 +358,7 @@ void fit_to_steps(Study& study) {
   }
 }
 
-// Where the coordinator of a campaign lives, and how its allocations follow each other.
+// Where the coordinator of a campaign runs, and how its allocations follow each other.
 void read_coordinator(yaml::MapReader& block, Batch& batch) {
   batch.linger_s = block.seconds("linger", batch.linger_s);
   batch.coordinator_in_allocation = block.choice("coordinator", 0, kPlaces) != 0;

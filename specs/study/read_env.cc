@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// env: and what is replaced in the whole file because of it.
+// env:, and the replacement of its variables in the whole file.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +10,6 @@
 #include "base/text.h"
 #include "specs/plan/workspace.h"
 #include "specs/study/blocks.h"
-#include "specs/study/names.h"
 #include "specs/study/reading.h"
 #include "specs/study/tokens.h"
 
@@ -20,7 +19,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// A variable longer than this comes of variables that multiply each other.
+// A longer variable is the result of variables that multiply each other.
 constexpr std::size_t kMaxValueBytes = std::size_t{64} << 10;
 
 bool is_variable_name(std::string_view name) {
@@ -29,7 +28,7 @@ bool is_variable_name(std::string_view name) {
                      [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '.' || c == '-'; });
 }
 
-// The variables as the file and --vars have them, and their values with each other put in.
+// The variables as in the file and --vars, and their values after replacing each other.
 class Variables {
  public:
   explicit Variables(Reading& reading) : reading_(reading) {}
@@ -45,7 +44,7 @@ class Variables {
           key.mark, fmt::format("'{}' is no name for a variable; take letters, digits and _", name));
       return;
     }
-    if (name == "OUTPUT_PATH" && value.is_null()) return;  // as if it was not there
+    if (name == "OUTPUT_PATH" && value.is_null()) return;  // same as absent
     entries_.push_back({name, value_text(value), key.mark});
   }
 
@@ -145,7 +144,7 @@ class Variables {
   std::vector<Entry> entries_;
 };
 
-// dependencies: each name stands for its path.
+// dependencies: each name means its path.
 void read_dependencies(Reading& reading, const yaml::Node& node) {
   yaml::MapReader block(node, "the dependencies: block", reading.diagnostics);
   const auto resolver = [&](std::string_view name) -> std::optional<std::string> {
@@ -224,7 +223,8 @@ void set_output_path(Reading& reading) {
   study.output_path = (caller_directory(reading.options) / path).lexically_normal();
   if (!study.output_path.has_filename()) study.output_path = study.output_path.parent_path();
   set_name(reading);
-  // Merlin leaves a relative path relative, although the tasks run elsewhere; Maestro's is the study's own.
+  // Merlin leaves a relative path relative, although the tasks run elsewhere; Maestro's is relative to the
+  // study.
   reading.values["OUTPUT_PATH"] = reading.maestro() ? campaign_of(reading).string()
                                   : study.merlin    ? path
                                                     : study.output_path.string();
@@ -252,7 +252,7 @@ const yaml::Node* env_block(const Reading& reading) {
   return env != nullptr && !env->is_null() ? env : nullptr;
 }
 
-// What --vars sets, as the copies of the study have it: so that running one of them gives the same.
+// Writes the values of --vars into the copies of the study, so that running a copy gives the same result.
 void name_overrides(const Reading& reading, yaml::Node& tree) {
   for (const std::string& assignment : reading.options.variables) {
     const std::string name = assignment.substr(0, assignment.find('='));
@@ -263,7 +263,7 @@ void name_overrides(const Reading& reading, yaml::Node& tree) {
     env = tree.find("env");
     const yaml::Node* variables = env->find("variables");
     if (variables == nullptr || !variables->is_map()) set_key(*env, "variables", yaml::map({}));
-    // A plain number stays one; anything else could be read as something else.
+    // A plain number stays a number; other plain text could be read as another type.
     const bool number = text::to_integer(at->second).has_value() && !at->second.starts_with('0');
     set_key(*env->find("variables"), name, number ? yaml::scalar(at->second) : yaml::quoted(at->second));
   }
@@ -305,7 +305,7 @@ void expand_variables(Reading& reading) {
   };
   reading.study.partial = reading.root;
   for (auto& [key, value] : reading.study.partial.entries) replace_tokens(value, users_value_of);
-  // Variables as they came out, so that the copies say what the campaign ran with.
+  // The final values of variables, so that the copies show what the campaign ran with.
   set_reserved_words(reading);
   for (auto& [name, value] : reading.study.variables)
     value = replace_tokens(std::string_view(value), value_of);
@@ -313,7 +313,7 @@ void expand_variables(Reading& reading) {
   for (auto& [key, value] : reading.root.entries) {
     if (key.text == "user") continue;
     replace_tokens(value, value_of);
-    if (key.text != "on") expand_shell(value);  // its commands are a shell's
+    if (key.text != "on") expand_shell(value);  // a shell runs its commands
   }
   for (yaml::Node* tree : {&reading.study.partial, &reading.root}) {
     yaml::Node* env = tree->find("env");
@@ -322,7 +322,8 @@ void expand_variables(Reading& reading) {
     for (auto& [key, value] : node->entries) {
       const auto at = reading.values.find(key.text);
       if (!value.is_scalar() || at == reading.values.end()) continue;
-      if (reading.maestro() && key.text == "OUTPUT_PATH") continue;  // a copy would go below this campaign
+      if (reading.maestro() && key.text == "OUTPUT_PATH")
+        continue;  // the output of a copy would be inside this campaign
       value.text = at->second;
     }
     name_overrides(reading, *tree);

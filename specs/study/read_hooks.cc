@@ -3,8 +3,8 @@
 
 #include "base/process.h"
 #include "base/text.h"
-#include "specs/study/hooks.h"
 #include "specs/study/reading.h"
+#include "specs/study/study.h"
 
 namespace wflow::specs {
 
@@ -59,14 +59,14 @@ std::optional<MetricsFile> read_metrics(const Study& study, const yaml::Node& ro
   block.finish();
   if (file.empty()) return std::nullopt;
   metrics.file = locate(study, file).lexically_normal();
-  // node_exporter's textfile collector reads no other.
+  // node_exporter's textfile collector reads no other names.
   if (metrics.file.extension() != ".prom")
     diagnostics.warning(block.mark_of("prometheus"),
                         fmt::format("node_exporter reads files named *.prom; '{}' is none", file));
   return metrics;
 }
 
-// A plain first word that is no builtin and no program is a spelling error.
+// A plain first word that is neither a builtin nor a program is a spelling error.
 void check_program(const Hook& hook, const yaml::Mark& mark, yaml::Diagnostics& diagnostics) {
   const std::string_view command = text::trim(hook.command);
   const std::string word(command.substr(0, command.find_first_of(" \t\n;|&<>")));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// iterate: how often a study is repeated, and what ends it.
+// iterate: the number of repetitions of a study, and the event that ends them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kMaxIterations = 1'000'000;
 
-// Types of events that have a meaning of their own.
+// Types of events with a reserved meaning.
 bool is_event_of_ours(const std::string& type) {
   constexpr std::array<std::string_view, 6> kTypes = {"progress", "metric", "checkpoint",
                                                       "artifact", "note",   "submit"};

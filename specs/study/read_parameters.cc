@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// global.parameters: lists of equal length, taken row by row. Ours beside it: parameters:, the same, or the
-// cross product of what stands under product:.
+// global.parameters: lists of equal length, taken row by row. wflow also has parameters:, the same, or the
+// cross product of the entries under product:.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <set>
 
 #include "base/text.h"
-#include "specs/study/names.h"
 #include "specs/study/reading.h"
+#include "specs/study/tokens.h"
 
 namespace wflow::specs {
 
@@ -56,7 +56,7 @@ Parameter read_parameter(Reading& reading, const yaml::Node& key, const yaml::No
   parameter.name = key.text;
   parameter.title = key.text;
   const std::string where = fmt::format("the parameter '{}'", key.text);
-  if (node.is_sequence()) {  // ours: just the values
+  if (node.is_sequence()) {  // wflow's short form: only the values
     parameter.values = texts(node);
     parameter.quoted = quotes(node);
     for (const std::string& value : parameter.values) parameter.labels.push_back(key.text + "." + value);
@@ -158,7 +158,7 @@ void read_ours(Reading& reading, const yaml::Node& node) {
       if (!reading.diagnostics.has_errors()) {
         rows = product(rows, {factor});
       } else {
-        rows.push_back(std::move(factor));  // so that its name is known to the steps
+        rows.push_back(std::move(factor));  // so that the steps know its name
       }
     }
   }
@@ -179,7 +179,7 @@ void read_parameters(Reading& reading) {
     reading.study.parameters = read_zipped(reading, *merlins, "the global.parameters: block");
   }
   if (ours != nullptr && !ours->is_null()) read_ours(reading, *ours);
-  // Ragged lists have been told; the checks that follow count on equal ones.
+  // Lists of unequal length are reported above; the following checks assume equal lengths.
   std::size_t rows = 1;
   for (const Parameter& parameter : reading.study.parameters) rows = std::max(rows, parameter.values.size());
   for (Parameter& parameter : reading.study.parameters) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// samples: ours at top level, and Merlin's below merlin:.
+// samples: wflow's at top level, and Merlin's below merlin:.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,11 +10,10 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "specs/samples/sobol.h"
 #include "specs/samples/tables.h"
 #include "specs/study/blocks.h"
-#include "specs/study/names.h"
 #include "specs/study/reading.h"
+#include "specs/study/tokens.h"
 
 namespace wflow::specs {
 
@@ -44,12 +43,12 @@ namespace {
 const std::array<std::string, 7> kDesigns = {"uniform", "latin_hypercube", "sobol", "halton", "grid", "list",
                                              "file"};
 constexpr std::uint32_t kUsualLevelDirectories = 25;
-// A Sobol point is a number of 52 bits; no campaign comes near.
+// A Sobol point is a number of 52 bits; far more than any campaign needs.
 constexpr std::int64_t kMaxCount = std::int64_t{1} << 48;
 
 class SamplesReader {
  public:
-  // `part`: its place in a list of designs, which have no tree of their own; else nothing.
+  // `part`: its index in a list of designs, which have no directory tree of their own; else nothing.
   SamplesReader(Reading& reading, const yaml::Node& node, bool ours, std::optional<std::size_t> part = {})
       : reading_(reading), ours_(ours), part_(part), block_(node, name(part), reading.diagnostics) {}
 
@@ -67,7 +66,7 @@ class SamplesReader {
     } else if (!file_given) {
       error(block_.node().mark,
             "the samples: block needs the key 'design' (" + text::join(kDesigns, ", ") + ") or 'file'");
-      replace_design_by_file();  // so that the columns are known to the steps
+      replace_design_by_file();  // so that the steps know the columns
       return samples_;
     }
     const bool overridden = !reading_.options.samples_file.empty();
@@ -96,7 +95,7 @@ class SamplesReader {
     reading_.diagnostics.error(mark, std::move(message));
   }
 
-  // --samplesfile in place of a built-in design: the same columns, by place.
+  // --samplesfile replaces a built-in design: the same columns, in the same order.
   void replace_design_by_file() {
     for (const char* key : {"count", "seed", "values"}) block_.find(key);
     if (const yaml::Node* parameters = block_.find("parameters")) {
@@ -139,7 +138,7 @@ class SamplesReader {
       block_.find("generate");
     } else if (const yaml::Node* generate = block_.find("generate")) {
       yaml::MapReader inner(*generate, "the generate: block", reading_.diagnostics);
-      // Merlin's own copies of a study have an empty one.
+      // Merlin's own copies of a study have an empty block.
       const std::string command = ours_ ? inner.required_string("cmd") : inner.string("cmd");
       inner.finish();
       if (!overridden) samples_.generate_command = command;
@@ -148,7 +147,7 @@ class SamplesReader {
     open_file(overridden || !block_.has("file") ? block_.node().mark : block_.mark_of("file"));
   }
 
-  // Of a table in place of a design: a row that is the columns' names is no sample.
+  // For a table that replaces a design: a first row with the columns' names is not a sample.
   bool first_row_names_columns() {
     SampleDesign table;
     table.kind = DesignKind::file;
@@ -157,11 +156,11 @@ class SamplesReader {
     try {
       return open_samples(table)->columns() == column_names(design());
     } catch (const Error&) {
-      return false;  // open_file() says what is wrong
+      return false;  // open_file() reports the error
     }
   }
 
-  // A resumed campaign reads the table it started with, whatever has become of the original.
+  // A resumed campaign reads the table it started with, even if the original has changed.
   void use_campaigns_copy() {
     std::error_code none;
     if (reading_.options.campaign.empty()) return;
@@ -180,7 +179,7 @@ class SamplesReader {
     const auto whole = std::find_if(there.begin(), there.end(), [this](const fs::path& file) {
       return design().checksum.empty() || hash_file(file) == design().checksum;
     });
-    // Of several that are damaged the first, which open_samples() refuses.
+    // The first of several damaged tables, which open_samples() refuses.
     design().file = whole == there.end() ? there.front() : *whole;
   }
 
@@ -196,7 +195,7 @@ class SamplesReader {
         const std::string message =
             fmt::format("{} has {} columns, column_labels has {}", design().file.string(), found.size(),
                         design().columns.size());
-        // Merlin goes on with the columns that have a name.
+        // Merlin continues with the columns that have a name.
         ours_ ? error(mark, message) : reading_.diagnostics.unknown_key(mark, message);
         if (design().columns.size() > found.size()) design().columns.resize(found.size());
       }
@@ -371,7 +370,7 @@ class SamplesReader {
   std::optional<std::size_t> part_;
   yaml::MapReader block_;
   Samples samples_;
-  std::vector<yaml::Mark> marks_;  // one a column
+  std::vector<yaml::Mark> marks_;  // one for each column
 };
 
 // samples: [A, B]: the rows of A, then those of B.
@@ -405,7 +404,7 @@ Samples read_parts(Reading& reading, const yaml::Node& list) {
   return all;
 }
 
-// A Latin hypercube is one again only where each of its strata is cut into as many.
+// A grown Latin hypercube is a Latin hypercube only if all its strata are divided into the same number.
 void grow_latin(Reading& reading, const Samples& samples, SampleDesign& design, std::uint64_t first) {
   std::uint64_t before = 0;
   for (const std::uint64_t count : reading.options.grown) {

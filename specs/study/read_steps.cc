@@ -9,7 +9,6 @@
 
 #include "base/text.h"
 #include "specs/study/blocks.h"
-#include "specs/study/names.h"
 #include "specs/study/reading.h"
 #include "specs/study/tokens.h"
 #include "trainer/config.h"
@@ -18,7 +17,7 @@ namespace wflow::specs {
 
 namespace {
 
-// Keys of run: that are only put on a launcher's command line, or accepted and not used (Maestro's heritage).
+// Keys of run: that only go to a launcher's command line, or are accepted and not used (as in Maestro).
 constexpr std::array<std::string_view, 20> kLauncherKeys = {"slurm",
                                                             "flux",
                                                             "lsf",
@@ -43,7 +42,7 @@ constexpr std::array<std::string_view, 20> kLauncherKeys = {"slurm",
 constexpr int kMostPriority = 1000;
 constexpr double kMostMemoryFactor = 64;
 
-// Maestro's words; ours are numbers.
+// Maestro has words; wflow has numbers.
 constexpr std::array<std::pair<std::string_view, int>, 9> kPriorities = {{{"held", -1000},
                                                                           {"minimal", -200},
                                                                           {"low", -100},
@@ -143,7 +142,7 @@ class StepReader {
     }
   }
 
-  // A key of run: may stand beside it as well: convert: and train: have only that place.
+  // A key of run: may also be beside run:; for convert: and train: that is the only place.
   yaml::MapReader& home(std::string_view key) {
     const bool beside = step_.has(key);
     if (!run_ || !run_->has(key)) return step_;
@@ -168,7 +167,7 @@ class StepReader {
     step.task_queue = home("task_queue").string("task_queue", "merlin");
     Resources& resources = step.resources;
     resources.nodes = whole(step, "nodes", 1, 1);
-    // With Merlin and Maestro one process, whatever the nodes.
+    // In Merlin and Maestro the default is one process for any number of nodes.
     resources.procs = whole(step, "procs", reading_.study.merlin ? 1 : resources.nodes, 1);
     resources.min_nodes = whole(step, "min_nodes", 0, 1);
     resources.cores = either(step, "cores per task", "cores", 1, 1);
@@ -188,7 +187,7 @@ class StepReader {
     }
     if (has("continue_on"))
       step.continue_on = static_cast<ContinueOn>(home("continue_on").choice("continue_on", 0, kContinueOn));
-    // With Maestro, a step does not run after one that failed.
+    // In Maestro, a step does not run after a failed step.
     if (reading_.maestro() && !step.continue_on && step.kind != StepKind::convert)
       step.continue_on = ContinueOn::never;
     read_priority(step);
@@ -196,7 +195,7 @@ class StepReader {
     read_processes(step);
   }
 
-  // Its launcher's type, as Merlin has it; or the word own, an allocation for this step alone.
+  // The type of its launcher, as in Merlin; or the word own, an allocation for this step only.
   void read_batch(Step& step) {
     const yaml::Node* batch = home("batch").find("batch");
     if (batch == nullptr || batch->is_null()) return;
@@ -209,7 +208,7 @@ class StepReader {
     block.finish();
   }
 
-  // The expression with its variables unreplaced: their values must not be taken apart as an expression is.
+  // The expression before its variables are replaced: their values must not be parsed as an expression.
   void read_when(Step& step) {
     yaml::MapReader& reader = home("when");
     step.when = reader.string("when");
@@ -223,7 +222,7 @@ class StepReader {
     if (when != nullptr && when->is_scalar()) step.when = when->text;
   }
 
-  // `2x`, or the number alone: more than 1.
+  // `2x`, or only the number: more than 1.
   double read_retry_memory(bool has_memory) {
     yaml::MapReader& reader = home("retry_memory");
     const yaml::Node* value = reader.find("retry_memory");
@@ -285,7 +284,7 @@ class StepReader {
                                  text::suggestion(value->text, words)));
   }
 
-  // How samples get processes, and what these leave.
+  // How samples are assigned to processes, and the files that these write.
   void read_processes(Step& step) {
     for (const char* key : {"bundle", "output", "outputs"}) {
       if (!has(key) || step.kind == StepKind::shell) continue;
@@ -316,7 +315,7 @@ class StepReader {
       step.outputs.push_back(read_output(item, step_.where(), reading_.diagnostics));
   }
 
-  // Of a study that is to run: a campaign whose script has gone since can still be looked at.
+  // Only for a study that will run: a campaign whose script is gone can still be displayed.
   void check_sources(const Step& step) {
     const ReadOptions& options = reading_.study.options;
     if (!options.campaign.empty() && !options.fresh_samples) return;
@@ -330,7 +329,7 @@ class StepReader {
     }
   }
 
-  // It comes with a repository that is cloned when the campaign starts.
+  // The file comes with a repository that is cloned when the campaign starts.
   bool is_cloned(const std::filesystem::path& path) const {
     return std::ranges::any_of(reading_.study.git, [&](const GitDependency& git) {
       const std::string folder = (std::filesystem::path(git.path) / git.name).lexically_normal().string() + "/";
@@ -338,14 +337,14 @@ class StepReader {
     });
   }
 
-  // A network that the user has exported is a part of the training as a script is of a simulation.
+  // A network that the user has exported belongs to the training as a script belongs to a simulation.
   static void add_module(Step& step) {
     const std::string file = trainer::module_file(step.settings);
     if (file.empty() || std::ranges::find(step.sources, file) != step.sources.end()) return;
     step.sources.push_back(file);
   }
 
-  // A number that may be a parameter's value: then it is known for each combination only.
+  // A number that may be a parameter's value, which is known only for each combination.
   int whole(Step& step, std::string_view key, int fallback, int least) {
     yaml::MapReader& reader = home(key);
     const yaml::Node* value = reader.find(key);
@@ -357,7 +356,7 @@ class StepReader {
 
   int either(Step& step, std::string_view merlins, std::string_view ours, int fallback, int least) {
     const int first = whole(step, merlins, fallback, least);
-    // Merlin knows the first alone, and Maestro's GPUs are the second.
+    // Merlin has only the first key, and Maestro's GPUs are the second.
     const bool second = has(ours) && !(reading_.study.format.dialect == Dialect::merlin && has(merlins));
     const int value = whole(step, ours, first, least);
     return second ? value : first;
@@ -374,7 +373,7 @@ class StepReader {
     step.resources.min_nodes = number("min_nodes", step.resources.min_nodes);
     step.resources.procs = number("ranks", step.resources.nodes);
     step.resources.cores = std::max(step.resources.cores, number("threads", 1));
-    // Parameters of the study: known for each combination only.
+    // Parameters of the study, known only for each combination.
     constexpr std::array<std::pair<const char*, const char*>, 4> kKeys = {
         {{"nodes", "nodes"}, {"min_nodes", "min_nodes"}, {"ranks", "procs"}, {"threads", "cores"}}};
     for (const auto& [ours, launchers] : kKeys) {
@@ -403,7 +402,7 @@ class StepReader {
   std::size_t index_;
   yaml::MapReader step_;
   std::optional<yaml::MapReader> run_;
-  std::set<std::string, std::less<>> doubled_;  // keys that stand in run: and beside it
+  std::set<std::string, std::less<>> doubled_;  // keys that are both in run: and beside it
 };
 
 void check_name(Reading& reading, const Step& step) {
@@ -445,7 +444,7 @@ void check_duplicates(Reading& reading) {
   }
 }
 
-// "a_*" and "a*" both name the step a, where no step has that very name.
+// "a_*" and "a*" both name the step a, unless a step has exactly that name.
 void name_funnels(Study& study) {
   const std::vector<std::string> names = step_names(study);
   const auto exists = [&](const std::string& name) {

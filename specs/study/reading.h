@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps of read_study(), each in its own file: every one reads one block, and puts what it finds wrong
-// into the diagnostics.
+// The steps of read_study(), each in its own file: every one reads one block, and adds its errors to the
+// diagnostics.
 #pragma once
 
 #include <functional>
@@ -23,14 +23,14 @@ struct Reading {
   const ReadOptions& options;
   yaml::Diagnostics& diagnostics;
   yaml::Node root;  // the file; after expand_variables() with all variables replaced
-  Values values;    // what the names of variables, dependencies and the study's reserved words stand for
+  Values values;    // values of variables, dependencies and the study's reserved words
   std::map<std::string, const yaml::Node*, std::less<>> step_nodes;  // below root
   bool maestro() const { return study.format.dialect == Dialect::maestro; }
 };
 
 // In this order:
 void read_variables(Reading& reading);       // env.variables, labels, sources, dependencies
-void generate_parameters(Reading& reading);  // --pgen, in place of the file's block
+void generate_parameters(Reading& reading);  // --pgen, which replaces the file's block
 void expand_variables(Reading& reading);     // replaces them in `root`
 void read_description(Reading& reading);
 void read_labels(Reading& reading);  // env.labels, sources
@@ -40,42 +40,43 @@ void read_iterate(Reading& reading);  // before the samples, which it may replac
 void read_samples(Reading& reading);
 void read_steps(Reading& reading);
 void read_workers(Reading& reading);
+void check_hooks(Reading& reading);         // on:, metrics:; warns of programs that cannot be found
 void expand_searches(Reading& reading);     // search: of train:, once the workers' steps are known
 void check_dependencies(Reading& reading);  // unknown steps, cycles
 void check_conditions(Reading& reading, const Expansion& expansion);  // when:
 void check_tokens(Reading& reading, const Expansion& expansion);      // undefined variables
 void check_shell_names(Reading& reading);                             // ${name} for $(name)
-void check_columns(Reading& reading, const Expansion& expansion);     // of samples, that nothing uses
+void check_columns(Reading& reading, const Expansion& expansion);     // columns of samples that no step uses
 void check_blocks(Reading& reading, const Expansion& expansion);      // convert: and train:
 
 // read_study() of text that was read from `file`; messages name it `shown_as`.
 StudyAndWarnings read_study_text(std::string text, const std::filesystem::path& file,
                                  const std::string& shown_as, const ReadOptions& options);
 
-// Warns of a search of one training.
+// Warns of a search with only one training.
 void check_search(Reading& reading, const Expansion& expansion, std::size_t index);
 
-// Whether the file has iterate:, which its variables must know before the block is read.
+// True if the file has iterate:. Reading its variables, before that block, depends on this.
 bool has_iterate(const yaml::Node& root);
 
-// Where `token`, with `behind` behind it, is written: found in the file's text from the node's place on,
-// because YAML tells only where a scalar begins.
+// The place of `token`, followed by `behind`. Searches the file's text from the node on, because YAML reports
+// only the begin of a scalar.
 yaml::Mark place_of(const Reading& reading, const yaml::Node& node, std::string_view token,
                     std::string_view behind = {});
 // The same for any text, as it is written.
 yaml::Mark place_of_text(const Reading& reading, const yaml::Node& node, std::string_view written);
 
-// A relative path of the study: beside the spec for ours, in the caller's directory for Merlin's, and in the
-// other of the two when only that exists.
+// Resolves a relative path of the study: beside the study for wflow's files, in the caller's directory for
+// Merlin's, and in the other of the two if only that exists.
 std::filesystem::path locate(const Study& study, const std::string& path);
-// A plugin's library: as locate(); a bare name that is not beside the study is looked for in lib/wflow beside
-// the folder of the running program, where wflow's own are installed.
+// Resolves the library of a plugin like locate(). A plain name that is not beside the study is searched in
+// lib/wflow beside the folder of the running program, where wflow's own plugins are installed.
 std::filesystem::path locate_library(const Study& study, const std::string& path);
 
 // The caller's directory.
 std::filesystem::path caller_directory(const ReadOptions& options);
 
-// A scalar, or a list as Python writes it (Merlin takes any YAML value as text).
+// The text of a scalar, or of a list as Python writes it (Merlin accepts any YAML value as text).
 std::string value_text(const yaml::Node& node);
 
 std::vector<std::string> step_names(const Study& study);

@@ -63,7 +63,7 @@ std::string rung_name(const std::string& step, std::size_t rung) {
   return step + rung_suffix(static_cast<int>(rung));
 }
 
-// Epochs of each; empty: it is no search, or a wrong one.
+// The epochs of each rung; empty: no search, or a wrong one.
 std::vector<std::int64_t> read_rungs(Reading& reading, const Step& step) {
   const yaml::Node* search = step.kind == StepKind::train ? step.settings.find("search") : nullptr;
   if (search == nullptr) return {};
@@ -76,7 +76,7 @@ std::vector<std::int64_t> read_rungs(Reading& reading, const Step& step) {
   return search_rungs(*search, reading.diagnostics);
 }
 
-// Where the step is served, its rungs are.
+// Pools that serve the step also serve its rungs.
 void serve_rungs(Study& study, const std::string& step, std::size_t rungs) {
   for (WorkerGroup& group : study.workers) {
     if (std::ranges::find(group.steps, step) == group.steps.end()) continue;
@@ -92,7 +92,7 @@ std::vector<Step> rungs_of(const Step& step, std::size_t rungs) {
     if (rung < rungs) next.name = rung_name(step.name, rung);
     if (rung == 1) continue;
     next.depends.push_back({rung_name(step.name, rung - 1), true});
-    // A training that has failed is not among the best: the others go on.
+    // A failed training is not among the best: the others continue.
     if (!next.continue_on) next.continue_on = ContinueOn::soft_fail;
   }
   return list;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "specs/study/study.h"
-#include "specs/study/hooks.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "base/file.h"
 #include "base/process.h"
@@ -13,6 +13,8 @@
 #include "specs/plan/workspace.h"
 #include "specs/study/dialect.h"
 #include "specs/study/reading.h"
+#include "specs/study/schema_text.h"
+#include "trainer/config_tables.h"
 
 namespace wflow::specs {
 
@@ -102,7 +104,7 @@ void read_description(Reading& reading) {
 
 namespace {
 
-// Blocks that the readers look at; user: is free.
+// Blocks that the readers use; user: is free.
 void check_blocks_of_the_file(Reading& reading) {
   yaml::MapReader root(reading.root, "the study", reading.diagnostics);
   for (const char* key : {"description", "env", "batch", "user", "study", "global.parameters", "parameters",
@@ -151,7 +153,7 @@ void read_blocks(Reading& reading) {
   check_tokens(reading, expansion);
   check_shell_names(reading);
   check_columns(reading, expansion);
-  // These look at steps through their dependencies, and would only repeat what is wrong so far.
+  // These checks follow dependencies, and would only repeat the errors so far.
   if (!reading.diagnostics.has_errors()) check_blocks(reading, expansion);
 }
 
@@ -170,7 +172,7 @@ StudyAndWarnings read_study_text(std::string text, const fs::path& file, const s
   study.options.directory = caller_directory(options);
   study.text = std::move(text);
   yaml::Diagnostics diagnostics(shown_as);
-  // A first look tells whose format it is, and so what is only a warning.
+  // A first pass determines the format, and so which problems are only warnings.
   yaml::Diagnostics first_look(shown_as);
   study.format =
       choose_dialect(yaml::parse(study.text, first_look), study.text, options.dialect, options.command);
@@ -189,7 +191,7 @@ StudyAndWarnings read_study_text(std::string text, const fs::path& file, const s
   if (study.merlin) print_values_as_python(reading.root);
   check_comment(reading);
   read_blocks(reading);
-  // The errors may be those of another format's rules.
+  // The errors may come from the rules of the wrong format.
   if (diagnostics.has_errors() && !study.format.certain)
     diagnostics.error({}, "this file was " + describe(study.format));
   diagnostics.throw_if_errors();
@@ -199,6 +201,26 @@ StudyAndWarnings read_study_text(std::string text, const fs::path& file, const s
     return std::pair(a.mark.line, a.mark.column) < std::pair(b.mark.line, b.mark.column);
   });
   return result;
+}
+
+std::string study_schema() {
+  using Json = nlohmann::ordered_json;
+  Json schema = Json::parse(kStudySchema);
+  Json& definitions = schema["$defs"];
+  // These keys are in run: or beside it. Merges them here, because few editors support unevaluatedProperties.
+  const Json keys = definitions["step_keys"];
+  definitions.erase("step_keys");
+  for (const char* home : {"run", "step"}) definitions[home]["properties"].update(keys);
+  definitions["convert"] = Json::parse(kConvertSchema);
+  definitions["train"] = trainer::train_schema();
+  return schema.dump(2) + "\n";
+}
+
+std::string key_tables() {
+  std::string text;
+  for (const config::Section& section : trainer::train_sections())
+    text += "## " + section.name + "\n\n" + config::markdown(section.rows) + "\n";
+  return text;
 }
 
 }  // namespace wflow::specs

@@ -2,6 +2,7 @@
 // A study as its author wrote it, read and checked: no expansion yet.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -18,11 +19,11 @@
 
 namespace wflow::specs {
 
-// Which time round a study with iterate: is read for.
+// The iteration for which a study with iterate: is read.
 struct Iteration {
   int number = 1;
-  std::filesystem::path previous;  // campaign directory of the one before; empty in the first
-  std::filesystem::path first;     // that of the first; empty in the first: its own
+  std::filesystem::path previous;  // campaign directory of the iteration before; empty in the first
+  std::filesystem::path first;     // campaign directory of the first iteration; empty in the first
 };
 
 struct ReadOptions {
@@ -30,85 +31,85 @@ struct ReadOptions {
   std::string samples_file;                      // --samplesfile
   std::string generator;                         // --pgen: the Python file that makes the parameters
   std::vector<std::string> generator_arguments;  // --pargs KEY:VALUE
-  std::string parameters;          // as JSON, what it made: set by reading, so that it runs once
+  std::string parameters;          // the generated parameters as JSON: set by reading, so that it runs once
   bool strict = false;             // unknown keys are errors in Merlin's files too
-  bool local = false;              // --local: worker groups run on any machine, whatever machines: says
+  bool local = false;              // --local: worker groups run on any machine, and machines: is ignored
   bool leaf_status = false;        // --merlin-status leaf: a status file for each task, as merlin run --local
   std::optional<Dialect> dialect;  // --dialect
-  std::optional<Dialect> command;  // that of `merlin run`: where the file does not say whose it is
+  std::optional<Dialect> command;  // that of `merlin run`, if the file does not determine its format
   std::string timestamp;           // YYYYMMDD-HHMMSS of the campaign; part of its directory's name
   std::filesystem::path campaign;  // set when resuming: the campaign directory to use
   std::filesystem::path directory;  // relative paths of the study start here; empty: the current directory
   Iteration iteration;
   // The numbers of samples that the campaign had before it grew to this study's, ascending.
   std::vector<std::uint64_t> grown;
-  // Directories of samples are laid out as for so many (sample_path()): a campaign that grew keeps those that it has.
-  // 0: as for the study's count.
+  // The number of samples that directories are laid out for (sample_path()): a campaign that grew keeps its layout.
+  // 0: the study's count.
   std::uint64_t layout_samples = 0;
-  // How convert: steps that give no `order` split fractions: 2, evenly; 1, by hash, as campaigns did that have no record
-  // of it. A campaign keeps its own.
+  // How convert: steps without `order` split fractions: 2, evenly; 1, by hash, in campaigns that have no record of it.
+  // A campaign keeps its own.
   int split_version = 2;
   // Set by reading: the folder of this version of the campaign's study (specs/plan/versions.h), and the XXH3-128 of its
-  // tables of samples by the names of their copies; of older campaigns none.
+  // tables of samples by the names of their copies; empty in older campaigns.
   std::filesystem::path version_folder;
   std::map<std::string, std::string> table_checksums;
-  // Of a study that is to be taken into `campaign`: its table of samples is the file itself, not the campaign's copy.
+  // The study will be added to `campaign`: its table of samples is the file itself, not the campaign's copy.
   bool fresh_samples = false;
 };
 
-// What a pool's allocations ask of the scheduler: batch:, and over it the pool's own keys. As the scheduler
-// writes them; empty: its default.
+// The request of a pool's allocations to the scheduler: batch:, overridden by the pool's own keys. Values in the
+// scheduler's notation; empty: its default.
 struct AllocationSpec {
   std::string type = "local";  // local, slurm, flux, pbs, lsf, lsf-srun, sge
   std::string account, partition, qos, constraint, reservation;
   std::string memory;              // a node's: "64G"; "per_cpu 4G"; empty: the whole node's
-  int nodes = 1;                   // of one allocation
-  bool nodes_given = false;        // by the study; else as many as its widest step asks for
+  int nodes = 1;                   // nodes of one allocation
+  bool nodes_given = false;        // given in the study; else as many as its widest step needs
   int gpus = 0;                    // a node
   bool exclusive = true;           // whole nodes; else as many processors as the pool's workers have slots
   double walltime_s = 0;           // 0: the scheduler's default
-  int chain = 0;                   // more than 0: so many in the queue, of which one runs after another
-  std::vector<std::string> args;   // verbatim options of the submission, after ours
+  int chain = 0;                   // more than 0: number in the queue, which run one after another
+  std::vector<std::string> args;   // verbatim options of the submission, after wflow's
   std::vector<std::string> setup;  // lines of shell before the workers start
-  // Of the command that starts the workers on the nodes: before it, more arguments of it, in place of it.
+  // For the command that starts the workers on the nodes: text before it, further arguments, and its replacement.
   std::string launch_pre, launch_args, worker_launch;
 
   bool is_local() const { return type == "local"; }
 };
 
 struct Batch {
-  AllocationSpec allocation;  // of pools that say nothing else
+  AllocationSpec allocation;  // for pools without keys of their own
   std::string shell = "/bin/bash";
   bool dry_run = false;
-  double linger_s = 600;                   // how long allocations live without a coordinator
-  bool coordinator_in_allocation = false;  // and moves on to the next one as its walltime ends
+  double linger_s = 600;                   // how long allocations run without a coordinator
+  bool coordinator_in_allocation = false;  // and moves to the next one when its walltime ends
 };
 
 // A pool: a group of workers. Local: slots on this machine.
 struct WorkerGroup {
   std::string name;
-  int slots = 0;                      // of a worker; 0: the cores that it may use
+  int slots = 0;                      // slots of a worker; 0: the cores that it may use
   std::vector<std::string> steps;     // empty or "all": every step
   std::vector<std::string> machines;  // only on hosts of these names
   bool pin = false;                   // every task has processors of its own: `wflow worker --pin`
   AllocationSpec allocation;
   int min = 0, max = 1;        // allocations at the same time: at least while there is work, at most
-  double idle_timeout_s = 60;  // an allocation without work for so long is given back
+  double idle_timeout_s = 60;  // an allocation without work for this time is released
 };
 
-// Whether `host` is one of `machines`, as Merlin has it: one of them is a part of its name.
+// True if `host` is one of `machines`. As in Merlin, one of them must be a part of its name.
 bool names_host(const std::vector<std::string>& machines, const std::string& host);
 
 struct Parameter {
   std::string name;
   std::string title;                // $(P.name): `name:` of Maestro, else the name
   std::vector<std::string> values;  // as written
-  std::vector<bool> quoted;         // one a value: text, even if it looks like a number
-  std::vector<std::string> labels;  // one a value, tokens and odd characters not yet cleaned
+  std::vector<bool> quoted;         // one for each value: text, even if it looks like a number
+  std::vector<std::string> labels;  // one for each value, before cleaning tokens and special characters
 };
 
 struct Samples {
-  SampleDesign design;           // design.count is 0 while `generate_command` has its file still to write
+  SampleDesign design;           // design.count is 0 until `generate_command` has written its file
   std::string generate_command;  // runs once, when design.file does not exist yet
   std::uint32_t level_max_dirs = 25;
   std::uint64_t layout = 0;  // ReadOptions::layout_samples
@@ -117,7 +118,7 @@ struct Samples {
   std::uint64_t layout_count() const { return layout > 0 ? layout : design.count; }
 };
 
-// The tables of a design and of its parts, and what the campaign's copy of each is called.
+// The tables of a design and of its parts, and the names of the campaign's copies.
 struct SampleFile {
   std::filesystem::path file;
   std::string copy;
@@ -136,7 +137,7 @@ struct StepOutput {
   bool finite = false;
 };
 
-// max_failures: so many tasks of a step may fail before nothing more of it starts.
+// max_failures: the number of tasks of a step that may fail before no more of them start.
 struct FailureLimit {
   enum class Kind : std::uint8_t {
     first,     // not given: kFirstFailures of them before any succeeded
@@ -161,23 +162,23 @@ struct Step {
   Resources resources;
   bool own_allocation = false;  // batch: own
   int max_retries = 30;
-  bool retry_failures = false;  // any failure is tried again, not only MERLIN_RETRY and MERLIN_RESTART
+  bool retry_failures = false;  // retry after any failure, not only MERLIN_RETRY and MERLIN_RESTART
   double retry_delay_s = 1;
   double retry_memory =
-      0;  // an execution killed for memory is tried again with so many times its memory; 0: not
+      0;  // factor of memory for the retry of an execution killed for memory; 0: no such retry
   FailureLimit max_failures;
   double timeout_s = 0;
-  double stall_timeout_s = 0;  // without output, reports and CPU time; 0: none
-  bool trust_markers = false;  // finished work is recognised by its MERLIN_FINISHED before it is run again
+  double stall_timeout_s = 0;  // limit of time without output, reports and CPU use; 0: none
+  bool trust_markers = false;  // an element with a MERLIN_FINISHED counts as finished
   std::optional<ContinueOn> continue_on;
   std::string when;  // an expression over parameters: combinations for which it is false don't exist
-  int priority = 0;  // higher goes first, before depth
+  int priority = 0;  // higher starts first; counts before depth
   std::uint64_t bundle = 0;
   OutputMode output = OutputMode::files;
   std::vector<StepOutput> outputs;
   bool shell_given = false;
   std::vector<std::string> sources;  // files whose content decides the result, as written
-  bool sources_off = false;          // `sources: none`: nor are files that the command names (named_files.h)
+  bool sources_off = false;          // `sources: none`: files that the command names do not count either
   std::string task_queue = "merlin";
   std::map<std::string, std::string> launcher_keys;  // slurm, flux, lsf, walltime, ...: for $(LAUNCHER)
   yaml::Mark mark;
@@ -188,23 +189,23 @@ struct GitDependency {
   std::string name, path, url, tag;
 };
 
-// In the first campaign of a study with iterate:, where the others are.
+// In the first campaign of a study with iterate:, the file that lists the others.
 inline constexpr std::string_view kIterationsDirectory = "iterations";
 
-// The study is run again and again, each time as a campaign of its own, until a task says so.
+// The study runs repeatedly, each time as a campaign of its own, until an event of a task ends it.
 struct Iterate {
   int max = 1;
   std::string until = "converged";  // type of the event (docs/formats/events.md) that ends it
-  std::string samples;  // a table for the second iteration and those after it; empty: as the first
+  std::string samples;  // a table for the second iteration and those after it; empty: that of the first
 };
 
-// Beside a version of a campaign's study (specs/plan/workspace.h): its table of samples, where it has one of its own.
+// Beside a version of a campaign's study (specs/plan/workspace.h): its table of samples, if it has its own.
 inline constexpr std::string_view kSamplesFolder = "samples";
 
 struct Study {
   std::filesystem::path file;  // absolute
-  DialectChoice format;        // whose the file is
-  bool merlin = false;         // Merlin's or Maestro's: their rules where they differ from ours
+  DialectChoice format;        // the format of the file
+  bool merlin = false;         // Merlin's or Maestro's: their rules apply where they differ
   std::string name, description;
   Batch batch;
   std::vector<std::pair<std::string, std::string>> variables;  // in order, resolved
@@ -221,7 +222,7 @@ struct Study {
   yaml::Node original;                // the file
   yaml::Node partial;                 // after the user's variables: merlin_info/<stem>.partial.yaml
   yaml::Node expanded;                // after variables: merlin_info/<stem>.expanded.yaml
-  ReadOptions options;                // it was read with
+  ReadOptions options;                // the options it was read with
 };
 
 struct StudyAndWarnings {
@@ -229,8 +230,49 @@ struct StudyAndWarnings {
   std::vector<yaml::Diagnostic> warnings;
 };
 
-// Reads and checks all of it, convert: and train: blocks too. Throws Error{spec} with every error, a line
-// each.
+// Reads and checks the whole study, with convert: and train: blocks. Throws Error{spec} with every error, one a line.
 StudyAndWarnings read_study(const std::filesystem::path& file, const ReadOptions& options);
+
+// The events of on:. Its commands and the files of metrics: report about a campaign; no task depends on them.
+inline constexpr std::array<std::string_view, 5> kHookEvents = {"finished", "failed", "stalled",
+                                                                "first_failure", "allocation_lost"};
+
+// A command of on:.
+struct Hook {
+  std::string event;         // one of kHookEvents
+  std::string command;       // for /bin/sh
+  double timeout_s = 60;     // after this time it is killed
+  double after_s = 30 * 60;  // stalled: the time without an ended task
+};
+
+// metrics: prometheus: a file that is rewritten periodically.
+struct MetricsFile {
+  std::filesystem::path file;  // absolute
+  double every_s = 15;
+};
+
+// Both for a study that was read without errors.
+std::vector<Hook> hooks_of(const Study& study);
+std::optional<MetricsFile> metrics_file_of(const Study& study);
+
+// Files beside the study that a step's command names are sources without a declaration. Returns paths in `cmd` and `restart` that begin with the study's folder, $(SPECROOT), relative to it, in the order of the
+// text; none with `sources: none`. Skips files that a shell writes (> FILE, tee FILE, touch FILE) and names that
+// differ from task to task. Does not check that the files exist.
+std::vector<std::string> named_files(const Study& study, const Step& step);
+
+// Checks what the study alone tells about trainings and their data; the trainer checks again with the data
+// (trainer/data/check_data.h). Reports as errors what the trainer would refuse.
+void check_trainings(const Study& study, yaml::Diagnostics& diagnostics);
+
+// Doubtful settings of trainings: a sentence each, with the step and a remedy.
+std::vector<std::string> training_doubts(const Study& study);
+
+// The study language as JSON Schema (draft 2020-12), for editors: `wflow schema`. Combines specs/study/study.schema.json and
+// converters/convert.schema.json, which stand beside the readers of the same keys (tests/schema_test.py compares them), and
+// the tables in trainer/config.cc.
+std::string study_schema();
+
+// The keys of blocks as Markdown tables, a section a block: scripts/docs puts them into docs/.
+std::string key_tables();
 
 }  // namespace wflow::specs

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of this folder share: a temporary folder, and studies given as text.
+// Helpers of the tests of this folder: a temporary folder, and studies given as text.
 #pragma once
 
 #include <cstdlib>
@@ -46,7 +46,7 @@ class StudyText {
   StudyAndWarnings read() const { return read_study(file_, options); }
   Study study() const { return read().study; }
   Plan plan() const { return Plan(study(), "/campaign"); }
-  // The error's text; empty when it reads.
+  // The error's text; empty if the study is valid.
   std::string error() const {
     try {
       read();

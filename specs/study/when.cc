@@ -5,7 +5,6 @@
 
 #include "base/text.h"
 #include "specs/plan/expansion.h"
-#include "specs/study/names.h"
 #include "specs/study/tokens.h"
 
 namespace wflow::specs {
@@ -19,7 +18,7 @@ WhenConditions::WhenConditions(const Study& study) : study_(study), steps_(study
     if (study.steps[i].when.empty()) continue;
     try {
       steps_[i].emplace(Bound{Condition(study.steps[i].when), {}});
-    } catch (const ConditionError&) {  // NOLINT(bugprone-empty-catch): check_conditions() tells it
+    } catch (const ConditionError&) {  // NOLINT(bugprone-empty-catch): check_conditions() reports it
     }
   }
 }

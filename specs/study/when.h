@@ -14,10 +14,10 @@
 
 namespace wflow::specs {
 
-// Refers to the study, which must outlive it and stay in its place.
+// Refers to the study, which must outlive it and keep its address.
 class WhenConditions {
  public:
-  // A condition that has no value in some row.
+  // A condition without a value in some row.
   struct Problem {
     std::size_t step = 0;
     ConditionError error;
@@ -27,23 +27,23 @@ class WhenConditions {
 
   bool has(std::size_t step) const { return steps_[step].has_value(); }
 
-  // Whether `name` is a parameter, variable or label; and all of these.
+  // True if `name` is a parameter, variable or label; and the list of these.
   bool is_name(std::string_view name) const;
   std::vector<std::string> names() const;
 
-  // Everything that the step's condition names, as $(NAME); empty without one.
+  // All names in the step's condition, as $(NAME); empty without one.
   std::string tokens(std::size_t step) const;
 
-  // True for a step without when:, or with one that does not parse. False from the first row on
-  // where it has no value, which is then in problems().
+  // True for a step without when:, or with an invalid one. False from the first row without a value on;
+  // problems() then has that row.
   bool holds(std::size_t step, std::uint32_t row);
   const std::vector<Problem>& problems() const { return problems_; }
 
  private:
-  using Column = std::vector<ConditionValue>;  // one for all rows, or one a row
+  using Column = std::vector<ConditionValue>;  // one for all rows, or one for each row
   struct Bound {
     Condition condition;
-    std::vector<const Column*> columns;  // of each operand; none until the first question
+    std::vector<const Column*> columns;  // by operand; empty until the first call
     bool failed = false;
   };
 

@@ -177,7 +177,7 @@ class Place:
         shutil.copytree(self.template(state), self.campaign, symlinks=True)
 
     def results(self):
-        """What must not differ silently."""
+        """The values that must not differ silently."""
         files = sorted(self.campaign.glob("data/*/shard-*.h5")) + [self.campaign / "train" / "model.pt"]
         return {str(path.relative_to(self.campaign)): path.read_bytes() for path in files if path.is_file()}
 
@@ -188,7 +188,7 @@ class Place:
         return code, out, err, path.read_bytes() if path.is_file() else None
 
     def python(self, what):
-        """What the package says, its error, and its exit code."""
+        """The output of the package, its error, and its exit code."""
         path = self.campaign / ("data" if what == "data" else "train/model.pt")
         environment = {**self.environment, "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "python")}
         done = subprocess.run(["/usr/bin/python3", "-c", PYTHON, what, path], cwd=self.folder, env=environment, stdin=subprocess.DEVNULL,
@@ -196,7 +196,7 @@ class Place:
         return done.returncode, done.stdout, done.stderr
 
     def read_by_python(self, trial):
-        """As the campaign lies there; only where what it reads was hit."""
+        """Reads the campaign in place; only if the damage hit a file that it reads."""
         for what in ("data", "model"):
             if not trial.file.startswith("data/" if what == "data" else "train/model.pt"):
                 continue
@@ -245,7 +245,7 @@ class Place:
                 trial.said = line
 
     def listen(self):
-        """What is said of campaigns without damage, such as that one was killed."""
+        """Messages about campaigns without damage, for instance that one was killed."""
         self.listens, self.usual, self.damaged = True, set(), None
         for state in ("finished", "killed"):
             self.restore(state)

@@ -87,7 +87,7 @@ class Result:
 
 
 class Study:
-    """The file that the events change. Each name of the second step is used once: what it ran is told apart in the record."""
+    """The file that the events change. Each name of the second step is used once: so the record distinguishes what it ran."""
 
     def __init__(self, schedule, campaign):
         self.schedule, self.campaign = schedule, campaign

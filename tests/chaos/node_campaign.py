@@ -244,7 +244,7 @@ class NodeCampaign:
         return {name: value.clone() for name, value in model.state_dict().items()}
 
     def clean_up(self, keep=None):
-        subprocess.run(["fsfreeze", "-u", self.disk], check=False, stderr=subprocess.DEVNULL)  # nobody who hangs in the kernel ends
+        subprocess.run(["fsfreeze", "-u", self.disk], check=False, stderr=subprocess.DEVNULL)  # a process that hangs in the kernel does not end
         try:
             self.nodes.heal()
         except subprocess.CalledProcessError:

@@ -102,7 +102,7 @@ class Nodes:
         ip("-n", self.switch, "link", "set", name, "up")
 
     def drop(self, name, chain, percent=100):
-        """Packets vanish silently: `chain` is inward (it hears nothing) or outward (nobody hears it)."""
+        """Packets vanish silently: `chain` is inward (it receives none) or outward (none of its own arrive)."""
         self.nft(name, f"add rule inet chaos {chain} meta iifname != lo meta oifname != lo "
                        + (f"numgen random mod 100 < {percent} " if percent < 100 else "") + "drop")
 

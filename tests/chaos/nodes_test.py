@@ -72,7 +72,7 @@ class NodeFaults(NodesTest):
         self.play(("half-open", 2, "n1", PAST_S, "n0"))
 
     def test_file_system_stands_still_while_the_network_is_up(self):
-        """As a file server that does not answer: who writes hangs in the kernel, and goes on late."""
+        """Like a file server that does not answer: a writer hangs in the kernel, and goes on late."""
         with tempfile.TemporaryDirectory() as folder:
             image, mounted = Path(folder) / "image", Path(folder) / "mounted"
             mounted.mkdir()
@@ -143,7 +143,7 @@ class OtherNamespaces(NodesTest):
         campaign.start_coordinator("n0")
         wait_for(campaign.endpoint, "the coordinator")
         campaign.follow_endpoint()
-        # In a PID namespace the next process gets the stranger's number.
+        # In a PID namespace the next process gets the number of an unrelated one.
         inside = (f"echo {stranger.pid - 1} > /proc/sys/kernel/ns_last_pid && "
                   f"{{ {campaign.wflow} worker --campaign {campaign.directory()} --group all --slots 2 & }}; echo $! > {campaign.folder}/number; wait")
         worker = campaign.nodes.start("n0", ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", inside],

@@ -65,7 +65,7 @@ class Stops:
         self.updates = 0
 
     def tasks_end(self, count, since):
-        """Whether so many tasks have ended since then; the campaign may be over."""
+        """Returns whether so many tasks have ended since then; the campaign may be over."""
         self.campaign.truth.read()
         return self.campaign.truth.ended >= since + count or self.campaign.coordinator.poll() is not None
 
@@ -101,7 +101,7 @@ class Stops:
         study.write_text("\n".join(lines))
 
     def play(self, stops, first):
-        # As many tasks as the stops let end, and some more.
+        # The stops let so many tasks end; a few more are left over.
         self.campaign.write_study(stops * 40 + 40, DURATIONS_MS)
         self.study = (self.campaign.folder / "study.yaml").read_text().split("\n")
         self.campaign.start(SLOTS)

@@ -97,7 +97,7 @@ class Truth:
         return [e for e in self.executions if e.beside_another]
 
     def most_at_once(self):
-        """Of executions that came to their own end."""
+        """The results of executions that came to their own end."""
         moments = sorted([(e.begin, 1) for e in self.executions if e.end] + [(e.end, -1) for e in self.executions if e.end])
         most = now = 0
         for _, change in moments:

@@ -52,7 +52,7 @@ study:
         (self.folder / "go").touch()
 
     def ranks(self, name):
-        """Of all executions: (rank, size, host, pid)."""
+        """(rank, size, host, pid) of all executions."""
         found = re.findall(r"rank (\d+) of (\d+) on (\S+) pid (\d+)", read_text(self.campaign() / name / f"{name}.slurm.out"))
         return [(int(rank), int(size), host, int(pid)) for rank, size, host, pid in found]
 

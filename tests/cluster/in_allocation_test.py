@@ -168,7 +168,7 @@ class InAllocation(SlurmTest):
         self.assert_nothing_charged(directory)
 
     def test_stopped_while_it_waits_in_the_queue(self):
-        """Nobody coordinates: the command itself does, for as long as it takes."""
+        """No coordinator runs: the command itself coordinates, for as long as it takes."""
         for node in ("n1", "n2", "n3", "n4"):
             self.slurm("scontrol", "update", f"nodename={node}", "state=drain", "reason=test")
             self.addCleanup(self.slurm, "scontrol", "update", f"nodename={node}", "state=resume")

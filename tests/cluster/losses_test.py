@@ -15,7 +15,7 @@ MORE = "      {}\n"  # a key of run: of the study's step
 
 
 def left_at(rows, at_s):
-    """What was left of the youngest allocation of those (started, ends, ...) when a task began."""
+    """The time left of the youngest allocation of those (started, ends, ...) when a task began."""
     return next(ends - at_s for started, ends, *_ in reversed(rows) if started <= at_s)
 
 

@@ -19,7 +19,7 @@ def ip(*words):
 
 @unittest.skipUnless(os.geteuid() == 0, "no root here, so nothing was tested")
 class Networks(CampaignTest):
-    """Host `a` has a public network that nobody else has, a management network whose packets get lost, and a data
+    """Host `a` has a public network that no other host has, a management network whose packets get lost, and a data
     network; host `b` has the management and the data network, and a bridge of the same address as one of `a`."""
 
     def setUp(self):
@@ -33,7 +33,7 @@ class Networks(CampaignTest):
         self.dummy(a, "eth0", "192.0.2.1/24")
         self.dummy(a, "docker0", "172.17.0.1/16")
         self.dummy(b, "docker0", "172.17.0.1/16")
-        # The same network by its address, and another one by its wire. Nobody refuses: packets vanish, as behind a firewall.
+        # The same network by its address, and another one by its wire. No host refuses: packets vanish, as behind a firewall.
         self.dummy(a, "mgmt", "198.18.1.1/24")
         self.dummy(b, "mgmt", "198.18.1.2/24")
         ip("-n", b, "neigh", "add", "198.18.1.1", "lladdr", "02:00:00:00:00:01", "dev", "mgmt", "nud", "permanent")
@@ -44,7 +44,7 @@ class Networks(CampaignTest):
 
     @staticmethod
     def dummy(name, link, address):
-        """A network with nobody else on it: this kernel need not have interfaces of the type `dummy`."""
+        """A network without another host: this kernel need not have interfaces of the type `dummy`."""
         ip("-n", name, "link", "add", link, "type", "veth", "peer", "name", f"{link}-peer")
         ip("-n", name, "link", "set", f"{link}-peer", "up")
         ip("-n", name, "addr", "add", address, "dev", link)

@@ -64,7 +64,7 @@ class SlurmTest(CampaignTest):
     def setUp(self):
         super().setUp()
         self.environment["SLURM_CONF"] = self.cluster.conf()
-        self.environment["HOME"] = str(self.folder)  # workers' shells are login shells: nobody's profile is read
+        self.environment["HOME"] = str(self.folder)  # workers' shells are login shells: they read no user's profile
         self.count_calls()
         self.addCleanup(self.cancel_jobs)
 

@@ -150,7 +150,7 @@ class Case:
         return {step["name"]: {state: n for state, n in step["counts"].items() if n} for step in json.loads(status.stdout)["steps"]}
 
     def found(self):
-        """What is there of what the case names."""
+        """The present state of all that the case names."""
         asked = self.expected
         if not any(key in asked for key in ("campaign", "tree", "files", "counts")):
             campaign = self.folder / "no-campaign"
@@ -186,7 +186,7 @@ class Case:
 
 
 def end_processes(folder):
-    """Of a case that did not come to its end: coordinator and workers name the folder in their command lines."""
+    """Ends the processes of a case that did not come to its end: coordinator and workers name the folder in their command lines."""
     for entry in Path("/proc").iterdir():
         try:
             if entry.name.isdigit() and int(entry.name) != os.getpid() and str(folder).encode() in (entry / "cmdline").read_bytes():

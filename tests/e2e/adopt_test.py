@@ -82,7 +82,7 @@ class AdoptMerlin(AdoptTest):
                 self.assertTrue((tree.directory(tree.steps[2], "") / "MERLIN_FINISHED").exists())
 
     def test_condensed(self):
-        """As the workers of a distributed run leave it: a status file for each step and combination."""
+        """The state that workers of a distributed run leave: a status file for each step and combination."""
         tree = self.tree(self.steps(fails="[ $(MERLIN_SAMPLE_ID) = 2 ]")).run().condense()
         self.assertEqual(self.adopt(tree), self.counts(done=9, failed=2))
 
@@ -137,7 +137,7 @@ class AdoptMerlin(AdoptTest):
         self.assertEqual(self.ran(), ["after", "hard", "stop"])
 
     def test_markers_decide(self):
-        """As for merlin restart: without its marker a task runs again, whatever its status says, and with it never."""
+        """The rule of merlin restart: without its marker a task runs again, whatever its status says, and with it never."""
         tree = self.tree().run()
         sim, post, _ = tree.steps
         (tree.directory(sim, "P.1", 1) / "MERLIN_FINISHED").unlink()

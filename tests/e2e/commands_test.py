@@ -139,7 +139,7 @@ complete -p wflow"""
             self.assert_one_sentence(self.wflow(*arguments, code=USAGE), *parts)
 
     def test_a_reader_that_goes_away(self):
-        # As `wflow help | head -1`: no message, and no hanging.
+        # Like `wflow help | head -1`: no message, and no hanging.
         for arguments in ("--help", "init", "help run"):
             done = subprocess.run(["bash", "-c", f"set -o pipefail; wflow {arguments} | true"], capture_output=True, text=True, check=False,
                                   env=self.environment, timeout=60)
@@ -255,7 +255,7 @@ study:
         self.assertIn("2 rosebud\n12 in ", done.stdout)
 
     def test_without_a_shell_and_with_gpus_as_a_worker_does_it(self):
-        # As a worker starts it: what the program sees of itself, its directory and its GPUs is the same by hand.
+        # Started like a worker does: what the program sees of itself, its directory and its GPUs is the same by hand.
         program = self.folder / "show"
         program.write_text("#!/bin/sh\ncat /proc/$PPID/comm; echo \"$PWD\"; env | grep -E '^(PWD|CUDA_VISIBLE_DEVICES)='\n")
         program.chmod(0o755)

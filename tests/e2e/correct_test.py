@@ -53,7 +53,7 @@ class CorrectTest(CampaignTest):
         self.simulator.write_text(SIMULATOR.replace("FACTOR", "1"))
 
     def executed(self):
-        """What has run since the last call: step -> how many times."""
+        """The executions since the last call: step -> how many times."""
         counts = Counter(line.split("-")[0] for line in lines_of(self.ledger))
         self.ledger.write_text("")
         return dict(counts)
@@ -165,7 +165,7 @@ class CorrectStories(CorrectTest):
         self.update()
         self.assertEqual(self.executed(), {"simulate": SAMPLES})
         self.assertIn("nothing differs", self.wflow("diff").out)
-        # What was made since the first version is a source in no later one.
+        # Output made since the first version is a source in no later one.
         (self.folder / "later").write_text("made again")
         self.assertIn("nothing differs", self.wflow("diff").out)
         # Switched off.
@@ -237,7 +237,7 @@ study:
         self.study(text("echo half again > model; exit 2"))
         self.update(code=TASKS_FAILED)
         self.assertEqual(read_text(old), "good\n")
-        # Of simulations, only the new outputs are kept.
+        # Only the new outputs of simulations are kept.
         self.wflow("redo", "simulate/1", "-j", "2", "-q", code=TASKS_FAILED)
         self.assertEqual(list(old.parents[2].glob("*/simulate")), [])
         self.assertEqual([str(p) for p in old.parents[2].rglob("model")], [str(old)])
@@ -545,7 +545,7 @@ class CorrectLive(CorrectTest):
         self.assertIn("wflow stop", redo.out)
         self.assertEqual(self.ran(), Counter(list(range(SAMPLES)) + [2]))
         self.assert_done()
-        # As the first one was started: -j 2.
+        # Started like the first one: -j 2.
         self.assertEqual({w["cores"] for w in json.loads(self.wflow("workers", "--json").out)}, {2})
 
     def test_update(self):
@@ -635,6 +635,22 @@ class CorrectKilled(CorrectTest):
         self.assert_done()
         self.assertEqual(len(json.loads(self.wflow("history", "--json").out)), 3)
 
+    def test_a_reader_moves_nothing(self):
+        """As after a kill between the record and the link: readers use the recorded version and change no file."""
+        self.wflow("run", self.write(), "-j", "2", "-q")
+        self.write(learning_rate=0.02)
+        self.update()
+        link = self.campaign() / ".wflow" / "spec"
+        link.unlink()
+        link.symlink_to("studies/1")
+        self.assertEqual(len(json.loads(self.wflow("history", "--json").out)), 2)
+        self.assertIn("nothing differs", self.wflow("diff").out)
+        self.wflow("status", "--json")
+        self.assertEqual(os.readlink(link), "studies/1")
+        self.wflow("resume", "-j", "2", "-q")
+        self.assertEqual(os.readlink(link), "studies/2")
+        self.assert_done()
+
     def test_in_each_story(self):
         """One campaign, one change after the other, each killed as soon as it is taken in."""
         more = {"samples": f"design: sobol, count: {2 * SAMPLES}, parameters: {{x: [0, 1], y: [1, 2]}}"}
@@ -646,7 +662,7 @@ class CorrectKilled(CorrectTest):
       depends: [simulate]
 """}
         target = {"targets": "[x, y]"}
-        # What changes, and the simulations that it takes at least.
+        # The change, and the simulations that it takes at least.
         stories = [
             ("a hyper-parameter", {"learning_rate": 0.02}, 0),
             ("a target", target, 0),
@@ -670,7 +686,7 @@ class CorrectKilled(CorrectTest):
                 self.assert_done()
                 self.assertEqual(self.manifest()["missing"], [])
                 ran = self.executed().get("simulate", 0)
-                # What was running when it was killed runs again.
+                # Tasks that ran when it was killed run again.
                 self.assertTrue(simulations <= ran <= simulations + 2, (ran, simulations))
                 self.assertIn("nothing differs", self.wflow("diff").out)
 
@@ -726,7 +742,7 @@ class CorrectKilled(CorrectTest):
             if code == -signal.SIGKILL:
                 again = self.start(*command(), "-j", "2", "-q")
                 self.assertEqual(again.wait(), OK, f"killed {when} {point}\n{again.out}{again.err}")
-                # Of a redo that was taken in already, nothing was left to redo.
+                # After a redo that was taken in already, nothing is left to redo.
                 self.wflow("resume", self.campaign(), "-j", "2", "-q")
             else:
                 self.assertEqual(code, OK)
@@ -785,7 +801,7 @@ study:
             self.assertEqual(sorted(p.name for p in self.campaign().glob("work/*/*") if p.name in ("one", "two")), ["two"] * 5)
             ran = Counter(lines_of(self.ledger))
             self.assertEqual(set(ran), {f"work{i}" for i in range(5)} | {"collect"})
-            # Of a killed one, what was running runs again.
+            # The tasks that ran when it was killed run again.
             self.assertTrue(all(count <= (2 if killed else 1) for count in ran.values()), ran)
             self.assertLessEqual(len(json.loads(self.wflow("history", self.campaign(), "--json").out)), 2)
 
@@ -869,7 +885,7 @@ study:
         return text
 
     def keys(self, study):
-        """Of each task, all that decides its output: task -> value. By recursion over tasks, not as wflow does it."""
+        """All that decides the output of each task: task -> value. By recursion over tasks, not as wflow does it."""
         sampled, varied = self.sampled(study), self.varied(study)
         steps = {s["name"]: s for s in study["steps"]}
         rows = study["rows"]

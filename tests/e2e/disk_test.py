@@ -19,7 +19,7 @@ FREE = 3
 
 class DiskTest(CampaignTest):
     def note(self, text):
-        """Whether the status names the trouble."""
+        """Returns whether the status names the trouble."""
         status = self.status()
         return status["state"] == "paused" and any(text in row["text"] for row in status["history"])
 
@@ -118,7 +118,7 @@ study:
         self.assertEqual(self.counts("work")["done"], TASKS)
 
     def test_a_task_that_fails_for_a_full_disk_is_not_charged(self):
-        """What it writes itself does not fit: with max_retries 0 an ordinary failure would be its last."""
+        """The output of a task does not fit: with max_retries 0 an ordinary failure would be its last."""
         gate, run = self.run_to_the_gate(then='head -c 100000 /dev/zero > "result_$(MERLIN_SAMPLE_ID)"')
         filler = self.fill()
         gate.open()

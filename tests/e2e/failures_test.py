@@ -100,7 +100,7 @@ class RetryAfterTraining(CampaignTest):
         manifest = json.loads((data / "manifest.json").read_text())
         self.assertEqual(manifest["missing"], [])
         self.assertEqual(sum(split["samples"] for split in manifest["splits"].values()), UNIVERSES)
-        # Trained anew on the new data, and that is told; not refused, not continued from the old checkpoint.
+        # Trained anew on the new data, with a message; not refused, not continued from the old checkpoint.
         self.assertNotEqual((train / "model.pt").read_bytes(), old_model)
         self.assertTrue(any("training starts anew" in text for text in self.history("note")), self.history())
         self.assertEqual({k: v for k, v in self.counts("train").items() if v}, {"done": 1})

@@ -64,7 +64,7 @@ static int counts_fd(int fd) {
   return counts(path) || strncmp(path, "socket:", 7) == 0;
 }
 
-// Whether this call is the one; killed here where it is not to happen.
+// Returns whether this call is the one; kills the process here if the call must not happen.
 static int is_it(int does_count) {
   if (!does_count || counter == NULL || getpid() != coordinator) return 0;
   const int it = atomic_fetch_add(counter, 1) + 1 == fault_at;

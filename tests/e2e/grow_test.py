@@ -118,7 +118,7 @@ class Grow(GrowTest):
         self.assertEqual(self.result()["begun_from"], "")
         # The file still has the old count: taking it in would lose what was grown.
         self.assertIn(f"the campaign has grown since ({MANY} samples)", self.wflow("diff").out)
-        # As a campaign of so many from the first: the same rows.
+        # The same rows as in a campaign of so many from the start.
         rows = {int(n): v for n, v in ((self.number(d), v[0]) for d, v in self.values().items())}
         self.assertEqual(len(set(rows.values())), MANY)
 

@@ -48,7 +48,7 @@ class Hooks(CampaignTest):
         self.assertIn(f"\n{self.campaign()}\n", self.log())  # where it ran
         history = self.wflow("status", code=OK).out
         self.assertRegex(history, r"hook +on finished: started cat")
-        # What has ended is no news.
+        # A task that has ended is not reported again.
         for name in ("finished", "first"):
             (self.folder / f"{name}.json").unlink()
         self.wflow("resume", code=TASKS_FAILED)

@@ -114,7 +114,7 @@ class FrozenWorker(HostsTest):
 
 class SameHostName(HostsTest):
     def test_a_stranger_with_the_worker_s_number_lives(self):
-        """The guardian's number in its own table is that of a stranger in the coordinator's: nobody signals that."""
+        """The guardian's number in its own table belongs to an unrelated process in the coordinator's: no process signals it."""
         stranger = subprocess.Popen(["sleep", "1000"])
         self.addCleanup(lambda: (stranger.kill(), stranger.wait()))
         name = os.uname().nodename

@@ -78,7 +78,7 @@ class KillSimulations(CampaignTest):
         self.assertEqual(len(self.history("resumed")), 1)
 
     def test_all_of_wflow_but_not_the_simulators(self):
-        # Guardian and agent too: nobody is left to end the simulators' own children.
+        # Guardian and agent too: no process is left that ends the simulators' own children.
         ours = [pid for pid in self.processes() if self.words(pid)[0].endswith("/wflow")]
         self.assertGreaterEqual(len(ours), 3, "coordinator, guardian, agent")
         self.kill(ours)

@@ -77,7 +77,7 @@ study:
         return sorted(self.campaign().glob("simulate/**/field.npy"))
 
     def ran(self):
-        """What has run since the last call."""
+        """The executions since the last call."""
         counts = Counter(int(n) for n in lines_of(self.folder / "ran"))
         (self.folder / "ran").write_text("")
         return counts

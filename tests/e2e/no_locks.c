@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Preloaded by hosts_test.py: a file system without working locks. Every lock is granted, and holds nobody off.
+// Preloaded by hosts_test.py: a file system without working locks. Every lock is granted, and excludes no
+// process.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdarg.h>

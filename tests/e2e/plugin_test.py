@@ -78,7 +78,7 @@ class Plugins(CampaignTest):
         self.wflow("run", self.study(broken_study(what, 5, step="    timeout: 1\n")), "-j", "2", code=TASKS_FAILED)
         reasons = {f["task"]: f["reason"] for f in self.status()["failures"]}
         self.assertEqual(reasons.pop("sim/8"), "signal 6 (Aborted)")
-        # What was not reported fails with its process: samples 15 to 19 in the bundle of 16.
+        # Samples that were not reported fail with their process: samples 15 to 19 in the bundle of 16.
         self.assertEqual(sorted(reasons), [f"sim/{n}" for n in range(15, 20)])
         self.assertEqual(set(reasons.values()), {"killed at its time limit"})
 

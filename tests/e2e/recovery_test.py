@@ -66,7 +66,7 @@ study:
 """, f"study-{self.round}.yaml")
 
     def one_run(self, point, when):
-        """What the campaign has come to, however often it was started."""
+        """The result of the campaign, however often it was started."""
         self.round += 1
         folder = self.folder / f"round-{self.round}"
         folder.mkdir()
@@ -162,7 +162,7 @@ study:
 
 class LossesAndStalls(RecoveryTest):
     def test_a_sample_that_kills_its_workers_is_put_into_quarantine(self):
-        """Agent and guardian, so that nobody can tell why: all that run beside it are lost with it, and they are not it."""
+        """Agent and guardian, so that the cause is unknown: all that run beside it are lost with it, and they are not it."""
         study = self.study("""
 description: {name: killer, description: sample 2 kills its worker}
 samples: {design: uniform, count: 6, seed: 1, parameters: {x: [0, 1]}}

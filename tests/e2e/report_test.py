@@ -36,7 +36,7 @@ study:
         done
 """
 
-# What a plot that shows something has: marks, bars or lines in an SVG, or pixels that differ on a canvas.
+# The content of a plot that is not empty: marks, bars or lines in an SVG, or pixels that differ on a canvas.
 PLOTS = """Array.from(document.querySelectorAll('.plot')).map(plot => {
   const drawn = Array.from(plot.querySelectorAll('.data path, .data rect')).filter(e => {
     const box = e.getBBox(); return box.width > 0 || box.height > 0; }).length;

@@ -209,7 +209,7 @@ class Clocks(RobustTest):
 
 
 class Peers(RobustTest):
-    """Of a campaign that runs, what speaks to it without knowing how."""
+    """Malformed messages to a running campaign."""
 
     def setUp(self):
         super().setUp()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people see of samples: their values, split and records; those that a data set misses; too many that fail."""
+"""The user's view of samples: their values, split and records; those that a data set misses; too many that fail."""
 
 import csv
 import io
@@ -215,7 +215,7 @@ class Missing(Fields):
             self.assertEqual(self.missing()["reasons"], [{"reason": "its task of simulate failed", "samples": 2, "first": 4}])
 
     def test_only_failed_ones(self):
-        """What failed is not done: redo would find nothing."""
+        """A failed task is not done: redo would find nothing."""
         text = self.run_fields(study(20), "if sample < 3: sys.exit(9)\n", TASKS_FAILED).out
         self.assertIn("17 of 20 samples are usable in the data set of data: 3 failed", text)
         self.assertIn("run the simulations that failed again: wflow retry", text)

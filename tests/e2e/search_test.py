@@ -40,7 +40,7 @@ def study(rates=RATES, metric="validation_loss", rungs=RUNGS):
 
 class Search(CampaignTest):
     def metrics(self, directory, name):
-        """Of the last rung in which it has trained."""
+        """The result of the last rung in which it has trained."""
         files = [directory / folder / name / "metrics.jsonl" for folder in FOLDERS]
         files = [path for path in files if path.exists()]
         return [json.loads(line) for line in read_text(files[-1]).splitlines()] if files else []
@@ -120,7 +120,7 @@ class Search(CampaignTest):
         self.assert_same_bits(directory, self.fresh(study(), "undisturbed"))
 
     def test_other_rungs(self):
-        """What the change does not touch stays, and the search comes to the end that a new one comes to."""
+        """Results that the change does not touch stay, and the search comes to the end that a new one comes to."""
         self.wflow("run", self.study(study()), "-j", "2")
         directory = self.campaign()
         first_rung = {path: path.stat().st_mtime_ns for path in (directory / "train.rung_1").glob("*/metrics.jsonl")}

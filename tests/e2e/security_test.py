@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may speak to a campaign: nobody without its keys, nobody else on this machine, and what nonsense does that comes
-with the right key. docs/security.md is the page."""
+"""Access to a campaign: refused without its keys and to other users of this machine; malformed messages with the
+right key. docs/security.md is the page."""
 
 import json
 import os
@@ -162,7 +162,7 @@ class OnlyTheUser(SecurityTest):
 
 
 class Foreign(SecurityTest):
-    """Whoever can replace a campaign could make its user run commands: nothing of it is read."""
+    """A user who can replace a campaign could make its owner run commands: wflow reads no file of it."""
 
     STUDY = """
 description: {{name: swapped, description: d}}
@@ -214,7 +214,7 @@ study: [{{name: a, run: {{cmd: "touch {folder}/stolen $(x)"}}}}]
 
     @unittest.skipUnless(os.geteuid() == 0, "needs to become another user")
     def test_own_campaign_in_a_folder_like_tmp(self):
-        """Nobody's campaign is Nobody's, root's above it is no obstacle; one of another user in a shared folder is not the newest."""
+        """A campaign of another user id is its own, root's above it is no obstacle; one of another user in a shared folder is not the newest."""
         self.folder.chmod(0o1777)
         study = self.folder / "own.yaml"
         study.write_text(f"description: {{name: own, description: d}}\nenv: {{variables: {{OUTPUT_PATH: {self.folder}}}}}\nstudy: [{{name: a, run: {{cmd: 'true'}}}}]\n")

@@ -202,7 +202,7 @@ class Output(CampaignTest):
         self.assertEqual(terminal.finish(), TASKS_FAILED)
 
     def test_narrow_terminal(self):
-        # What is drawn again in place: a line that wraps would leave its rest behind. Paths are never cut.
+        # The display is drawn again in place: a line that wraps would leave its rest behind. Paths are never cut.
         terminal = Terminal(self, ["run", self.path], columns=40)
         self.assertEqual(terminal.finish(), 1)
         drawn = [line for line in terminal.text.split("\n") if line.rstrip("\r").endswith("\x1b[K")]

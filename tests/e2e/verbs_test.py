@@ -69,7 +69,7 @@ class Verbs(CampaignTest):
         self.wflow("unpause")
         self.gate.open()
         self.assertEqual(run.wait(), OK, run.err)
-        self.wflow("rm", self.campaign(), code=USAGE)  # nobody to ask
+        self.wflow("rm", self.campaign(), code=USAGE)  # no terminal to ask on
         self.wflow("rm", self.campaign(), "--yes")
         self.assertIsNone(self.campaign())
 
@@ -112,7 +112,7 @@ class Verbs(CampaignTest):
 
 
 class LiveVerbs(CampaignTest):
-    """Of a campaign of six tasks, two of which run."""
+    """Verbs on a campaign of six tasks, two of which run."""
 
     def begin(self):
         self.gate = Gate(self.folder, 1)

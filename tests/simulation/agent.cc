@@ -141,7 +141,7 @@ bool Agent::take_some() {
       children_.pop_front();
       take_child(slot);
     } else {
-      // What has ended comes before the end of this process itself.
+      // Delivers ended tasks before the end of this process itself.
       while (alive() && !children_.empty() &&
              std::holds_alternative<workers::event::GuardianGone>(others_.front())) {
         const workers::SlotId slot = children_.front();
@@ -226,7 +226,7 @@ void Agent::handle(workers::AgentEvent event) {
   }
   machine_->handle(host().at(around_.timeline.now_s()), std::move(event));
   carry_out(machine_->take_actions());
-  // What was asked for is there before anything else happens.
+  // Delivers the answer before any other event.
   while (alive() && !answers_.empty()) {
     workers::AgentEvent answer = std::move(answers_.front());
     answers_.pop_front();
@@ -236,7 +236,7 @@ void Agent::handle(workers::AgentEvent event) {
 }
 
 void Agent::carry_out(std::vector<workers::AgentAction> actions) {
-  // What is only said is no action: a schedule is the same one with a trace.
+  // A Log is not counted as an action, so that a schedule is the same with a trace.
   const auto is_trace = [](const workers::AgentAction& action) {
     const auto* log = std::get_if<workers::action::Log>(&action);
     return log != nullptr && log->level == LogLevel::trace;
@@ -269,7 +269,7 @@ void Agent::on(workers::action::LookUp&) {
 
 void Agent::on(workers::action::Connect& connect) {
   if (connection_ != 0) around_.network.close(connection_);
-  // What came on the connection before is of no use any more.
+  // Drops messages of the earlier connection.
   std::erase_if(messages_, [](const auto&) { return true; });
   // A file of another coordinator may have been read: its listener is part of the address here.
   connection_ = around_.network.connect(*this, host().name, std::stoull(connect.address.remote));
@@ -350,7 +350,7 @@ void Agent::on(workers::action::EndTask& end) {
   worker_.tasks().signal(end.slot, end.cause, end.kill);
 }
 
-// What runs on this node of the lease, the task itself where this worker has it.
+// Kills the processes of the lease on this node, also the task itself if this worker runs it.
 void Agent::on(workers::action::EndRanks& end) {
   around_.history.ranks_ended(end.lease, worker_.number());
   for (auto& [slot, task] : worker_.tasks().all()) {

@@ -109,7 +109,7 @@ void Coordinator::make_machine(const engine::store::Restored& restored) {
       host().at(around_.timeline.now_s()));
 }
 
-// As the edge makes it: rows that have not ended, and journals, with or without a row.
+// The same list as at the edge: rows that have not ended, and journals, with or without a row.
 std::vector<engine::KnownWorker> Coordinator::known_workers(const engine::store::Restored& restored) const {
   std::map<std::string, engine::KnownWorker> known;
   for (const auto& row : restored.workers) {
@@ -156,7 +156,7 @@ void Coordinator::ended(bool with_host) {
   around_.trace.line("coord", "epoch {} has ended", epoch_);
   if (epoch_ != 0) around_.history.coordinator_ended();
   if (listener_ != 0) around_.network.close_server(listener_, !with_host);
-  // What it has open ends with it, without another write.
+  // Its open files end with it, without another write.
   disk_user_->dead = true;
   around_.vfs.use(&around_.disk, disk_user_);
   store_.reset();

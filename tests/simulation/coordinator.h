@@ -36,8 +36,8 @@ class Workers {
 struct CoordinatorOptions {
   bool resumed = false;
   bool keep_going = false;
-  double linger_s = 300;         // of the workers that it starts
-  bool journals_unseen = false;  // of other hosts: their last writes are not visible here
+  double linger_s = 300;         // linger time of the workers that it starts
+  bool journals_unseen = false;  // the last writes to journals of other hosts are not visible here
   engine::PlantedBugs planted;
   bool moves = false;            // it lives in an allocation: SIGTERM makes it hand over
   Batch* batch = nullptr;        // null: the campaign has no pools

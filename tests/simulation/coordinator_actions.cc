@@ -32,7 +32,7 @@ ConnectionId connection_of(const engine::PeerId& peer) {
 }  // namespace
 
 void Coordinator::carry_out(std::vector<engine::CoordinatorAction> actions) {
-  // What is only said is no action: a schedule is the same one with a trace.
+  // A Log is not counted as an action, so that a schedule is the same with a trace.
   const auto is_trace = [](const engine::CoordinatorAction& action) {
     const auto* log = std::get_if<engine::action::Log>(&action);
     return log != nullptr && log->level == LogLevel::trace;
@@ -191,7 +191,7 @@ void Coordinator::on(engine::action::Kill& kill) {
   if (kill.signal == kSigCont) process->go_on();
 }
 
-// What this host sees of it.
+// The part of the journal that this host sees.
 std::string Coordinator::journal_bytes(Worker* worker, const std::string& id, bool here) {
   const auto file = around_.disk.find(journal_path(around_.study, id));
   if (!file) return {};
@@ -199,7 +199,7 @@ std::string Coordinator::journal_bytes(Worker* worker, const std::string& id, bo
                       file->has_unsynced();
   if (!unseen) return file->bytes();
   around_.faults.count(Fault::journal_unseen);
-  // What is not seen here is no promise: a success in it is heard of when the worker comes back, or never.
+  // A success that is not visible here is no promise: it arrives when the worker comes back, or never.
   for (const wire::Results& record : engine::wire::parse_records(file->bytes()).results) {
     for (const wire::DoneRun& run : record.done) {
       for (Element element = run.first; element < run.first + run.count; ++element)
@@ -231,7 +231,7 @@ void Coordinator::on(engine::action::ReadJournal& read) {
   });
 }
 
-// What another host may not see yet, it sees at a later look.
+// Another host sees later writes at a later look.
 void Coordinator::on(engine::action::LookAtJournal& look) {
   const Worker* const worker = workers_.find(look.worker);
   const auto file = around_.disk.find(journal_path(around_.study, look.worker));
@@ -303,7 +303,7 @@ void Coordinator::expect_leased_again() {
   });
 }
 
-// ---- people
+// ---- users
 
 // Everything that the answer may be about is on disk. But for a status while a commit waits for the disk: it
 // says so, and counts what is not there yet.

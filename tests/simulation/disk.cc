@@ -20,7 +20,7 @@ enum : int { kNone = 0, kShared = 1, kReserved = 2, kPending = 3, kExclusive = 4
 
 std::size_t File::write(const std::string& host, std::uint64_t offset, std::string_view bytes) {
   if (disk_.full() && offset + bytes.size() > bytes_.size()) {
-    // What fits into the last sector that the file has.
+    // Keeps the part that fits into the last sector of the file.
     const std::uint64_t room = (bytes_.size() + kSector - 1) / kSector * kSector;
     bytes = bytes.substr(0, room > offset ? std::min<std::uint64_t>(room - offset, bytes.size()) : 0);
   }

@@ -29,7 +29,7 @@ class File {
   std::size_t write(const std::string& host, std::uint64_t offset, std::string_view bytes);
   void truncate(const std::string& host, std::uint64_t size);
   void sync();
-  // What another host than the writer's may see of it: without the last unsynced changes.
+  // The contents that another host than the writer's may see: without the last unsynced changes.
   const std::string& synced_bytes() const { return synced_; }
   bool has_unsynced() const { return !changes_.empty(); }
 
@@ -58,7 +58,7 @@ class File {
   std::string bytes_;
   std::string synced_;
   std::vector<Change> changes_;         // since the last sync, in order
-  std::map<std::uint64_t, int> locks_;  // of each owner: its level
+  std::map<std::uint64_t, int> locks_;  // level of each owner
 };
 
 class Disk {

@@ -56,7 +56,7 @@ enum class Fault : std::uint8_t {
   write_torn,
   journal_cut,
   journal_unseen,
-  // people
+  // users
   paused,
   retried,
   cancelled,

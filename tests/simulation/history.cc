@@ -165,9 +165,9 @@ double History::cores_on(WorkerNumber worker, const Execution& execution) const 
   return std::min(slots, spec.gang.cores);
 }
 
-// What is being ended because it was cancelled, while its cores are leased already (documented in
-// docs/reliability.md): beside it ranks of a task on several nodes begin, for which its worker does not wait;
-// or it is itself such ranks, found by a later coordinator, and only their lead knows where they are.
+// True for a cancelled task that is still being ended while its cores are leased again (docs/reliability.md): ranks of a
+// task on several nodes begin beside it, because its worker does not wait for them; or it consists of such ranks, found
+// by a later coordinator, and only their lead knows where they are.
 bool History::is_left_of_cancelled(const Execution& one, const Execution& started) const {
   if (!at(one.lease.array, one.lease.first).cancel_asked) return false;
   const auto epoch_of = [](const Execution& execution) { return execution.lease.id >> 40; };
@@ -196,8 +196,8 @@ void History::note_run(ArrayId array, Element element) {
   if (results_were_lost_ && (truth.executions > 0 || truth.charges > 0)) make_again_below(array, element);
 }
 
-// What has run on the earlier output of this element, and is not committed, may run again after it: where
-// results have been lost as documented (a host crashes, agent and guardian are killed at once).
+// Executions that used the earlier output of this element and are not committed may run again after it, if
+// results have been lost in a documented way (a host crashes, agent and guardian are killed at once).
 void History::make_again_below(ArrayId parent, Element element) {
   for (ArrayId array = 0; array < study_.arrays.size(); ++array) {
     for (const specs::Edge& edge : study_.arrays[array].edges) {
@@ -286,7 +286,7 @@ void History::element_ended(const wire::Outcome& outcome, bool success) {
   ElementTruth& truth = at(outcome.array, outcome.element);
   truth.ends.push_back({outcome.lease, outcome.attempt, success, outcome.reason, outcome.exit_code});
   if (success) delete_raw(outcome.array, outcome.element);
-  // What waits for it is skipped.
+  // Successors are skipped.
   if (outcome.reason == wire::EndReason::exited && outcome.exit_code == kHardFail) raw_is_known_ = false;
   if (!success) ++truth.charges;
 }
@@ -341,7 +341,7 @@ void History::for_each_uncommitted(const std::function<void(ArrayId, Element, Le
 
 // ---- the coordinator
 
-// Whether a loss that is recorded has happened, or looks so from outside.
+// True if a recorded loss has happened, or looks so from outside.
 bool History::was_lost(const wire::Outcome& outcome) {
   ElementTruth& truth = at(outcome.array, outcome.element);
   if (truth.losses.size() > static_cast<std::size_t>(truth.crashes + truth.neutral_losses)) return true;
@@ -450,7 +450,7 @@ void History::committed(const engine::store::Batch& batch) {
   for (const engine::RecordFailure& failure : batch.failures) {
     const wire::Outcome& outcome = failure.outcome;
     ElementTruth& truth = at(outcome.array, outcome.element);
-    if (outcome.lease != 0 && outcome.lease < truth.floor) continue;  // of before it was opened again
+    if (outcome.lease != 0 && outcome.lease < truth.floor) continue;  // recorded before the element was opened again
     if (is_success(outcome)) continue;                                // recorded because it leaves no marker
     const engine::ArraySpec& spec = study_.arrays[outcome.array];
     if (outcome.reason == wire::EndReason::worker_lost) {
@@ -532,7 +532,7 @@ void History::check_restored(const engine::store::Restored& restored) {
 bool History::may_run(const std::vector<engine::ElementState>& states, ArrayId array, Element element) const {
   const engine::ArraySpec& spec = study_.arrays[array];
   bool gathers = false;
-  bool something = false;  // of what it gathers has run
+  bool something = false;  // an input of it has run
   for (const specs::Edge& edge : spec.edges) {
     const specs::ContinueOn policy = spec.policy_of(edge);
     const std::uint64_t parents = study_.arrays[edge.parent].count;
@@ -555,7 +555,7 @@ bool History::may_run(const std::vector<engine::ElementState>& states, ArrayId a
   return !gathers || something;
 }
 
-// Whether some of the true ends, or losses, let the element count as failed.
+// True if one of the true ends, or losses, lets the element count as failed.
 bool History::used_up(const ElementTruth& truth, const engine::ArraySpec& spec) const {
   std::vector<std::uint32_t> ordinary;
   std::vector<std::uint32_t> asked;

@@ -38,10 +38,10 @@ enum class TrueEnd : std::uint8_t {
   none,  // killed with its worker, given back, or run again in a smaller process
 };
 
-// What a simulation leaves for a conversion that deletes it.
+// The output of a simulation, for a conversion that deletes it.
 inline constexpr std::uint64_t kRawBytes = 1000;
 
-struct Execution {  // of one process
+struct Execution {  // one process
   wire::Lease lease;
   WorkerNumber worker = 0;
   double started_s = 0;
@@ -55,7 +55,7 @@ struct ElementTruth {
   LeaseId secured = 0;        // the latest lease of a success that its worker has in its journal; 0: none
   LeaseId void_below = 0;     // successes up to this lease were made on input that has been lost
   LeaseId floor_before = 0;   // if its floor does not reach the disk
-  LeaseId floor = 0;          // what ran under leases below does not count any more
+  LeaseId floor = 0;          // executions under lower leases do not count any more
   LeaseId covered = 0;        // the floor, once it is opened again: set while it had ended
   LeaseId opened_for = 0;     // leased by a coordinator whose next commit raises the floor
   std::uint32_t charges = 0;  // executions that ended badly, or were lost with their worker
@@ -72,7 +72,7 @@ struct ElementTruth {
   };
   std::vector<End> ends;        // by itself
   std::vector<LeaseId> losses;  // leases under which it ran when its worker died
-  // As recorded in the database since it was opened last: executions that failed and were followed by others.
+  // Executions recorded in the database since it was opened last that failed and were followed by others.
   int ordinary = 0, asked_again = 0, crashes = 0;
   int neutral_losses = 0;         // workers that were lost with their allocations while it ran
   std::uint32_t memory = 0;       // executions that got more memory
@@ -91,7 +91,7 @@ class History {
 
   // ---- executions
   ExecutionNumber start(const wire::Lease& lease, WorkerNumber worker, double now_s);
-  // The process is gone. Its elements' own ends were told before.
+  // The process is gone. The ends of its elements were reported before.
   void stop(ExecutionNumber execution);
   void leave_orphan(ExecutionNumber execution) { executions_[execution].orphan = true; }
   void element_ended(const wire::Outcome& outcome, bool success);
@@ -123,7 +123,7 @@ class History {
   void committed(const engine::store::Batch& batch);
   void acknowledged(const wire::Results& results);
   void cancel_asked(ArrayId array, engine::Range range);
-  // What a new coordinator, or the end, finds in the database.
+  // The state that a new coordinator, or the final check, finds in the database.
   void check_restored(const engine::store::Restored& restored);
 
   // Losses wait for what a batch scheduler says of them: one more is recorded than the limit allows.

@@ -9,8 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "base/now.h"
-#include "base/process_identity.h"
+#include "base/plain_types.h"
 #include "tests/simulation/timeline.h"
 
 namespace wflow::simulation {
@@ -22,8 +21,8 @@ struct Host {
   bool frozen = false;  // suspended: its clocks go on
   double rate = 1;      // seconds of its clocks in a second
   double booted_s = 0;  // true time
-  double uptime_s = 0;  // of its steady clock then
-  double jump_s = 0;    // of its wall clock, so far
+  double uptime_s = 0;  // steady clock at that time
+  double jump_s = 0;    // sum of the jumps of its wall clock
   std::int64_t next_pid = 100;
 
   Now at(double true_s) const;
@@ -48,7 +47,7 @@ class Hosts {
 
   void freeze(Host& host);
   void thaw(Host& host);
-  // All of its processes end at once, and nobody hears of it from them.
+  // Ends all of its processes at once, without a message from them.
   void crash(Host& host);
   void boot(Host& host);
 

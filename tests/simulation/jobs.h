@@ -12,7 +12,7 @@ namespace wflow::simulation {
 
 struct JobOptions {
   std::uint64_t first = 1;
-  std::uint64_t count = 0;  // of seeds; 0: as many as fit into `seconds`
+  std::uint64_t count = 0;  // number of seeds; 0: as many as fit into `seconds`
   double seconds = 0;
   unsigned jobs = 1;
   bool stop_at_failure = false;

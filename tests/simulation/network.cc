@@ -68,7 +68,7 @@ void Network::close(ConnectionId id) {
   const auto at = connections_.find(id);
   if (at == connections_.end()) return;
   at->second.client = nullptr;
-  // What it has sent still arrives, as with a socket that lingers; the server learns of the end then.
+  // Sent messages still arrive, as with a socket that lingers; the server then learns of the end.
   const double behind_s = std::max(at->second.to_server.last_s, timeline_.now_s());
   timeline_.at(behind_s + draw_.between(0, kReset_s), [this, id] { connections_.erase(id); });
 }
@@ -156,7 +156,7 @@ void Network::unblock(const std::string& from, const std::string& to) {
   }
 }
 
-// What has waited, in its order: what arrives meanwhile waits behind it.
+// Delivers waiting messages in order; messages that arrive meanwhile queue behind them.
 void Network::flush(ConnectionId id, bool to_server) {
   const auto at = connections_.find(id);
   if (at == connections_.end() || at->second.broken || held(at->second, to_server)) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connections between clients (agents, people) and coordinators: ordered messages in both directions, delays,
+// Connections between clients (agents, users) and coordinators: ordered messages in both directions, delays,
 // partitions that hold them up, breaks that lose what is under way.
 #pragma once
 
@@ -21,7 +21,7 @@ namespace wflow::simulation {
 namespace wire = engine::wire;
 using ConnectionId = std::uint64_t;
 
-// An end of connections. What it is told while its process is frozen it keeps itself.
+// An end of connections. While its process is frozen, it keeps messages itself.
 class Client {
  public:
   virtual void connected(ConnectionId connection) = 0;
@@ -58,7 +58,7 @@ class Network {
   ConnectionId connect(Client& client, const std::string& host, std::uint64_t address);
   // The client's process has ended, or connects anew.
   void close(ConnectionId connection);
-  // The client's host has crashed: nobody tells the server.
+  // The client's host has crashed, and the server gets no message of it.
   void vanish(ConnectionId connection);
   void send_to_server(ConnectionId connection, wire::Message message);
   // False: it can't be delivered, and the sender knows.
@@ -77,7 +77,7 @@ class Network {
 
  private:
   struct Direction {
-    double last_s = 0;  // of the last message's arrival: the next comes behind it
+    double last_s = 0;  // arrival of the last message; the next one comes later
     std::deque<wire::Message> waiting;
   };
   struct Connection {

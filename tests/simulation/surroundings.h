@@ -29,7 +29,7 @@ struct Mishaps {
   double slow_commit = 0;
   double strange_message = 0;
   double slow_death = 0;           // a killed task takes a while to be gone
-  double cut_between_actions = 0;  // of kills: in the middle of what a machine has decided
+  double cut_between_actions = 0;  // part of kills that come between the actions of one decision
 };
 
 // The campaign's endpoint file.
@@ -50,7 +50,7 @@ struct Surroundings {
   const TaskScripts& scripts;
   FaultCounts& faults;
   Trace& trace;
-  Draw draw;  // of the processes
+  Draw draw;  // random numbers of the processes
   Mishaps mishaps;
   engine::Timing timing;
   std::optional<Endpoint> endpoint;

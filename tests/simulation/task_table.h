@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tests/simulation/surroundings.h"
-#include "workers/execute/own_end.h"
+#include "workers/execute/process_end.h"
 
 namespace wflow::simulation {
 
@@ -82,7 +82,7 @@ class TaskTable {
   std::function<void(workers::SlotId)> ended_;
   std::function<void()> kill_agent_;
   std::map<workers::SlotId, RunningTask> tasks_;
-  std::vector<ExecutionNumber> children_;  // of leaders that were killed with their agent
+  std::vector<ExecutionNumber> children_;  // children of leaders that were killed with their agent
   std::uint64_t next_ = 0;
 };
 

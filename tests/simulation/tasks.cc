@@ -21,7 +21,7 @@ TaskScript TaskScripts::of(ArrayId array, Element element, std::uint32_t attempt
     script.code = draw.chance(0.5) ? 102 : 105;
     return script;
   }
-  // What fails again and again comes to an end: later executions succeed more often than not.
+  // Repeated failures come to an end: later executions succeed more often than not.
   if (!draw.chance(options_.failures)) {
     script.code = draw.chance(0.02) ? 103 : 0;
     return script;

@@ -13,7 +13,7 @@
 
 namespace wflow::simulation {
 
-// What a process has open lives and ends with it.
+// The open files of a process; they end with it.
 struct DiskUser {
   std::string host;
   bool dead = false;  // every call fails from now on

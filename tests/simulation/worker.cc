@@ -8,17 +8,17 @@
 
 #include "base/error.h"
 #include "engine/wire/worker_journal.h"
-#include "workers/agent/journal_file.h"
+#include "workers/agent/journal.h"
 
 namespace wflow::simulation {
 
 namespace {
 
-constexpr double kFencePatience_s = 2;  // of a guardian with an agent that does not fence itself
+constexpr double kFenceMargin_s = 2;  // how long a guardian waits for an agent that does not end its tasks at the fence
 constexpr double kSettleAtMost_s = 0.3;
-constexpr double kEndTimeout_s = 10;  // beyond the grace of tasks, with an agent that was told to end
+constexpr double kEndLimit_s = 10;  // after the grace of tasks, for an agent that has received SIGTERM
 constexpr double kNews_s = 0.01;       // until a process hears of another's end
-// Of the margin, what the kill of tasks and the news of it may take.
+// The part of the margin for the kill of tasks and the message about it.
 constexpr double kKillAllowance_s = 3;
 constexpr double kSlowestClock = 0.02;
 constexpr std::int64_t kMemory_bytes = std::int64_t{3} << 30;
@@ -58,10 +58,10 @@ class SimulatedJournalFile final : public workers::JournalFile {
 
 void Guardian::terminate() {
   if (!alive()) return;
-  const double timeout_s = kEndTimeout_s + 5;
+  const double limit_s = kEndLimit_s + 5;
   signalled_ = true;
   worker_.agent().terminate();
-  around_.timeline.after(timeout_s, [this] {
+  around_.timeline.after(limit_s, [this] {
     if (alive() && worker_.agent().alive()) worker_.agent().end();
   });
 }
@@ -70,7 +70,7 @@ void Guardian::set_fence(double steady_s) {
   fence_s_ = steady_s;
   if (steady_s == std::numeric_limits<double>::infinity()) return;
   if (std::exchange(fence_scheduled_, true)) return;  // the earlier look sees the new one
-  around_.timeline.at(host().true_time(steady_s + kFencePatience_s) + 1e-6, [this] {
+  around_.timeline.at(host().true_time(steady_s + kFenceMargin_s) + 1e-6, [this] {
     fence_scheduled_ = false;
     look_at_fence();
   });
@@ -79,7 +79,7 @@ void Guardian::set_fence(double steady_s) {
 void Guardian::look_at_fence() {
   if (!runs() || !worker_.agent().alive()) return;
   const double now_s = host().at(around_.timeline.now_s()).steady_s;
-  if (now_s < fence_s_ + kFencePatience_s) {
+  if (now_s < fence_s_ + kFenceMargin_s) {
     set_fence(fence_s_);
     return;
   }
@@ -242,7 +242,7 @@ bool Worker::append(const wire::Results& record) {
     around_.history.result_lost();  // if the worker dies before it is acknowledged
     return false;
   }
-  // What comes so late that the coordinator may have given up is no promise.
+  // A result that comes after the coordinator may have given up is no promise.
   const double now_s = host_.at(around_.timeline.now_s()).steady_s;
   if (now_s <= guardian_->fence_s() + 0.5 * around_.timing.margin_s) around_.history.secured(record);
   return true;
@@ -316,7 +316,7 @@ void Worker::guardian_ended(bool with_host) {
   around_.timeline.after(around_.draw.between(0, kNews_s), [this] { agent_->guardian_gone(); });
 }
 
-// What is in the table now is in no journal.
+// Tasks in the table now are in no journal.
 void Worker::both_ended() {
   tasks_.leave_orphans();
   for (auto& [slot, task] : tasks_.all()) {

@@ -140,20 +140,20 @@ class Worker {
   Guardian& guardian() { return *guardian_; }
   Agent& agent() { return *agent_; }
   TaskTable& tasks() { return tasks_; }
-  // A coordinator has made it durable: it is one of those that are told of the end.
+  // A coordinator has made the worker durable and sends it the end of the campaign.
   void note_row(double now_s) { row_s_ = std::min(row_s_, now_s); }
   double row_s() const { return row_s_; }
   bool gone() const { return !guardian_->alive() && !agent_->alive(); }
   // Both at once, as a kill of the whole worker does.
   void kill();
-  // Of its allocation: its machine is told now, what is left then is killed.
+  // The end of its allocation: the machine gets the event now, and remaining processes are killed then.
   void end_at(double in_s);
 
   // It says Goodbye now: a coordinator on another host reads its journal.
   void expect_visible_journal() const;
   // Its result is dropped.
   void expect_not_done(const RunningTask& task) const;
-  // What it writes to its journal; false when the disk is full.
+  // Notes a write to its journal; returns false if the disk is full.
   bool append(const wire::Results& record);
   bool clear_journal();
   // By its guardian, at its end; with what ran when its agent was killed.
@@ -164,7 +164,7 @@ class Worker {
 
   // Called when one of its processes has stopped, goes on or has ended.
   void note_attendance();
-  // Whether both processes have stood still for longer than the coordinator allows for.
+  // True if both processes have stood still for longer than the coordinator allows for.
   bool beyond_bounds() const;
   void agent_ended(bool with_host, std::uint64_t open_sequence);
   void guardian_ended(bool with_host);

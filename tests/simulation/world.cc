@@ -13,7 +13,7 @@ namespace wflow::simulation {
 namespace {
 
 constexpr std::uint64_t kMaxSteps = 6'000'000;
-constexpr double kLook_s = 0.25;       // of the person who looks after the campaign
+constexpr double kLook_s = 0.25;       // period of the simulated user's checks
 constexpr double kAnswered_s = 20;     // a question that lives so long after all faults is not answered
 constexpr double kWorkersGone_s = 40;  // local ones, after the end
 constexpr double kStopCycle_s = 80;    // a task that ends the campaign, until that goes on
@@ -97,12 +97,26 @@ World::World(std::uint64_t seed, const std::vector<std::unique_ptr<SimulatedStud
                  return workers_.all()[execution.worker]->beyond_bounds() ||
                         (execution.orphan && hosts_.size() > 1);
                }),
-      around_{seed,   study_,   timeline_, disk_,   vfs,    network_,
-              hosts_, history_, scripts_,  faults_, trace_, Draw(seed, Concern::processes),
-              {},     {},       {},        "token", options.planted_signal_before_end,
+      around_{seed,
+              study_,
+              timeline_,
+              disk_,
+              vfs,
+              network_,
+              hosts_,
+              history_,
+              scripts_,
+              faults_,
+              trace_,
+              Draw(seed, Concern::processes),
+              {},
+              {},
+              {},
+              "token",
+              options.planted_signal_before_end,
               0},
       workers_(around_),
-      people_(around_, Draw(seed, Concern::clients)) {
+      users_(around_, Draw(seed, Concern::clients)) {
   vfs.restart(seed);
   disk_.put(engine::store::database_path(study_.plan.campaign()).string(), study_.database);
 }
@@ -214,7 +228,7 @@ void World::start_remote_worker() {
   workers_.start(host, group.name, 1 + static_cast<int>(draw_.below(4)), 0, settings_.linger_s, allocation_);
 }
 
-// As a pool of allocations does: there is always one with enough workers, or will be soon.
+// Acts like a pool of allocations: there is always one with enough workers, or will be soon.
 void World::keep_allocation() {
   constexpr int kWorkers = 3;
   constexpr double kAgain_s = 20;
@@ -243,7 +257,7 @@ void World::step_until_over() {
   }
 }
 
-// What a person does: continue what has stopped, until all is done.
+// Acts like a user: continues a stopped campaign until all is done.
 void World::look_after() {
   if (!healed_ && now_s_ >= settings_.faults_until_s) end_faults();
   if (study_.gangs) keep_allocation();
@@ -261,13 +275,13 @@ void World::look_after() {
   }
   if (healed_ && running != nullptr && running->machine()->scheduler().paused() &&
       running->machine()->phase() == engine::Phase::running) {
-    people_.pause(false);
+    users_.pause(false);
   }
   if (healed_ && running != nullptr && now_s_ - healed_s_ > kAnswered_s &&
-      now_s_ - healed_s_ < kAnswered_s + 2 * kLook_s && people_.unanswered(running->listener()) > 0 &&
+      now_s_ - healed_s_ < kAnswered_s + 2 * kLook_s && users_.unanswered(running->listener()) > 0 &&
       running->begun_s() < healed_s_) {
     throw Violation("answers",
-                    fmt::format("{} questions were never answered", people_.unanswered(running->listener())));
+                    fmt::format("{} questions were never answered", users_.unanswered(running->listener())));
   }
   timeline_.after(kLook_s, [this] { look_after(); });
 }
@@ -281,7 +295,7 @@ double World::total_work_s() const {
       const auto limit = study_.plan.steps()[study_.plan.step_of(array)].max_failures.kind;
       const bool limited =
           limit == specs::FailureLimit::Kind::count || limit == specs::FailureLimit::Kind::fraction;
-      // What fails may pause its step, and the campaign then ends until somebody resumes it.
+      // Failures may pause their step, and the campaign then ends until the user resumes it.
       // Workers on other hosts are lost for it, and it waits for the cause of its last loss.
       if (script.kills_worker) sum_s += 4 * (around_.timing.lost_s + around_.timing.margin_s) + 100;
       if (script.code == 102 || script.code == 105 || (limited && !script.succeeds())) sum_s += kStopCycle_s;

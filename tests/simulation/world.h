@@ -11,16 +11,16 @@
 #include <vector>
 
 #include "tests/simulation/coordinator.h"
-#include "tests/simulation/people.h"
 #include "tests/simulation/surroundings.h"
+#include "tests/simulation/users.h"
 
 namespace wflow::simulation {
 
 struct RunOptions {
   Trace::Mode trace = Trace::Mode::off;
   engine::PlantedBugs planted;
-  bool planted_signal_before_end = false;  // of the workers (surroundings.h)
-  bool planted_forget_what_ran = false;    // of the coordinator's edge
+  bool planted_signal_before_end = false;  // for the workers (surroundings.h)
+  bool planted_forget_what_ran = false;    // for the coordinator's edge
 };
 
 struct RunResult {
@@ -29,14 +29,14 @@ struct RunResult {
   std::vector<std::string> last_lines;
   FaultCounts faults;
   double simulated_s = 0;
-  double over_bound = 0;  // of the time allowed after the faults, how much it took
+  double over_bound = 0;  // time taken after the faults, as a part of the allowed time
   std::uint64_t steps = 0;
   std::uint64_t executions = 0;
   std::uint64_t lost_results = 0;
   std::uint64_t fingerprint = 0;  // equal for equal schedules
 };
 
-// What a schedule is made of.
+// The parameters of a schedule.
 struct Settings {
   std::size_t hosts = 1;
   std::size_t remote_workers = 0;
@@ -100,13 +100,13 @@ class World {
   History history_;
   Surroundings around_;
   Workers workers_;
-  People people_;
+  Users users_;
   std::unique_ptr<Batch> batch_;  // null: the campaign has no pools
   Settings settings_;
   std::vector<std::unique_ptr<Coordinator>> coordinators_;
   std::optional<double> resume_at_s_;
   std::size_t coordinator_host_ = 0;
-  std::string allocation_;  // of the workers that are started now; empty: they are in none
+  std::string allocation_;  // allocation of the workers that are started now; empty: none
   int allocations_made_ = 0;
   double next_allocation_s_ = 0;
   bool healed_ = false;

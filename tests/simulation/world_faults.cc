@@ -47,7 +47,7 @@ void World::inject_coordinator(Fault fault) {
   Coordinator* const running = coordinator();
   if (fault == Fault::second_coordinator_refused) {
     if (running == nullptr) return;
-    // It is told where the first one stands only by the lock.
+    // Only the lock shows it where the first one is.
     Coordinator second(around_, hosts_[draw_.below(hosts_.size())], workers_, {});
     if (second.host().up && !second.host().frozen) {
       if (second.begin()) throw Violation("one coordinator", "a second coordinator begins beside the first");
@@ -190,7 +190,7 @@ void World::inject_surroundings(Fault fault) {
       if (connections.empty()) return;
       const ConnectionId connection = connections[draw_.below(connections.size())];
       // The queue of a peer takes 100,000 messages, and a client gets one answer on its connection.
-      if (people_.waits_on(connection)) return;
+      if (users_.waits_on(connection)) return;
       faults_.count(fault);
       network_.refuse_sends(connection, true);
       timeline_.after(draw_.logarithmic(0.01, 5),
@@ -203,7 +203,7 @@ void World::inject_surroundings(Fault fault) {
       timeline_.after(draw_.between(1, 10), [this] { network_.set_delays(1e-4, 2e-3); });
       return;
     case Fault::strange_message:
-      return people_.send_strange();
+      return users_.send_strange();
     case Fault::disk_full:
       faults_.count(fault);
       trace_.line("world", "the disk is full");
@@ -211,19 +211,19 @@ void World::inject_surroundings(Fault fault) {
       timeline_.after(draw_.logarithmic(0.1, 20), [this] { disk_.set_full(false); });
       return;
     case Fault::paused:
-      people_.pause(true);
-      timeline_.after(draw_.between(0.1, 5), [this] { people_.pause(false); });
+      users_.pause(true);
+      timeline_.after(draw_.between(0.1, 5), [this] { users_.pause(false); });
       return;
     case Fault::retried:
-      return people_.retry();
+      return users_.retry();
     case Fault::cancelled:
-      return people_.cancel(false);
+      return users_.cancel(false);
     case Fault::cancelled_running:
-      return people_.cancel(true);
+      return users_.cancel(true);
     case Fault::drained:
-      return people_.drain();
+      return users_.drain();
     case Fault::queried:
-      return people_.ask();
+      return users_.ask();
     default:
       return;  // happens as a consequence of others
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/data/check_data.h"
+#include "trainer/data/roles.h"
 
 #include <fmt/format.h>
 

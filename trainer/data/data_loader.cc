@@ -12,7 +12,7 @@
 namespace wflow::trainer {
 namespace {
 
-constexpr std::size_t kSlots = 3;  // one in use, one ready, one in the making
+constexpr std::size_t kSlots = 3;  // one in use, one ready, one being filled
 
 }  // namespace
 
@@ -199,8 +199,8 @@ void DataLoader::work() {
   }
 }
 
-// What a thread takes at once: enough that neighbours are read together and decoded in pairs, and that each
-// thread has a part of the batch.
+// Items that a thread takes at once: several, so that neighbours are read together and decoded in pairs, but
+// so few that each thread has a part of the batch.
 std::size_t DataLoader::share(std::size_t items) const {
   constexpr std::size_t kMost = 16;
   return std::clamp<std::size_t>(items / std::max<std::size_t>(1, threads_.size()), 1, kMost);
@@ -236,7 +236,7 @@ void DataLoader::fill(Batch& batch, std::size_t at, std::size_t number, Scratch&
     }
     const double noise = split_.parts()[part].noise;
     for (std::size_t k = 0; k < items.size() && noise > 0; ++k) {
-      // A part has a key of its own.
+      // Each part has its own key.
       if (items[k].noise) add_noise(place(part, k), hash64(*items[k].noise, part), noise);
     }
   }
@@ -255,7 +255,7 @@ const Batch* DataLoader::next() {
   if (failure_) std::rethrow_exception(failure_);
   if (slot.last) {
     slot.free = false;
-    taken_ = opened_ - 1;  // stays at the end
+    taken_ = opened_ - 1;  // next() returns the end again
     return nullptr;
   }
   ++taken_;

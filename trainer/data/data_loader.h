@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches, made ahead of time on threads of their own: read, decode, transform, normalise, augment.
+// Prepares batches ahead of time on its own threads: read, decode, transform, normalise, augment.
 #pragma once
 
 #include <atomic>
@@ -21,52 +21,52 @@
 
 namespace wflow::trainer {
 
-// How many bytes of samples may stay in memory, decoded and as they are stored; shared by the splits of a
+// Bytes of samples that may stay in memory, decoded and as stored; shared by the splits of a
 // rank.
 struct CacheBudget {
   explicit CacheBudget(std::int64_t decoded_bytes, std::int64_t stored_bytes = 0)
       : decoded(decoded_bytes), stored(stored_bytes) {}
-  // Decoded where all of them fit; else compressed first, which holds several times as many, and decoded ones
-  // in what is left. `stored_bytes` are 0 of data that are not compressed.
+  // All samples decoded if they fit; else compressed samples first, which are several times smaller, and
+  // decoded ones in the rest. `stored_bytes` is 0 if the data are not compressed.
   static CacheBudget divided(std::int64_t bytes, std::int64_t decoded_bytes, std::int64_t stored_bytes);
   converters::MemoryBudget decoded;
   converters::MemoryBudget stored;
 };
 
-// A field that is read of every sample.
+// A field that is read from every sample.
 struct FieldPart {
-  std::size_t field = 0;  // of the data
+  std::size_t field = 0;  // index in the data
   TensorShape shape;
   TransformConfig transform = {};
-  double noise = 0;  // deviation of what is added to normalised values in training
-  // A channel: what is subtracted from stored values as they are read, and from transformed ones. Empty: 0.
+  double noise = 0;  // deviation of the noise that training adds to normalised values
+  // Subtracted per channel from stored values as they are read, and from transformed ones. Empty: 0.
   std::vector<double> centre = {};
   std::vector<double> transformed_centre = {};
 };
 
-// The transformed samples of a split, decoded once each as far as the budget goes: the values of all parts,
-// one part behind the other. Thread-safe.
+// The transformed samples of a split, each decoded once as far as the budget allows. A sample has the values
+// of all parts, one part after the other. Thread-safe.
 class CachedSplit {
  public:
   CachedSplit(const SampleSource& source, std::vector<FieldPart> parts, CacheBudget& budget);
   std::size_t size() const { return source_.size(); }
   const SampleSource& source() const { return source_; }
   const std::vector<FieldPart>& parts() const { return parts_; }
-  // How far below the true values those of get() stand: of each channel of a part.
+  // The difference between the true values and those of get(), for a channel of a part.
   double offset(std::size_t part, std::size_t channel) const;
-  std::size_t values() const { return begin_.back(); }  // of a sample, all parts together
+  std::size_t values() const { return begin_.back(); }  // per sample, all parts together
   std::size_t begin(std::size_t part) const { return begin_[part]; }
   std::size_t count(std::size_t part) const { return begin_[part + 1] - begin_[part]; }
-  // The transformed values less offset(); in `scratch` if the cache does not hold them.
+  // The transformed values minus offset(); in `scratch` if the cache does not hold them.
   std::span<const float> get(std::size_t i, std::vector<float>& scratch);
-  // Makes `samples[k]` those of sample indices[k], those that the cache does not hold in
-  // `scratch`, read together.
+  // Sets `samples[k]` to the values of sample indices[k]. Reads those that the cache does not hold together,
+  // into `scratch`.
   void get_several(std::span<const std::size_t> indices, std::vector<float>& scratch,
                    std::vector<std::span<const float>>& samples);
-  // Whether read_scaled() is the way: nothing is to be done with the values but to scale them, the cache does
-  // not have this sample, nor room for it.
+  // True if read_scaled() can be used: the values only need scaling, and the cache does not hold this
+  // sample and has no space for it.
   bool passes_by_cache(std::size_t i) const;
-  // The scales are of values less offset().
+  // The scales apply to values minus offset().
   void read_scaled(std::size_t part, std::span<const std::size_t> indices,
                    std::span<const std::span<float>> to, std::span<const ChannelScale> scales) const;
 
@@ -78,23 +78,23 @@ class CachedSplit {
 
   const SampleSource& source_;
   std::vector<FieldPart> parts_;
-  std::vector<std::size_t> begin_;  // of each part in a sample, and the end
+  std::vector<std::size_t> begin_;  // offset of each part in a sample, then the end
   bool transforms_ = false;
   CacheBudget& budget_;
-  std::vector<std::atomic<float*>> values_;      // what readers see
-  std::vector<std::unique_ptr<float[]>> owned_;  // who frees it
+  std::vector<std::atomic<float*>> values_;      // read by all threads
+  std::vector<std::unique_ptr<float[]>> owned_;  // frees them
 };
 
 struct BatchItem {
   std::size_t index = 0;  // in the split
   Augmentation augmentation = {};
-  std::optional<std::uint64_t> noise = {};  // key of the noise of parts that have some
+  std::optional<std::uint64_t> noise = {};  // key of the noise, for parts with noise
 };
 
 struct Batch {
   std::vector<BatchItem> items;
-  FloatBuffer x;                    // of each part [most_items, C, D, H, W]
-  std::vector<std::size_t> counts;  // values of a sample, of each part
+  FloatBuffer x;                    // for each part [most_items, C, D, H, W]
+  std::vector<std::size_t> counts;  // values per sample for each part
   std::size_t most_items = 0;
   std::size_t begin(std::size_t part) const;
   std::span<const float> values(std::size_t part) const {
@@ -104,17 +104,18 @@ struct Batch {
 
 class DataLoader {
  public:
-  // The n-th batch's samples; nothing after the last. Called in order, on a loader thread.
+  // The samples of batch n; nothing after the last. Called in order, on a loader thread.
   using Plan = std::function<std::optional<std::vector<BatchItem>>(std::uint64_t n)>;
 
-  // `scales`: of each part's channels. Augmentations act on parts of more than one cell.
+  // `scales`: for each part's channels. Augmentations act on parts of more than one cell.
   DataLoader(CachedSplit& split, std::vector<std::vector<ChannelScale>> scales, std::size_t most_items,
              int threads, Plan plan);
   DataLoader(const DataLoader&) = delete;
   DataLoader& operator=(const DataLoader&) = delete;
   ~DataLoader();
 
-  // The next batch, valid until the next call; nullptr after the last. Rethrows what a loader thread threw.
+  // The next batch, valid until the next call; nullptr after the last. Rethrows the exception of a loader
+  // thread.
   const Batch* next();
   double waited_seconds() const { return waited_seconds_; }
 
@@ -124,7 +125,7 @@ class DataLoader {
     std::size_t claimed = 0;
     std::size_t filled = 0;
     bool free = true;
-    bool last = false;  // stands for the end
+    bool last = false;  // no batch: the end
   };
 
   void work();
@@ -138,7 +139,7 @@ class DataLoader {
     std::vector<std::size_t> kept_at;
   };
   std::size_t share(std::size_t items) const;
-  // Items [at, at + number) of the batch.
+  // Fills items [at, at + number) of the batch.
   void fill(Batch& batch, std::size_t at, std::size_t number, Scratch& scratch) const;
 
   CachedSplit& split_;
@@ -156,8 +157,8 @@ class DataLoader {
   std::vector<std::thread> threads_;
 };
 
-// Batch n of this rank in training: epoch by epoch, each a fresh order of all samples that depends on (seed,
-// epoch) alone; a rank takes an even part of every global batch, which may be none of the last one.
+// This rank's samples of each training batch. Every epoch has a new order of all samples, which depends only
+// on (seed, epoch). A rank takes an even part of every global batch; of the last one it may be empty.
 struct TrainingOrder {
   std::uint64_t seed = 0;
   std::size_t samples = 0;
@@ -167,12 +168,12 @@ struct TrainingOrder {
 
   std::size_t steps_per_epoch() const { return (samples + batch - 1) / batch; }
   std::size_t global_batch(std::uint64_t step_of_epoch) const;
-  // Places [first, second) of the global batch that are this rank's.
+  // This rank's positions [first, second) in the global batch.
   std::pair<std::size_t, std::size_t> share(std::uint64_t step_of_epoch) const;
   std::vector<std::size_t> indices(std::uint64_t epoch, std::uint64_t step_of_epoch) const;
 };
 
-// The part of 0..count-1 that is `rank`'s in evaluations.
+// The part [first, second) of 0..count-1 that `rank` evaluates.
 std::pair<std::size_t, std::size_t> even_part(std::size_t count, std::size_t rank, std::size_t ranks);
 
 }  // namespace wflow::trainer

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "trainer/data/staging.h"
 
 namespace wflow::trainer {
 namespace {
@@ -84,7 +85,7 @@ TEST(DataLoader, CachesAsFarAsTheBudgetGoes) {
   EXPECT_EQ(source.reads_.load(), 4 + 2 + 2);
 }
 
-// Cached, read and kept, or read straight into the batch: the values are the same.
+// The values are the same from the cache, read and kept, or read straight into the batch.
 TEST(DataLoader, TheCacheChangesNoValue) {
   const CountingSource source(20);
   const std::vector<ChannelScale> scales = channel_scales({{7, 1.5}, {3, 0.7}});
@@ -106,7 +107,7 @@ TEST(DataLoader, TheCacheChangesNoValue) {
   EXPECT_EQ(seen[0], seen[2]);
 }
 
-// 2460000.5 and the next float32 are 0.25 apart: what varies is kept by reading less the centre.
+// 2460000.5 and the next float32 are 0.25 apart: subtracting the centre first keeps the variation.
 TEST(DataLoader, SubtractsInFloat64) {
   class FarSource final : public SampleSource {
    public:
@@ -145,7 +146,7 @@ TEST(DataLoader, SubtractsInFloat64) {
   }
 }
 
-// A grid and numbers: each in its own place of the batch, the grid alone augmented, cached or not.
+// A grid and numbers have their own places in the batch, and only the grid is augmented, cached or not.
 TEST(DataLoader, ReadsSeveralFields) {
   const CountingSource source(6);
   const std::vector<FieldPart> parts = {{1, {1, {1, 2, 3}}, {}}, {0, {4, {1, 1, 1}}, {}}};
@@ -259,7 +260,8 @@ TEST(Augmentation, IsAFunctionOfSeedEpochAndSample) {
   EXPECT_EQ(draw_augmentation({false, false, true}, {1, {4, 6, 8}}, 1, 2, 3), Augmentation());
 }
 
-// Of the parts that ask for it, in training; read directly or through the cache, by any number of threads.
+// Noise is added in training to the parts with noise, read directly or through the cache, by any number of
+// threads.
 TEST(Noise, IsAddedToWhatATrainingReads) {
   const CountingSource source(6);
   const std::vector<FieldPart> parts = {{0, kShape, {}, 0.5}, {1, kShape, {}}};
@@ -289,7 +291,7 @@ TEST(Noise, IsAddedToWhatATrainingReads) {
   }
 }
 
-// Flips and exchanges of axes: 48 of a cube, 8 of a square, 4 of other pictures.
+// Number of flips and exchanges of axes: 48 for a cube, 8 for a square, 4 for other images.
 TEST(Augmentation, HasEverySymmetryOfTheGrid) {
   const auto symmetries = [](const TensorShape& shape) {
     std::vector<float> from(static_cast<std::size_t>(shape.count()));
@@ -322,9 +324,39 @@ TEST(Augmentation, MovesEveryCellOnceAndKeepsNeighbours) {
   }
   copy_sample(from, to, kShape, channel_scales({{1, 2}, {2, 4}}),
               {{0, 1, 2}, {false, false, true}, {0, 0, 1}});
-  EXPECT_FLOAT_EQ(to[0], (0 - 1) / 2.0F);  // cell 2 mirrored and shifted by one round the end is cell 0
+  EXPECT_FLOAT_EQ(to[0], (0 - 1) / 2.0F);  // cell 2, mirrored and shifted by one around the end, is cell 0
   EXPECT_FLOAT_EQ(to[1], (2 - 1) / 2.0F);
   EXPECT_FLOAT_EQ(to[27 + 2], (28 - 2) / 4.0F);
+}
+
+using Numbers = std::vector<std::size_t>;
+
+TEST(Staging, GroupsAreHostsOrPartsOfThem) {
+  const std::vector<std::string> hosts = {"a", "a", "b", "a", "b"};
+  EXPECT_EQ(groups_of(hosts, 0), (Numbers{0, 0, 1, 0, 1}));
+  EXPECT_EQ(groups_of(hosts, 2), (Numbers{0, 0, 1, 2, 1}));
+  EXPECT_EQ(groups_of(hosts, 1), (Numbers{0, 1, 2, 3, 4}));
+  EXPECT_EQ(groups_of(std::vector<std::string>{"a"}, 0), Numbers{0});
+}
+
+TEST(Staging, ShardsAreSpreadOverNodesFirst) {
+  const Numbers two_nodes = {0, 0, 1, 1};
+  EXPECT_EQ(owners_of(std::vector<std::uint64_t>{5, 5, 5, 5}, two_nodes), (Numbers{0, 2, 1, 3}));
+  EXPECT_EQ(owners_of(std::vector<std::uint64_t>{9, 3, 3, 3}, two_nodes), (Numbers{0, 2, 3, 2}));
+  EXPECT_EQ(owners_of(std::vector<std::uint64_t>{}, two_nodes), Numbers{});
+}
+
+TEST(Staging, ShardsOfEqualSizeAreSpreadEvenly) {
+  const std::vector<std::uint64_t> shards(103, 512);
+  Numbers groups(24);
+  for (std::size_t rank = 0; rank < groups.size(); ++rank) groups[rank] = rank / 4;
+  Numbers count(groups.size(), 0);
+  for (const std::size_t owner : owners_of(shards, groups)) ++count[owner];
+  EXPECT_EQ(std::accumulate(count.begin(), count.end(), std::size_t{0}), shards.size());
+  for (const std::size_t shards_of_rank : count) {
+    EXPECT_GE(shards_of_rank, 4U);
+    EXPECT_LE(shards_of_rank, 5U);
+  }
 }
 
 }  // namespace

@@ -41,10 +41,10 @@ std::optional<std::size_t> mask_of(std::size_t field, const DatasetInfo& info) {
 
 namespace {
 
-constexpr std::int64_t kSmallestField = 8;  // cells along an axis that convolutions are worth
+constexpr std::int64_t kSmallestField = 8;  // cells along an axis from which convolutions are worthwhile
 constexpr double kMostClasses = 1e6;
 
-// A network learns a field, not where it is padded.
+// A mask is not a target.
 std::vector<std::string> names_of(const DatasetInfo& info, bool inputs) {
   std::vector<std::size_t> masks;
   for (std::size_t k = 0; k < info.fields.size() && !inputs; ++k)
@@ -66,7 +66,7 @@ Error unknown(const std::string& name, const char* key, const TrainConfig& confi
                            text::suggestion(name, known)));
 }
 
-// Of a field of the data; a new one where it is not read yet.
+// Index of the part for a field of the data; adds a part if the field is not read yet.
 std::size_t part_of(DataRoles& roles, const std::string& name, std::size_t field) {
   for (std::size_t k = 0; k < roles.parts.size(); ++k)
     if (roles.parts[k].field == field) return k;
@@ -94,13 +94,13 @@ std::int64_t count_classes(const LossConfig& loss, const LabelRange& range) {
   return std::max<std::int64_t>(2, static_cast<std::int64_t>(most) + 1);
 }
 
-// All inputs; a single one is called kField.
+// Names of all inputs; a single one is kField.
 std::vector<std::string> all_inputs(const DatasetInfo& info) {
   const std::vector<std::string> names = names_of(info, true);
   return names.size() > 1 ? names : std::vector<std::string>{kField};
 }
 
-// What suits fields and numbers as they are chosen.
+// The default model for the chosen fields and numbers.
 ModelName automatic_model(const TrainConfig& config, const DatasetInfo& info) {
   const DataRoles roles = roles_of(config, info);
   std::vector<TensorShape> grids;
@@ -179,7 +179,7 @@ void check_targets(const TrainConfig& config, const DatasetInfo& info, const Dat
   }
 }
 
-// Noise is for what a network reads: of what it learns it would change the truth.
+// Only inputs have noise: on a target it would change the truth.
 void check_noise(const TrainConfig& config, const DatasetInfo& info, const DataRoles& roles) {
   if (config.augment.noise == 0) return;
   bool any = false;
@@ -241,7 +241,7 @@ DataRoles roles_of(const TrainConfig& config, const DatasetInfo& info) {
   for (const std::string& name : config.targets) add_target(roles, name, config, info);
   if (config.targets.empty()) {
     for (std::size_t i = 0; i < info.labels.size(); ++i) {
-      // By number: a label may have the field's name.
+      // Compares indices: a label may have the field's name.
       const bool is_input = std::any_of(roles.inputs.begin(), roles.inputs.end(),
                                         [i](const DataRoles::Input& input) { return input.label == i; });
       if (!is_input) roles.label_targets.push_back(i);

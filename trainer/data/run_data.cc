@@ -9,8 +9,8 @@
 #include <limits>
 
 #include "base/error.h"
-#include "base/free_memory.h"
 #include "base/random.h"
+#include "base/resources.h"
 #include "base/text.h"
 
 namespace wflow::trainer {
@@ -41,7 +41,7 @@ double safe_deviation(double deviation) {
   return deviation > 0 && std::isfinite(deviation) ? deviation : 1.0;
 }
 
-// `transform` is of the first input alone: of the others the convert: block has transforms.
+// `transform` acts on the first input only; `convert:` has transforms for the others.
 bool is_transformed(const TrainConfig& config, const DatasetInfo& info, std::size_t field) {
   const auto first = std::find_if(info.fields.begin(), info.fields.end(),
                                   [](const DataField& candidate) { return candidate.is_input; });
@@ -89,7 +89,8 @@ TensorShape common_grid(const TrainConfig& config, const DatasetInfo& info, cons
   return grid;
 }
 
-// As python/wflow and ReadOptions::normalise have it. A quantile is no line: by mean and deviation.
+// The same rule as in python/wflow and ReadOptions::normalise. A quantile normalisation is not linear: mean and
+// deviation replace it.
 FieldScale as_recorded(const DataField& field) {
   FieldScale scale;
   for (std::int64_t c = 0; c < field.shape.channels; ++c) {
@@ -145,7 +146,7 @@ void RunData::normalise_labels() {
       n.y_std.push_back(1);
       continue;
     }
-    // tanh's range is symmetric about 0: the targets fill it.
+    // The targets fill tanh's range, which is symmetric about 0.
     n.y_mean.push_back(config_.model.tanh_output ? 0.5 * (range.least + range.most) : range.mean);
     n.y_std.push_back(
         safe_deviation(config_.model.tanh_output ? 0.5 * (range.most - range.least) : range.deviation));
@@ -174,7 +175,7 @@ void RunData::compute_normalisation(Communicator& communicator) {
       n.fields[roles_.parts[part].name] = std::move(scale);
     }
   }
-  // A field that is learned is compared as the network would see it.
+  // A target field is compared as the network would see it.
   for (const std::size_t part : roles_.field_targets) {
     const FieldScale scale = *n.of_field(roles_.parts[part].name);
     n.y_mean.insert(n.y_mean.end(), scale.mean.begin(), scale.mean.end());
@@ -234,11 +235,11 @@ FieldScale RunData::scale_of(std::size_t part, Communicator& communicator) {
   return scale;
 }
 
-// Of the transformed values, which the manifest's statistics are not of.
+// Scale of the transformed values; the manifest has statistics of the stored ones.
 FieldScale RunData::measured(std::size_t part, Communicator& communicator) {
   const auto channels = static_cast<std::size_t>(field_of(part).shape.channels);
   const auto voxels = static_cast<std::size_t>(field_of(part).shape.voxels());
-  // Sums a sample, gathered in order of the samples: the ranks' number does not change the additions.
+  // One sum per sample, gathered in order of the samples: the number of ranks does not change the additions.
   const std::size_t count = std::min(kStatisticsSamples, train_.size());
   const Permutation order(train_.size(), hash64(config_.seed, 4));
   const auto [first, end] = even_part(count, static_cast<std::size_t>(communicator.rank()),
@@ -289,7 +290,7 @@ void RunData::copy_labels(const SampleSource& source, std::size_t i, bool traini
   }
 }
 
-// [samples, targets, cells], from the parts one behind the other; class numbers as they are.
+// Fills [samples, targets, cells] from the parts, which follow one another; class numbers stay as they are.
 void RunData::copy_fields(const Batch& batch, std::span<float> to) const {
   const std::size_t samples = batch.items.size();
   const std::size_t row = to.size() / samples;

@@ -16,18 +16,18 @@
 
 namespace wflow::trainer {
 
-// What a batch gives to the network and to the loss.
+// Inputs of the network and truths for the loss, from one batch.
 struct Feed {
-  std::vector<std::span<const float>> inputs;  // in order of the network's
+  std::vector<std::span<const float>> inputs;  // in order of the network's inputs
   std::vector<float> truths;  // [samples, targets, cells], normalised; class numbers as they are
-  std::vector<std::vector<float>> numbers;  // what the inputs that are labels point to
+  std::vector<std::vector<float>> numbers;  // storage for inputs that are labels
 };
 
 class RunData {
  public:
   RunData(const TrainConfig& config, Communicator& communicator);
 
-  // Nothing where the shards are read where they lie.
+  // nullptr if the shards are not staged.
   const Staging* staging() const { return staging_.get(); }
   const DatasetInfo& info() const { return dataset_.info; }
   const DataRoles& roles() const { return roles_; }
@@ -37,25 +37,25 @@ class RunData {
   CachedSplit& validation() { return validation_; }
   CachedSplit& test() { return test_; }
 
-  // Fields whose recorded normalisation (quantile) is no line: mean and deviation are taken in its place.
+  // Fields with a recorded normalisation that is not linear (quantile): mean and deviation replace it.
   std::vector<std::string> normalised_otherwise() const;
 
-  // From up to 256 training samples, the same whatever the number of ranks.
+  // Uses up to 256 training samples; the result does not depend on the number of ranks.
   void compute_normalisation(Communicator& communicator);
   void set_normalisation(Normalisation normalisation) { normalisation_ = std::move(normalisation); }
   const Normalisation& normalisation() const { return normalisation_; }
-  // Of each part that is read.
+  // One list for each part that is read.
   std::vector<std::vector<ChannelScale>> scales() const;
-  // The grid that augmentations act on: that of all fields of more than one cell. Error{spec} where there are
-  // several and `augment` asks for something.
+  // The grid that augmentations act on: the grid of all fields of more than one cell. The constructor throws
+  // Error{spec} if there are several and `augment` is set.
   const TensorShape& grid() const { return grid_; }
-  // Of the field targets, as their samples are stored; empty of numbers.
+  // Stored shape of the field targets; empty if the targets are numbers.
   std::vector<std::int64_t> target_grid() const;
-  // A single field target whose stored values have no axis of channels.
+  // True for a single field target whose stored values have no axis of channels.
   bool target_is_without_channels() const;
   bool target_is_transformed() const;
 
-  // `training`: targets of another sample under shuffle_labels.
+  // `training`: with shuffle_labels, the targets are those of another sample.
   void fill(Feed& feed, const Batch& batch, CachedSplit& split, bool training) const;
   // The chosen labels of all samples of a split, physical.
   std::vector<double> truths(const SampleSource& source) const;
@@ -67,7 +67,7 @@ class RunData {
   const DataField& field_of(std::size_t part) const { return dataset_.info.fields[roles_.parts[part].field]; }
   void copy_labels(const SampleSource& source, std::size_t i, bool training, float* to) const;
   void copy_fields(const Batch& batch, std::span<float> to) const;
-  // Makes targets NaN where a mask says that they are padding.
+  // Sets targets to NaN where a mask marks padding.
   void hide_padding(const Batch& batch, std::span<float> to) const;
   bool is_input(std::size_t part) const;
 

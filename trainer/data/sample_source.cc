@@ -30,14 +30,14 @@ class ShardSource final : public SampleSource {
   converters::SplitReader reader_;
 };
 
-// The least of those that are equally frequent.
+// The smallest of equally frequent classes.
 double most_frequent(const std::map<double, std::size_t>& counts) {
   const auto most = std::max_element(counts.begin(), counts.end(),
                                      [](const auto& a, const auto& b) { return a.second < b.second; });
   return most == counts.end() ? 0 : most->first;
 }
 
-// The axis C, or the first of four, is that of the channels; of the others the last is W.
+// The axis C, or the first of four, holds the channels; the last of the others is W.
 TensorShape tensor_shape(const converters::FieldInfo& field) {
   TensorShape shape;
   std::size_t at = shape.extent.size();

@@ -19,11 +19,10 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/free_memory.h"
+#include "base/resources.h"
 #include "base/process.h"
 #include "base/text.h"
-#include "converters/shards/shard_contents.h"
-#include "trainer/training/trainer.h"
+#include "converters/shards/shard_file.h"
 
 namespace wflow::trainer {
 namespace {
@@ -33,15 +32,15 @@ using converters::FieldLayout;
 using converters::ShardContents;
 
 constexpr std::size_t kCopyBytes = 4 << 20;  // a read from the shared file system
-// Of the free memory; the rest is for the network, batches and the cache.
+// Share of the free memory; the rest is for the network, batches and the cache.
 constexpr double kMostOfMemory = 0.75;
-constexpr rlim_t kOtherFiles = 256;  // descriptors that libraries hold
+constexpr rlim_t kOtherFiles = 256;  // descriptors for libraries
 
 std::string path_of(pid_t pid, int fd) {
   return fmt::format("/proc/{}/fd/{}", pid, fd);
 }
 
-// A file of this node without a name.
+// A file on this node without a name.
 FileDescriptor nameless_file(Stage stage, const fs::path& folder) {
   if (stage == Stage::memory) {
     FileDescriptor fd(::memfd_create("wflow-stage", MFD_CLOEXEC));
@@ -50,7 +49,7 @@ FileDescriptor nameless_file(Stage stage, const fs::path& folder) {
   }
   FileDescriptor fd(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   if (fd) return fd;
-  // A file system without such files: the name is there for a moment.
+  // The file system has no such files: the name exists for a moment.
   std::string name = (folder / "wflow-stage-XXXXXX").string();
   fd = FileDescriptor(::mkostemp(name.data(), O_CLOEXEC));
   if (!fd) throw system_error(errno, fmt::format("stage: local: cannot make a file in {}", folder.string()));
@@ -67,7 +66,7 @@ std::uint64_t free_bytes(Stage stage, const fs::path& folder) {
   return room.f_bavail * room.f_frsize;
 }
 
-// The exit code of an error and what it says; nothing where all went well.
+// Exit code and message of an error; empty without one.
 template <typename Function>
 std::string failure_of(Function function) {
   try {
@@ -117,7 +116,8 @@ class RemoteBytes final : public converters::ShardBytes {
   std::uint64_t file_;
 };
 
-// Beyond its default of 1,024 where there are more shards; what is not allowed fails later, with a sentence.
+// Raises the limit above its default of 1,024 if there are more shards. If that is not allowed, opening fails
+// later with a message.
 void allow_open_files(std::size_t count) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= count + kOtherFiles) return;
@@ -131,9 +131,9 @@ struct Staging::Copy {
   std::string file;  // relative to the data
   std::uint64_t bytes = 0;
   std::size_t owner = 0;
-  std::uint64_t number = 0;  // among its owner's
+  std::uint64_t number = 0;  // index among the owner's copies
   ShardContents contents;
-  // Of its owner: how others of the node find it.
+  // At its owner, for other ranks of the node.
   std::uint64_t pid = 0;
   std::uint64_t fd = 0;
   std::uint64_t device = 0;
@@ -214,7 +214,7 @@ bool Staging::is_own(const Copy& copy) const {
   return copy.owner == static_cast<std::size_t>(communicator_.rank());
 }
 
-// All ranks throw what the first of those that failed has to say.
+// If a rank has failed, all ranks throw the error of the first one.
 void Staging::agree(const std::string& failure) {
   for (const std::string& text : communicator_.all_gather(failure))
     if (!text.empty()) throw CommonError(static_cast<ExitCode>(text.front()), text.substr(1));
@@ -245,14 +245,14 @@ void Staging::plan() {
   allow_open_files(2 * copies_.size());
 }
 
-// By the manifest's sizes, before anything is read.
+// Uses the manifest's sizes, before anything is read.
 void Staging::check_room() {
   std::uint64_t room = 0;
   agree(failure_of([&] { room = free_bytes(config_.stage, folder()); }));
   std::string own;
   put(own, report_.own_bytes);
   put(own, room);
-  // What all ranks of a host stage, whatever groups it is cut into.
+  // Bytes for all ranks of a host, whatever groups it is cut into.
   std::map<std::string, std::pair<std::uint64_t, std::uint64_t>> hosts;  // needed and free
   const std::vector<std::string> parts = communicator_.all_gather(own);
   for (std::size_t rank = 0; rank < parts.size(); ++rank) {
@@ -281,7 +281,7 @@ void Staging::check_room() {
   }
 }
 
-// Room that is taken now can't be missing in the middle of a copy.
+// Reserved space can't run out in the middle of a copy.
 void Staging::reserve() {
   agree(failure_of([&] {
     for (Copy& copy : copies_) {
@@ -317,13 +317,13 @@ void Staging::copy() {
         write_all(files_->fds[copy.number].get(), {buffer.data(), want}, "a staged shard");
         at += want;
       }
-      // Nobody reads these pages again.
+      // These pages are not read again.
       ::posix_fadvise(from.get(), 0, 0, POSIX_FADV_DONTNEED);
     }
   }));
 }
 
-// What HDF5 has to tell about each shard, from its owner to all.
+// Broadcasts the contents of each shard, as its owner read them with HDF5.
 void Staging::share() {
   std::uint64_t rounds = 0;
   for (const Copy& copy : copies_) rounds = std::max(rounds, copy.number + 1);
@@ -349,7 +349,7 @@ void Staging::share() {
       });
 }
 
-// Where a copy of this rank is, and all that is to know of the shard.
+// Location of one of this rank's copies, and the contents of the shard.
 std::string Staging::description_of(const Copy& copy) const {
   const int fd = files_->fds[copy.number].get();
   const std::string staged = path_of(::getpid(), fd);
@@ -376,8 +376,8 @@ std::string Staging::description_of(const Copy& copy) const {
   return bytes + converters::encode_contents(contents);
 }
 
-// The copy itself where it is on this node, and /proc leads to the very file (other namespaces of processes
-// have other numbers); else its owner.
+// The copy itself if it is on this node and /proc leads to this very file (in another process namespace the
+// numbers differ); else a reader that requests it from its owner.
 std::unique_ptr<converters::ShardBytes> Staging::bytes_of(const Copy& copy) const {
   const auto own = static_cast<std::size_t>(communicator_.rank());
   if (groups_[copy.owner] == groups_[own]) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shards of a data set on the nodes of a job: each is read once from where the data lie, by one rank,
-// into memory or a file of its node. The ranks of that node read the copy, the others ask its owner over MPI.
+// Copies the shards of a data set to the nodes of a job: one rank reads each shard once, into memory or a
+// file of its node. The ranks of that node read the copy; the others request ranges from its owner over MPI.
 //
-// Copies have no name: memory of the kernel (memfd) or a file without a directory entry, which other ranks of
-// the node open through /proc. Whatever ends the processes frees them.
+// Copies have no name: kernel memory (memfd) or a file without a directory entry. Other ranks of the node
+// open them through /proc. The end of the processes frees them.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "converters/shards/shard_bytes.h"
+#include "converters/shards/shard_file.h"
 #include "converters/shards/shard_reader.h"
 #include "trainer/config.h"
 #include "trainer/data/sample_source.h"
@@ -22,37 +22,37 @@
 
 namespace wflow::trainer {
 
-// The group of each rank: those on one host, cut into parts of `ranks_per_group` where that is above 0.
+// The group of each rank: the ranks of one host, cut into parts of `ranks_per_group` if that is above 0.
 std::vector<std::size_t> groups_of(std::span<const std::string> hosts, std::size_t ranks_per_group);
 
-// The rank that stages each shard: of the group with the fewest bytes so far, its rank with the fewest.
+// The rank that stages each shard: the rank with the fewest bytes so far in the group with the fewest.
 std::vector<std::size_t> owners_of(std::span<const std::uint64_t> shard_bytes,
                                    std::span<const std::size_t> groups);
 
-// Where the copies go without `stage: {local: FOLDER}`: $TMPDIR, else /tmp.
+// The folder of the copies without `stage: {local: FOLDER}`: $TMPDIR, else /tmp.
 std::filesystem::path default_stage_folder();
 
 class Staging {
  public:
-  // A collective call: all shards of the data set are staged when it returns. CommonError where a node has no
-  // room, or a shard can't be read, or was rewritten so that only HDF5 can read it.
+  // A collective call: all shards of the data set are staged when it returns. CommonError if a node has
+  // too little space, if a shard can't be read, or if it was rewritten so that only HDF5 can read it.
   Staging(const TrainConfig& config, Communicator& communicator);
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
   ~Staging();
 
-  // Reads from the copies; once.
+  // Opens a split from the copies; to be called once.
   Dataset open_dataset();
 
   struct Report {
-    std::uint64_t shards = 0;  // of the job
+    std::uint64_t shards = 0;  // in the whole job
     std::uint64_t bytes = 0;
-    std::uint64_t own_bytes = 0;  // of this rank
+    std::uint64_t own_bytes = 0;  // staged by this rank
     std::size_t groups = 0;       // nodes
     double seconds = 0;
   };
   const Report& report() const { return report_; }
-  // Bytes of other nodes' samples that this rank has read over MPI.
+  // Bytes that this rank has read from other nodes over MPI.
   std::uint64_t fetched_bytes() const;
 
  private:
@@ -74,10 +74,10 @@ class Staging {
   const TrainConfig& config_;
   const converters::Manifest manifest_;
   Communicator& communicator_;
-  std::vector<Copy> copies_;  // of all shards
+  std::vector<Copy> copies_;  // one per shard of the job
   std::vector<std::size_t> groups_;
   std::vector<std::string> hosts_;
-  std::shared_ptr<Files> files_;  // of the shards that this rank has staged
+  std::shared_ptr<Files> files_;  // for the shards that this rank has staged
   std::unique_ptr<FetchService> service_;
   Report report_;
 };

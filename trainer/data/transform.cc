@@ -22,7 +22,7 @@ bool apply_transform(const TransformConfig& transform, std::span<float> values) 
       for (float& v : values) v = std::log1p(v);
       break;
   }
-  float sum = 0;  // stays finite (0 * v) as long as all are
+  float sum = 0;  // sum of 0 * v: finite as long as all values are
   for (const float v : values) sum += v * 0.0F;
   return sum == 0.0F;
 }
@@ -100,7 +100,7 @@ Augmentation draw_augmentation(const AugmentConfig& config, const TensorShape& s
   const std::uint64_t key = hash64(hash64(seed, epoch), static_cast<std::uint64_t>(sample_id));
   const auto& n = shape.extent;
   if (config.permute) {
-    // Those that leave the shape as it is: 6 of a cube, 2 of a square.
+    // Permutations that keep the shape: 6 for a cube, 2 for a square.
     constexpr std::array<std::array<std::uint8_t, 3>, 6> kOrders = {
         {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}}};
     std::array<std::size_t, kOrders.size()> possible{};
@@ -122,7 +122,7 @@ Augmentation draw_augmentation(const AugmentConfig& config, const TensorShape& s
 }
 
 std::uint64_t noise_key(std::uint64_t seed, std::uint64_t epoch, std::int64_t sample_id) {
-  constexpr std::uint64_t kNoise = 7;  // draw_augmentation has 0 to 6
+  constexpr std::uint64_t kNoise = 7;  // draw_augmentation uses 0 to 6
   return hash64(hash64(hash64(seed, epoch), static_cast<std::uint64_t>(sample_id)), kNoise);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From what a simulation wrote to what the network sees: a point-wise transform, a normalisation by the
-// training split's statistics, and the symmetries of the box.
+// From stored values to the network's inputs: a point-wise transform, a normalisation by the training split's
+// statistics, and the symmetries of the box.
 #pragma once
 
 #include <array>
@@ -18,38 +18,39 @@
 
 namespace wflow::trainer {
 
-// In place. Gives false if a value is not finite (before or after): the logarithm of a negative density, say.
+// Works in place. Returns false if a value is not finite before or after it, such as the logarithm of a
+// negative density.
 bool apply_transform(const TransformConfig& transform, std::span<float> values);
-// The same of values that stand `centre` below the true ones; gives them `transformed_centre` below, in float64
-// between.
+// The same for values from which `centre` was subtracted; subtracts `transformed_centre` from the results.
+// Computes in float64.
 bool apply_transform(const TransformConfig& transform, std::span<float> values, double centre,
                      double transformed_centre);
 double transformed(const TransformConfig& transform, double value);
 
-// What is subtracted in float64 before values become float32, so that these hold what varies: the mean, where
-// it is so far from 0 that float32 would lose more than 1e-5 deviations; else 0.
+// The value to subtract in float64 before values become float32, to keep their variation: the mean, if it is so
+// far from 0 that float32 would lose more than 1e-5 deviations; else 0.
 double centre_of(double mean, double deviation);
 
-// Of a field's channels.
+// Mean and deviation of each of a field's channels.
 struct FieldScale {
   std::vector<double> mean;
   std::vector<double> std;
   bool transformed = false;  // the transform acts on it
   bool operator==(const FieldScale&) const = default;
-  // Whether a channel's values are to be normalised in float64: centre_of() is not 0.
+  // True if a channel must be normalised in float64: centre_of() is not 0.
   bool needs_double() const;
 };
 
-// seen = (transformed - mean) / deviation, a channel; the same for the chosen targets.
+// normalised = (transformed - mean) / deviation, per channel; the same for the chosen targets.
 struct Normalisation {
-  std::vector<double> x_mean;  // of the first input, where it is called `x`
+  std::vector<double> x_mean;  // the first input, if its name is `x`
   std::vector<double> x_std;
   std::vector<double> y_mean;
   std::vector<double> y_std;
-  std::vector<double> numbers_mean = {};  // of labels that are inputs, in order of the inputs
+  std::vector<double> numbers_mean = {};  // labels that are inputs, in order of the inputs
   std::vector<double> numbers_std = {};
-  std::map<std::string, FieldScale> fields = {};  // of fields that are called by their names
-  // Nothing of a label.
+  std::map<std::string, FieldScale> fields = {};  // fields with other names
+  // No value for a label.
   std::optional<FieldScale> of_field(const std::string& name) const;
   bool operator==(const Normalisation&) const = default;
 };
@@ -65,17 +66,17 @@ struct Augmentation {
   bool operator==(const Augmentation&) const = default;
 };
 
-// A function of (seed, epoch, sample) alone. Axes are exchanged with others of as many
+// A function of only (seed, epoch, sample). Exchanges axes that have the same number of
 // cells.
 Augmentation draw_augmentation(const AugmentConfig& config, const TensorShape& shape, std::uint64_t seed,
                                std::uint64_t epoch, std::int64_t sample_id);
 
-// Of the noise of a sample, a function of the same.
+// Key of a sample's noise, a function of the same.
 std::uint64_t noise_key(std::uint64_t seed, std::uint64_t epoch, std::int64_t sample_id);
-// Adds to value i Gaussian noise that is a function of (key, i) alone.
+// Adds Gaussian noise to each value; the noise of value i is a function of only (key, i).
 void add_noise(std::span<float> values, std::uint64_t key, double deviation);
 
-// x * factor + offset of each channel: what copy_sample does with it.
+// Factor and offset of each channel for copy_sample(): x * factor + offset.
 std::vector<converters::Scale> channel_scales(const FieldScale& scale);
 
 // Normalises and augments one transformed sample of a field in one pass.

@@ -17,7 +17,7 @@ enum class BlockedPool { average, maximum };  // the average of one cell: no poo
 
 struct BlockedShape {
   BoxSize in;
-  BoxSize out;                                // cells behind the last whole window belong to none
+  BoxSize out;                                // cells beyond the last whole window belong to none
   std::array<std::int64_t, 3> pool{1, 1, 1};  // 1 or 2 along each axis
   BlockedPool kind = BlockedPool::average;
 };
@@ -38,8 +38,8 @@ struct BlockedNorm {
 
 struct BlockedPass {
   const float* y;        // the convolution's output; not read by backward without norm after a maximum
-  float* z;              // the result; may be y where nothing is pooled
-  unsigned char* place;  // of each maximum: which cell of the window; may be null in `activate`
+  float* z;              // the result; may be y without pooling
+  unsigned char* place;  // cell of the window with each maximum; may be null in `activate`
   const float* dz = nullptr;
 };
 
@@ -61,14 +61,15 @@ struct BlockedKernels {
   void (*moments)(std::int64_t block, const float* y, std::int64_t cells, const float* shift, double* sum,
                   double* squares);
 
-  // Of a convolution of 3^3 cells (`flat`: 1 x 3 x 3) with a border of zeros. padded: this sample as
-  // DirectKernels::pad leaves it; dy: [out_blocks][cells][B]. Adds to sums, [out_blocks][in][27][B].
+  // Weight gradient of a convolution of 3^3 cells (`flat`: 1 x 3 x 3) with a border of zeros. padded: this
+  // sample as DirectKernels::pad writes it; dy: [out_blocks][cells][B]. Adds to sums,
+  // [out_blocks][in][27][B].
   void (*weight_gradient)(std::int64_t block, const float* padded, std::int64_t in, const BoxSize& box,
                           bool flat, const float* dy, std::int64_t out_blocks, std::int64_t first,
                           std::int64_t last, float* sums);
 };
 
-// Of the same instruction set as direct_kernels().
+// The kernels for the same instruction set as direct_kernels().
 const BlockedKernels& blocked_kernels();
 
 }  // namespace wflow::trainer

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/model/direct_block.h"
-
 #include <ATen/Parallel.h>
 
 #include <algorithm>
@@ -8,12 +6,13 @@
 
 #include "base/error.h"
 #include "trainer/model/direct_kernels.h"
+#include "trainer/model/torch_layers.h"
 
 namespace wflow::trainer {
 namespace {
 
-// Up to so many products of channels by channels the kernels beat libtorch's (measured with AVX-512; short
-// rows fill only a part of a vector).
+// The largest product of input and output channels at which the kernels are faster than libtorch's (measured
+// with AVX-512; short rows fill only a part of a vector).
 std::int64_t most_channel_pairs(std::int64_t row) {
   return row >= 16 ? 64 * 128 : row >= 8 ? 32 * 64 : 16 * 32;
 }
@@ -51,19 +50,19 @@ class DirectBlock final : public UnaryLayer {
   BoxSize box_;
   std::int64_t in_;
   std::int64_t out_;
-  std::int64_t in_stride_;      // floats of a sample's input,
-  std::int64_t padded_stride_;  // of its padded copy,
-  std::int64_t y_stride_;       // and of the convolution's output
-  bool plain_ = false;          // a convolution alone: its output is the block's
+  std::int64_t in_stride_;      // floats in a sample's input,
+  std::int64_t padded_stride_;  // in its padded copy,
+  std::int64_t y_stride_;       // and in the convolution's output
+  bool plain_ = false;          // only a convolution: its output is the block's
   bool norm_ = false;
   bool pool_ = false;
   LayerTensors conv_;
   LayerTensors norm_tensors_;
-  std::vector<Activation> activations_;  // a channel
+  std::vector<Activation> activations_;  // per channel
   std::vector<float> means_;
   std::vector<double> inverse_deviations_;
   std::vector<float> packed_;
-  // Grow to the largest batch and stay: no allocation in a step.
+  // Buffers grow to the largest batch and stay: no allocation in a step.
   std::vector<float> padded_;
   std::vector<float> y_;
   std::vector<float> weight_sums_;
@@ -129,7 +128,7 @@ void DirectBlock::activate(const float* y, std::int64_t samples, float* z) const
   });
 }
 
-// Mean and variance of this batch; sums a sample, added in order of the samples whatever the number of
+// Mean and variance of this batch. One sum per sample, added in order of the samples whatever the number of
 // threads.
 void DirectBlock::measure_batch(std::int64_t samples) {
   std::vector<Moments> parts(static_cast<std::size_t>(samples * out_));
@@ -137,7 +136,7 @@ void DirectBlock::measure_batch(std::int64_t samples) {
     for (std::int64_t n = begin; n < end; ++n) {
       for (std::int64_t c = 0; c < out_; ++c) {
         Moments& part = parts[static_cast<std::size_t>(n * out_ + c)];
-        // About the first value: the difference of large squares would lose the digits.
+        // Relative to the first value: a difference of large squares would lose digits.
         kernels_.moments(y_.data() + n * y_stride_ + c * box_.voxels(), box_.voxels(),
                          y_[static_cast<std::size_t>(c * box_.voxels())], &part.sum, &part.squares);
       }
@@ -215,7 +214,7 @@ at::Tensor DirectBlock::backward(const at::Tensor& gradient, bool wants_input) {
   const at::Tensor dz_tensor = gradient.contiguous();
   const float* dz = dz_tensor.data_ptr<float>();
   const auto dz_of = [&](std::int64_t n, std::int64_t c) { return dz + (n * out_ + c) * output_.voxels(); };
-  // Alone, the convolution has dz for its dy, and no use for y.
+  // Without other layers, the convolution's dy is dz, and y is not needed.
   const auto y_of = [&](std::int64_t n, std::int64_t c) {
     return plain_ ? dz_of(n, c) : y_.data() + n * y_stride_ + c * box_.voxels();
   };
@@ -253,8 +252,8 @@ at::Tensor DirectBlock::backward(const at::Tensor& gradient, bool wants_input) {
     }
   }
 
-  // A sample's dy is made, used for both gradients while it is in the cache, and overwritten by the next
-  // one's.
+  // A sample's dy is computed, used for both gradients while it is in the cache, and overwritten by the next
+  // sample's.
   const auto threads = static_cast<std::size_t>(std::min<std::int64_t>(at::get_num_threads(), samples_));
   const std::size_t sums_size = static_cast<std::size_t>(out_ * in_ * 27 * kPartialSums);
   weight_sums_.assign(threads * sums_size, 0.0F);
@@ -317,7 +316,7 @@ std::size_t direct_block_length(std::span<const Layer> layers) {
   std::size_t length = 1;
   if (length < layers.size() && layers[length].kind == LayerKind::batch_norm) ++length;
   if (length >= layers.size() || layers[length].kind != LayerKind::leaky_relu)
-    return 1;  // the convolution alone
+    return 1;  // only the convolution
   ++length;
   const std::array<std::int64_t, 3> two = {2, 2, 2};
   if (length < layers.size() && layers[length].kind == LayerKind::average_pool) {

@@ -47,7 +47,7 @@ const BlockedKernels& blocked_kernels() {
   return plain_blocked_kernels;
 }
 
-// Room for a vector that begins at any cell and reads beyond the row.
+// Space for a vector that begins at any cell and reads beyond the row.
 std::int64_t padded_row(const BoxSize& box) {
   const std::int64_t vector = box.w <= 4 ? 4 : box.w <= 8 ? 8 : 16;
   return (box.w + vector - 1) / vector * vector + 2;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hand-written kernels for what libtorch does slowly on a processor: 3x3x3 convolutions of few channels
-// (oneDNN pads them to 16), and batch norm, leaky ReLU and average pooling in one pass instead of three. They
-// work on one sample, so that what one writes the next finds in the cache.
+// Hand-written kernels for layers that are slow in libtorch on a processor: 3x3x3 convolutions of few
+// channels (oneDNN pads them to 16), and batch norm, leaky ReLU and average pooling in one pass instead of
+// three. They work on one sample, so that the next kernel finds the output in the cache.
 #pragma once
 
 #include <cstdint>
 
 namespace wflow::trainer {
 
-// Of one sample: `channels` boxes of d x h x w cells, w fastest.
+// A sample has `channels` boxes of d x h x w cells, w fastest.
 struct BoxSize {
   std::int64_t d = 0;
   std::int64_t h = 0;
@@ -22,7 +22,7 @@ inline std::int64_t padded_voxels(const BoxSize& box) {
   return (box.d + 2) * (box.h + 2) * padded_row(box);
 }
 
-// What the fused kernel does to a channel: leaky(factor * x + constant), averaged over cells of 2^3 or not.
+// The fused kernel's function of a channel: leaky(factor * x + constant), optionally averaged over 2^3 cells.
 struct Activation {
   float factor = 1;
   float constant = 0;

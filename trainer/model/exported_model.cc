@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 #include <torch/csrc/jit/serialization/import.h>
 
+#include "base/checksum.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/zip_check.h"
 
 namespace wflow::trainer {
 
@@ -23,12 +23,12 @@ struct ExportedModel::State {
   std::vector<std::vector<double>> ranges;
   std::vector<std::int64_t> target_grid;
   bool target_has_channels = true;
-  bool own = false;  // of wflow-train
+  bool own = false;  // written by wflow-train
 };
 
 namespace {
 
-// One sentence of what libtorch says: the rest is its stack. What a module says stands behind its stack.
+// One sentence of libtorch's message: the rest is its stack. A module's own message follows the stack.
 std::string reason_of(const std::string& text) {
   constexpr std::string_view kOfModule = "RuntimeError: ";
   const std::size_t last = text.rfind(kOfModule);
@@ -76,12 +76,12 @@ std::string text_attribute(const torch::jit::Module& module, const char* name) {
 }
 
 torch::jit::Module load(const std::filesystem::path& file) {
-  read_at(open_file(file, 0).get(), 0, nullptr, 0, file);  // says what is wrong with the file itself
+  read_at(open_file(file, 0).get(), 0, nullptr, 0, file);  // throws if the file itself can't be read
   const auto fail = [&](const std::string& why) {
     return Error(ExitCode::data,
                  fmt::format("{} is no TorchScript file that libtorch can read: {}", file.string(), why));
   };
-  // libtorch compares no checksum: a changed weight would give other predictions without a word.
+  // libtorch compares no checksum: a changed weight would silently give other predictions.
   if (const auto damage = zip_damage(file)) throw fail(*damage + "; train again, or put a copy of it back");
   try {
     torch::jit::Module module = torch::jit::load(file.string(), c10::kCPU);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All numbers of a network in a few flat arrays, and where each named one lies: the optimiser, the gradient
-// exchange and the checkpoint work on these, whatever back end computes.
+// All numbers of a network in a few flat arrays, and the place of each named array: optimiser, gradient
+// exchange and checkpoints work on these, whatever back end computes.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace wflow::trainer {
 
-// Zeroed floats on a cache line's boundary; of fixed length.
+// Zeroed floats on a cache line's boundary, with a fixed length.
 class FloatBuffer {
  public:
   FloatBuffer() = default;
@@ -43,18 +43,18 @@ struct FlatEntry {
 
 struct FlatLayout {
   std::vector<FlatEntry> entries;
-  std::int64_t size = 0;  // with the gaps, which stay 0
+  std::int64_t size = 0;  // including the gaps, which stay 0
 
   FlatLayout() = default;
   explicit FlatLayout(const std::vector<ParameterSpec>& specs);
   const FlatEntry* find(std::string_view name) const;
 };
 
-// Numbers a rank adds to the gradient exchange, so that a step has one collective and no more.
-enum class Scalar : std::size_t { loss, absolute_error, stop, doubt, count };
+// Numbers that a rank adds to the gradient exchange, so that a step has only one collective.
+enum class Scalar : std::size_t { loss, absolute_error, stop, alarm, count };
 inline constexpr std::int64_t kScalarSpace = 16;
 
-// Parameters, their gradients, and the norms' running statistics of one network.
+// Parameters, gradients and running statistics of the norms of one network.
 class FlatState {
  public:
   explicit FlatState(const ModelGraph& graph);
@@ -84,7 +84,7 @@ class FlatState {
   void fill_initial_buffers();
   // running = (1 - momentum) * running + momentum * (statistics summed over ranks) / samples.
   void update_running_statistics(std::int64_t samples, double momentum);
-  // running += (changes summed over ranks) / samples: of a module that keeps its own.
+  // running += (changes summed over ranks) / samples: for a module that updates its own statistics.
   void add_to_running_statistics(std::int64_t samples);
 
  private:
@@ -100,20 +100,20 @@ class FlatState {
   FloatBuffer exchange_;
 };
 
-// The norms' statistics over many batches: mean of the batches' means, and of variance and squared mean
-// together. In double precision and in order of the ranks, so that the same ranks give the same bits.
+// The norms' statistics over many batches: the mean of the batches' means and of their second moments. Sums
+// are in double precision and in order of the ranks, so that the same ranks give the same bits.
 class NormStatistics {
  public:
   explicit NormStatistics(const FlatLayout& buffers);
-  // What forward() left in state.batch_statistics(): each value times the samples.
+  // `batch`: state.batch_statistics() after forward(), each value times the samples.
   void add(std::span<const float> batch, std::int64_t samples);
-  std::string take();  // as bytes for the other ranks; empties the sums
+  std::string take();  // returns the sums as bytes for the other ranks and clears them
   void add(const std::string& bytes);
   void write(std::span<float> buffers) const;
 
  private:
-  std::vector<std::pair<std::size_t, std::size_t>> pairs_;  // places of a mean and of its variance
-  std::vector<double> sums_;                                // a pair: mean, second moment; then the samples
+  std::vector<std::pair<std::size_t, std::size_t>> pairs_;  // positions of a mean and of its variance
+  std::vector<double> sums_;                                // per pair: mean, second moment; then the samples
 };
 
 }  // namespace wflow::trainer

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adds layers to a graph one by one and works out their sizes: what the named networks and the layers of a
-// model: block are built with. Each call gives the number of the new value.
+// Adds layers to a graph one by one and computes their sizes, for the named networks and for the layers of a
+// `model:` block. Each call returns the number of the new value.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace wflow::trainer {
 
-// Throws Error{spec}: the network does not fit the data.
+// Throws Error{spec} for a network that does not fit the data.
 [[noreturn]] void refuse(const std::string& sentence);
 
 class GraphBuilder {
@@ -27,7 +27,7 @@ class GraphBuilder {
     bool bias = true;
   };
 
-  // An axis with one cell in every one of `fields` is flat: windows and pools leave it alone.
+  // An axis with one cell in all `fields` is flat: windows and pools do not extend along it.
   GraphBuilder(std::vector<NamedShape> inputs, const std::vector<TensorShape>& fields);
 
   const TensorShape& shape(Value value) const { return graph_.shape_of(value); }
@@ -35,7 +35,7 @@ class GraphBuilder {
 
   Value convolution(std::string name, Value from, std::int64_t channels, const Window& window);
   Value transposed_convolution(std::string name, Value from, std::int64_t channels, const Window& window);
-  // Norm::none gives `from` back.
+  // Norm::none returns `from`.
   Value norm(std::string name, Value from, Norm norm, std::int64_t groups = 0);
   Value layer_norm(std::string name, Value from);
   Value linear(std::string name, Value from, std::int64_t size);
@@ -55,9 +55,9 @@ class GraphBuilder {
   void output(std::string name, Value value) { graph_.outputs.push_back({std::move(name), value}); }
   ModelGraph finish() { return std::move(graph_); }
 
-  // The kernel with `size` along every axis that is not flat.
+  // A kernel with `size` along every axis that is not flat.
   std::array<std::int64_t, 3> along_axes(std::int64_t size) const;
-  // How a value is called in messages: its layer's or input's name.
+  // A value's name in messages: that of its layer or input.
   const std::string& name_of(Value value) const;
 
  private:
@@ -69,5 +69,19 @@ class GraphBuilder {
   ModelGraph graph_;
   std::array<bool, 3> flat_ = {true, true, true};
 };
+
+// The distribution of each layer's initial weights, by its kind, its position and the layers that follow.
+//
+//   he      weights of variance 2 / fan_in, biases 0 (He et al. 2015)
+//   torch   weights and biases within 1 / sqrt(fan_in) of 0, as PyTorch's own layers
+//   auto    convolutions before a rectifier: he's weights and torch's biases; all other layers: torch
+//   data    he, and scaled by the data afterwards (trainer/training/data_initial.cc)
+//
+// Dense layers learn best from small weights: with He's, errors on small regressions are up to three times as
+// large. A deep trunk of convolutions loses its signal with small weights. bench/README.md has the figures.
+//
+// Sets `initial` and `fan_in` of the weights and biases of convolutions and dense layers. A layer's own
+// `init` has priority over the network's rule.
+void choose_initial_weights(ModelGraph& graph, InitialWeights rule);
 
 }  // namespace wflow::trainer

@@ -2,25 +2,28 @@
 #include "trainer/model/model_export.h"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 #include <torch/csrc/jit/api/module.h>
+#include <torch/csrc/jit/serialization/import.h>
 
 #include <algorithm>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "base/version.h"
-#include "trainer/model/module_layer.h"
+#include "trainer/model/torch_layers.h"
 
 namespace wflow::trainer {
 namespace {
 
 std::string plain_name(std::string name) {
   std::replace(name.begin(), name.end(), '.', '_');
-  return "p_" + name;  // whatever a layer is called, it hides nothing of the module
+  return "p_" + name;  // a layer's name can't hide a member of the module
 }
 
 at::Tensor tensor_of(const FlatEntry& entry, std::span<const float> all) {
-  // libtorch has no tensors of constants; the clone is what stays.
+  // libtorch has no tensors of constants; only the clone is kept.
   auto* begin = const_cast<float*>(all.data()) + entry.offset;
   return at::from_blob(begin, entry.spec.shape, at::TensorOptions().dtype(at::kFloat)).clone();
 }
@@ -32,7 +35,7 @@ at::Tensor tensor_of(const std::vector<double>& values, const std::vector<std::i
   return tensor.to(wide ? at::kDouble : at::kFloat).view(shape);
 }
 
-// Mean and deviation of an input: of one cell in float64 (torchscript_source).
+// Adds mean and deviation of an input; for one cell in float64 (torchscript_source).
 void add_scale(torch::jit::Module& module, const std::string& name, const FieldScale& scale,
                const TensorShape& input, bool field) {
   const bool wide = input.voxels() == 1 || scale.needs_double();
@@ -50,6 +53,32 @@ void add_network(torch::jit::Module& module, const ModelGraph& graph, const Flat
     module.register_parameter(plain_name(entry.spec.name), tensor_of(entry, state.values()), false);
   for (const FlatEntry& entry : state.buffers().entries)
     module.register_buffer(plain_name(entry.spec.name), tensor_of(entry, state.buffer_values()));
+}
+
+// Source that combines the members' outputs, [members, samples, channels, ...], into mean and deviation of
+// their mixture.
+const char* combination(LossName loss) {
+  if (is_classification(loss)) return "    return each.mean([0])\n";
+  if (loss != LossName::gaussian) return "    return torch.cat([each.mean([0]), each.std([0], False)], 1)\n";
+  // The mean variance that the members predict, plus the variance of their means.
+  return "    half = each.size(2) // 2\n"
+         "    means = each.narrow(2, 0, half)\n"
+         "    deviations = each.narrow(2, half, half)\n"
+         "    variance = (deviations * deviations).mean([0]) + means.var([0], False)\n"
+         "    return torch.cat([means.mean([0]), variance.sqrt()], 1)\n";
+}
+
+std::string ensemble_source(std::size_t members, std::size_t inputs, LossName loss) {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < inputs; ++i) names.push_back(fmt::format("x{}", i));
+  std::vector<std::string> outputs;
+  for (std::size_t k = 0; k < members; ++k)
+    outputs.push_back(fmt::format("self.member_{}.forward({})", k + 1, text::join(names, ", ")));
+  const std::string arguments = text::join(names, ", ");
+  return fmt::format(
+      "def members(self, {0}):\n    return torch.stack([{1}])\n"
+      "def forward(self, {0}):\n    each = self.members({0})\n{2}",
+      arguments, text::join(outputs, ", "), combination(loss));
 }
 
 }  // namespace
@@ -119,6 +148,41 @@ void export_model(const ModelGraph& graph, const FlatState& state, const Exporte
   } catch (const c10::Error& error) {
     throw Error(ExitCode::internal,
                 "cannot export the network to " + path + ": " + error.what_without_backtrace());
+  }
+}
+
+void export_ensemble(const std::vector<std::filesystem::path>& members, LossName loss,
+                     const std::filesystem::path& path) {
+  try {
+    torch::jit::Module ensemble("WflowEnsemble");
+    for (std::size_t k = 0; k < members.size(); ++k) {
+      const torch::jit::Module member = torch::jit::load(members[k].string(), c10::kCPU);
+      ensemble.register_module(fmt::format("member_{}", k + 1), member);
+      if (k > 0) continue;
+      for (const char* name : {"inputs", "targets"})
+        ensemble.register_attribute(name, c10::ListType::ofStrings(), member.attr(name));
+      ensemble.register_attribute("columns", c10::ListType::create(c10::ListType::ofStrings()),
+                                  member.attr("columns"));
+      ensemble.register_attribute("shapes", c10::ListType::create(c10::ListType::ofInts()),
+                                  member.attr("shapes"));
+      ensemble.register_attribute("ranges", c10::ListType::create(c10::ListType::ofFloats()),
+                                  member.attr("ranges"));
+      ensemble.register_attribute("target_grid", c10::ListType::ofInts(), member.attr("target_grid"));
+      ensemble.register_attribute("target_has_channels", c10::BoolType::get(),
+                                  member.attr("target_has_channels"));
+      ensemble.register_attribute("units", c10::StringType::get(), member.attr("units"));
+    }
+    const LossName outputs = is_classification(loss) ? loss : LossName::gaussian;
+    ensemble.register_attribute("loss", c10::StringType::get(), std::string(name_of(outputs)));
+    ensemble.register_attribute("wflow", c10::StringType::get(), std::string(kVersion));
+    ensemble.define(ensemble_source(members.size(), ensemble.attr("inputs").toListRef().size(), loss));
+    ensemble.eval();
+    DurableFile file(path);
+    ensemble.save(file.temporary().string());
+    file.publish();
+  } catch (const c10::Error& error) {
+    throw Error(ExitCode::internal, fmt::format("cannot export the ensemble to {}: {}", path.string(),
+                                                error.what_without_backtrace()));
   }
 }
 

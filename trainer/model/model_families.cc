@@ -1,24 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/model/model_families.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "base/error.h"
 #include "trainer/model/graph_builder.h"
-#include "trainer/model/initial_weights.h"
 
 namespace wflow::trainer {
 namespace {
 
 using Value = GraphBuilder::Value;
 
-constexpr std::int64_t kSmallestPooled = 8;  // an axis is halved while it has so many cells: down to 4 to 7
+constexpr std::int64_t kSmallestPooled = 8;  // axes with at least so many cells are halved: down to 4 to 7
 constexpr double kTanhScale = 1.2;           // MLPerf: targets lie in [-1, 1], outputs may overshoot a little
 constexpr std::int64_t kMostSeedCells = 4096;
 
-// The builder with what the families have in common: layers that are numbered and a value under way.
+// The builder with the common parts of the families: numbered layers and a current value.
 class Chain {
  public:
   Chain(const ModelConfig& config, const ModelTask& task)
@@ -78,7 +76,7 @@ class Chain {
     at_ = parts.size() == 1 ? parts.front() : graph_.concatenate("inputs", parts);
   }
 
-  // Fields of one grid as the channels of one.
+  // Fields on one grid as the channels of one field.
   void join_channels(std::size_t count) {
     std::vector<Value> parts;
     for (Value input = 0; input < count; ++input) parts.push_back(input);
@@ -104,15 +102,15 @@ class Chain {
   int linears_ = 0;
 };
 
-// research/cosmology.md section 5: (conv, norm, leaky, average pool) down to 4 cells an axis, one more conv,
-// the means over the box (the field is homogeneous), a small head. The mean of a filter's rectified output
-// measures fluctuations at the filter's scale: with those of all levels the head sees every scale.
+// (conv, norm, leaky, average pool) down to 4 cells per axis, one more conv, the means over the box (the
+// field is homogeneous), a small head. The mean of a filter's rectified output measures fluctuations at the
+// filter's scale: with the means of all levels the head has every scale.
 ModelGraph build_cosmoflow(const ModelConfig& config, Chain chain, const ModelTask& task) {
   std::int64_t channels = config.width;
   std::vector<Value> levels;
   for (; chain.can_pool(); channels *= 2) {
     chain.convolution_block(channels);
-    chain.pool(LayerKind::average_pool);  // which leaves the mean as it is
+    chain.pool(LayerKind::average_pool);  // keeps the mean
     levels.push_back(chain.at());
   }
   chain.convolution_block(channels);
@@ -129,8 +127,8 @@ ModelGraph build_cosmoflow(const ModelConfig& config, Chain chain, const ModelTa
   return chain.head(task.output.channels);
 }
 
-// MLPerf HPC's reference. Leaky ReLU grows with its argument, so that it and the maximum may change places:
-// behind the pool it has an eighth of the work.
+// The reference of MLPerf HPC. Leaky ReLU is monotonic, so it commutes with the maximum: after the pool it
+// has an eighth of the work.
 ModelGraph build_mlperf(const ModelConfig& config, Chain chain, const ModelTask& task) {
   std::int64_t channels = config.width;
   for (; chain.can_pool(); channels *= 2) {
@@ -144,8 +142,8 @@ ModelGraph build_mlperf(const ModelConfig& config, Chain chain, const ModelTask&
 }
 
 // The SC18 network (arXiv 1808.04728): seven convolutions with channels in multiples of 16 and kernels of 2
-// to 4, average pooling behind the first ones, three dense layers. The paper's table is not at hand; this
-// one has 7.07 M parameters and 68.1 Gflop a sample at 128^3, the paper 7.04 M and 69.3.
+// to 4, average pooling after the first ones, three dense layers. The exact sizes of the paper are not known;
+// this network has 7.07 M parameters and 68.1 Gflop a sample at 128^3, the paper 7.04 M and 69.3.
 ModelGraph build_sc18(const ModelConfig& config, Chain chain, const ModelTask& task) {
   constexpr std::array<std::int64_t, 7> kFactors = {1, 2, 4, 4, 8, 16, 16};
   constexpr std::array<std::int64_t, 7> kKernels = {3, 4, 3, 2, 2, 3, 3};
@@ -157,7 +155,7 @@ ModelGraph build_sc18(const ModelConfig& config, Chain chain, const ModelTask& t
   return chain.head(task.output.channels);
 }
 
-// Two convolutions a level, for fields of one to three dimensions.
+// Two convolutions per level, for fields of one to three dimensions.
 ModelGraph build_cnn(const ModelConfig& config, Chain chain, const ModelTask& task) {
   std::int64_t channels = config.width;
   for (; chain.can_pool(); channels *= 2) {
@@ -232,7 +230,7 @@ std::int64_t halvings(const TensorShape& field, const std::array<bool, 3>& flat)
   return fewest == 60 ? 0 : fewest;
 }
 
-// Vector to field: dense to the coarsest grid, then (double the grid, convolve) to the finest.
+// From vector to field: dense to the coarsest grid, then (double the grid, convolve) to the finest.
 void decode(const ModelConfig& config, Chain& chain, const TensorShape& target) {
   const std::int64_t levels = halvings(target, chain.graph().flat());
   TensorShape seed = {config.width << levels, target.extent};
@@ -327,6 +325,92 @@ void check_task(const ModelConfig& config, const ModelTask& task) {
         "'decoder' (from numbers)",
         name, text_of(task.output)));
   }
+}
+
+TensorShape shape_of(const std::vector<std::int64_t>& list) {
+  TensorShape shape;
+  shape.channels = list.front();
+  // Missing axes are leading flat ones.
+  for (std::size_t i = 1; i < list.size(); ++i) shape.extent[3 - list.size() + i] = list[i];
+  return shape;
+}
+
+Value add_layer(GraphBuilder& graph, const LayerConfig& layer, const std::vector<Value>& from) {
+  GraphBuilder::Window window = {layer.kernel, layer.stride, layer.same, layer.bias};
+  switch (layer.kind) {
+    case LayerKind::convolution:
+      return graph.convolution(layer.name, from[0], layer.size, window);
+    case LayerKind::transposed_convolution:
+      return graph.transposed_convolution(layer.name, from[0], layer.size, window);
+    case LayerKind::linear:
+      return graph.linear(layer.name, from[0], layer.size);
+    case LayerKind::batch_norm:
+      return graph.norm(layer.name, from[0], Norm::batch);
+    case LayerKind::group_norm:
+      return graph.norm(layer.name, from[0], Norm::group, layer.size);
+    case LayerKind::layer_norm:
+      return graph.layer_norm(layer.name, from[0]);
+    case LayerKind::average_pool:
+    case LayerKind::max_pool:
+      return graph.pool(layer.kind, layer.name, from[0], graph.along_axes(layer.size));
+    case LayerKind::upsample:
+      return graph.upsample(layer.name, from[0], layer.size);
+    case LayerKind::flatten:
+      return graph.flatten(layer.name, from[0]);
+    case LayerKind::global_mean:
+    case LayerKind::global_max:
+      return graph.global_pool(layer.kind, layer.name, from[0]);
+    case LayerKind::softmax:
+      return graph.softmax(layer.name, from[0]);
+    case LayerKind::reshape:
+      return graph.reshape(layer.name, from[0], shape_of(layer.shape));
+    case LayerKind::add:
+      return graph.add(layer.name, from);
+    case LayerKind::concatenate:
+      return graph.concatenate(layer.name, from);
+    case LayerKind::sample:
+      return graph.sample(layer.name, from[0], from[1]);
+    default:
+      return graph.pointwise(layer.kind, layer.name, from[0], layer.value);
+  }
+}
+
+void check_all_lead_to_an_output(const ModelGraph& graph) {
+  std::vector<bool> read(graph.inputs.size() + graph.layers.size(), false);
+  for (const ModelGraph::Output& output : graph.outputs) read[output.value] = true;
+  for (std::size_t i = graph.layers.size(); i-- > 0;) {
+    if (!read[graph.inputs.size() + i]) {
+      refuse(fmt::format(
+          "nothing reads the layer '{}': remove it, or name it in 'from' of another layer or in 'outputs'",
+          graph.layers[i].name));
+    }
+    for (const std::size_t value : graph.layers[i].inputs) read[value] = true;
+  }
+}
+
+// The graph of `model: {layers: [...]}`.
+ModelGraph build_layers(const ModelConfig& config, const ModelTask& task) {
+  GraphBuilder graph(task.inputs, {task.output});
+  std::map<std::string, Value> values;
+  for (Value input = 0; input < task.inputs.size(); ++input) values[task.inputs[input].name] = input;
+  for (const LayerConfig& layer : config.layers) {
+    std::vector<Value> from;
+    for (const std::string& name : layer.from) from.push_back(values.at(name));
+    values[layer.name] = add_layer(graph, layer, from);
+  }
+  std::vector<std::string> outputs = config.outputs;
+  if (outputs.empty()) outputs.push_back(config.layers.back().name);
+  for (const std::string& name : outputs) graph.output(name, values.at(name));
+  const TensorShape& given = graph.shape(values.at(outputs.front()));
+  if (given != task.output) {
+    refuse(fmt::format("the network's output '{}' is {}, and targets and loss want {}", outputs.front(),
+                       text_of(given), text_of(task.output)));
+  }
+  ModelGraph finished = graph.finish();
+  WFLOW_CHECK(finished.layers.size() == config.layers.size());
+  for (std::size_t i = 0; i < finished.layers.size(); ++i) finished.layers[i].init = config.layers[i].init;
+  check_all_lead_to_an_output(finished);
+  return finished;
 }
 
 }  // namespace

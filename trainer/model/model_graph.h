@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A network as a graph of layers with sizes, parameters and flops: what a back end executes. No library, no
-// device; the same graph gives the same training in every back end.
+// A network as a graph of layers with sizes, parameters and flops, which a back end executes. Independent of
+// libraries and devices; the same graph gives the same training in every back end.
 #pragma once
 
 #include <array>
@@ -14,7 +14,8 @@
 
 namespace wflow::trainer {
 
-// Of one sample. Vectors have extent {1, 1, 1}; fields of one and two dimensions have 1 in front.
+// Shape of one sample. Vectors have extent {1, 1, 1}; fields of one and two dimensions have leading axes
+// of 1.
 struct TensorShape {
   std::int64_t channels = 1;
   std::array<std::int64_t, 3> extent = {1, 1, 1};  // depth, height, width
@@ -31,7 +32,7 @@ struct NamedShape {
   bool operator==(const NamedShape&) const = default;
 };
 
-// he_normal: of variance 2 / fan_in; uniform: within 1 / sqrt(fan_in) of 0, as PyTorch's layers.
+// he_normal: variance 2 / fan_in; uniform: within 1 / sqrt(fan_in) of 0, as PyTorch's layers.
 enum class Initial { zero, one, he_normal, uniform };
 
 struct ParameterSpec {
@@ -39,8 +40,7 @@ struct ParameterSpec {
   std::vector<std::int64_t> shape;
   Initial initial = Initial::zero;
   std::int64_t fan_in = 1;
-  bool decays =
-      false;  // takes part in weight decay and layer-wise rates: weights do, biases and norms do not
+  bool decays = false;  // has weight decay and layer-wise rates: true for weights, false for biases and norms
   std::int64_t count() const;
 };
 
@@ -48,28 +48,28 @@ struct Layer {
   LayerKind kind = LayerKind::flatten;
   std::string name;
   std::vector<std::size_t> inputs;  // values of the graph
-  TensorShape input;                // of the first of them
+  TensorShape input;                // shape of the first input
   TensorShape output;
-  std::array<std::int64_t, 3> kernel = {1, 1, 1};  // of up-sampling: the factors
+  std::array<std::int64_t, 3> kernel = {1, 1, 1};  // up-sampling: the factors
   std::array<std::int64_t, 3> stride = {1, 1, 1};
   std::array<std::int64_t, 3> pad_low = {0, 0, 0};
   std::array<std::int64_t, 3> pad_high = {0, 0, 0};
-  double value = 0;                           // slope, probability, scale: what the kind says
+  double value = 0;                           // slope, probability or scale, by the kind
   std::shared_ptr<const std::string> module;  // module: the TorchScript file's bytes
   std::int64_t groups = 1;                    // group norm
   LayerInit init = LayerInit::automatic;
   std::vector<ParameterSpec> parameters;
-  std::vector<ParameterSpec> buffers;  // of norms: mean, then variance
+  std::vector<ParameterSpec> buffers;  // norms: mean, then variance
 
-  bool in_place() const;               // a back end needs no second array for the output
-  std::int64_t forward_flops() const;  // a sample, multiply and add counted as two
+  bool in_place() const;               // true if a back end needs no second array for the output
+  std::int64_t forward_flops() const;  // per sample, multiply and add counted as two
 };
 
 inline constexpr double kNormEpsilon = 1e-5;
-inline constexpr double kNormMomentum = 0.1;  // of the newest batch in the running statistics
+inline constexpr double kNormMomentum = 0.1;  // weight of the newest batch in the running statistics
 
-// Values are numbered: the inputs first, then the output of each layer. A layer reads values of lower number
-// alone.
+// Values are numbered: the inputs first, then the output of each layer. A layer reads only values with lower
+// numbers.
 struct ModelGraph {
   struct Output {
     std::string name;
@@ -80,12 +80,12 @@ struct ModelGraph {
   std::vector<Layer> layers;
   std::vector<Output> outputs;
 
-  // A user's module: nothing is known of what is inside it.
+  // True for a user's module, whose layers are not known.
   bool is_module() const { return layers.size() == 1 && layers.front().kind == LayerKind::module; }
 
   const TensorShape& shape_of(std::size_t value) const;
-  const TensorShape& input() const { return inputs.front().shape; }  // of networks with one input
-  std::int64_t output_count() const;                                 // values a sample, all outputs together
+  const TensorShape& input() const { return inputs.front().shape; }  // for networks with one input
+  std::int64_t output_count() const;  // values per sample, all outputs together
 
   std::vector<ParameterSpec> parameters() const;  // in order of the layers
   std::vector<ParameterSpec> buffers() const;
@@ -93,24 +93,25 @@ struct ModelGraph {
   std::int64_t forward_flops() const;
   // Forward, weight gradients, and data gradients of all layers that do not read an input.
   std::int64_t training_flops() const;
-  // What a training step keeps a sample: every layer's output that is not in place, forward and backward.
+  // Bytes that a training step keeps per sample: outputs of all layers that are not in place, forward and
+  // backward.
   std::int64_t activation_bytes() const;
-  std::string describe() const;  // a table for people
+  std::string describe() const;  // a table for output
 };
 
-// What a network is built for: the fields that it reads and what the loss compares its outputs with.
+// The task that a network is built for: its inputs and the shape that the loss compares with its outputs.
 struct ModelTask {
   std::vector<NamedShape> inputs;
-  // Of the first output: the channels that the loss wants, and the extent of the target.
+  // Shape of the first output: the channels for the loss, and the extent of the target.
   TensorShape output;
 };
 
-// Throws Error{spec} with a sentence if the network does not fit the data.
+// Throws Error{spec} if the network does not fit the data.
 ModelGraph build_model(const ModelConfig& config, const ModelTask& task);
-// One field to `outputs` numbers.
+// A network from one field to `outputs` numbers.
 ModelGraph build_model(const ModelConfig& config, const TensorShape& input, std::int64_t outputs);
 
-// The values a fresh parameter or buffer starts from: a function of (seed, name, index).
+// Initial values of a parameter or buffer: a function of (seed, name, index).
 void fill_initial(const ParameterSpec& spec, std::uint64_t seed, std::span<float> values);
 
 }  // namespace wflow::trainer

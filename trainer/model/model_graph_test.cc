@@ -16,7 +16,7 @@ ModelGraph cube(ModelName name, std::int64_t channels, std::int64_t n, std::int6
   return build_model(default_model(name), {channels, {n, n, n}}, outputs);
 }
 
-// research/training.md 1.3 and 2.2: 8.91 M parameters and 192.09 Gflop of convolutions a step at 128^3.
+// MLPerf HPC's reference has 8.91 M parameters and 192.09 Gflop of convolutions per step at 128^3.
 TEST(ModelGraph, MlperfHasTheReferencesSize) {
   const ModelGraph graph = cube(ModelName::mlperf, 4, 128, 4);
   EXPECT_NEAR(static_cast<double>(graph.parameter_count()), 8.91e6, 0.01e6);
@@ -36,7 +36,7 @@ TEST(ModelGraph, Sc18HasThePapersSize) {
 TEST(ModelGraph, CosmoflowGrowsWithTheBox) {
   ModelConfig with_norm = default_model(ModelName::cosmoflow);
   with_norm.norm = Norm::batch;
-  // Of the first dense layer, 64 x (4 + 8 + 16) weights read the means of the levels before the last.
+  // 64 x (4 + 8 + 16) weights of the first dense layer read the means of the levels before the last.
   EXPECT_EQ(build_model(with_norm, {2, {32, 32, 32}}, 2).parameter_count(), 22'738 + 64 * 28);
   EXPECT_EQ(cube(ModelName::cosmoflow, 2, 32, 2).parameter_count(), 22'678 + 64 * 28);
   ModelConfig last_alone = default_model(ModelName::cosmoflow);
@@ -86,7 +86,7 @@ TEST(ModelGraph, UnetHasThePapersParameters) {
   EXPECT_EQ(build_model(model, task).parameter_count(), 19'069'955);
 }
 
-// Of 5 x 256 units on 8 numbers: (8 + 1) * 256 + 4 * (256 + 1) * 256 + (256 + 1) * 3.
+// 5 x 256 units on 8 numbers: (8 + 1) * 256 + 4 * (256 + 1) * 256 + (256 + 1) * 3.
 TEST(ModelGraph, MlpHasOneWeightAPairAndOneBiasAUnit) {
   ModelConfig model = default_model(ModelName::mlp);
   model.dense = {256, 256, 256, 256, 256};
@@ -232,7 +232,7 @@ TEST(InitialWeights, FollowPlaceAndActivation) {
             "dense1: uniform uniform\nout: uniform uniform\n");
   EXPECT_EQ(initials_of(ModelName::cnn, InitialWeights::data),
             initials_of(ModelName::cnn, InitialWeights::he));
-  // A convolution that gives the output, or stands before a tanh, is no rectifier's.
+  // A convolution that is the output, or that a tanh follows, has no rectifier.
   yaml::Diagnostics diagnostics("m");
   ModelConfig model = default_model(ModelName::layers);
   const std::vector<std::string> inputs = {"x"};

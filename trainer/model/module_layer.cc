@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/model/module_layer.h"
-
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/runtime/graph_executor.h>
 #include <torch/csrc/jit/serialization/import.h>
 
@@ -13,7 +12,8 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "trainer/model/module_graph.h"
+#include "trainer/model/network.h"
+#include "trainer/model/torch_layers.h"
 
 namespace wflow::trainer {
 namespace {
@@ -24,7 +24,7 @@ using Tensors = TorchLayer::Tensors;
   throw Error(ExitCode::data, fmt::format("{}: {}", name, why));
 }
 
-// One line of what libtorch says: of an error inside the module the last one, which names it.
+// One line of libtorch's message: for an error inside the module the last one, which names it.
 std::string line_of(std::string text) {
   const std::size_t error = text.rfind("RuntimeError: ");
   if (error != std::string::npos) text.erase(0, error + 14);
@@ -64,7 +64,7 @@ std::vector<torch::jit::NameTensor> buffers_of(const torch::jit::Module& module)
   return list;
 }
 
-// [samples, channels, ...] without the flat axes in front of the cells.
+// [samples, channels, ...] without leading flat axes.
 at::Tensor without_flat_axes(const at::Tensor& x) {
   std::vector<std::int64_t> sizes = x.sizes().vec();
   while (sizes.size() > 3 && sizes[2] == 1) sizes.erase(sizes.begin() + 2);
@@ -72,7 +72,7 @@ at::Tensor without_flat_axes(const at::Tensor& x) {
 }
 
 at::Tensor run_module(torch::jit::Module& module, const std::string& name, const Tensors& inputs) {
-  // The executor would compile after some calls, for these sizes: a training that goes on after a restart
+  // The executor would compile after some calls, for these sizes: a training that continues after a restart
   // would have other bits.
   const torch::jit::GraphOptimizerEnabledGuard as_written(false);
   const c10::IValue value = with_reasons(name, "fails on the data", [&] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What executes a layer graph. The torch back end is in torch_network.cc; nothing of libtorch shows here.
+// Executes a layer graph. The torch back end is torch_network.cc; this header includes nothing of libtorch.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,12 @@
 
 namespace wflow::trainer {
 
-// What a dropout layer's zeros depend on besides layer and unit: not on the rank that has the sample.
+// Key of random numbers in a step. With layer and unit, dropout depends on these only, not on the rank that
+// has the sample.
 struct StepKey {
   std::uint64_t seed = 0;
   std::uint64_t step = 0;
-  std::int64_t first_sample = 0;  // place in the global batch of the first sample of this call
+  std::int64_t first_sample = 0;  // position of this call's first sample in the global batch
 };
 
 class Network {
@@ -28,23 +29,23 @@ class Network {
   // The values of each of the graph's inputs, [samples, C, D, H, W] or [samples, C], in order of the inputs.
   using Inputs = std::span<const std::span<const float>>;
 
-  // outputs: [samples, ...] of the first output, then of the second, and so on. With the running statistics,
-  // without dropout.
+  // outputs: [samples, ...] of the first output, then of the second, and so on. Uses the running statistics,
+  // no dropout.
   virtual void predict(Inputs inputs, std::int64_t samples, std::span<float> outputs) = 0;
 
-  // As predict, with the batch's statistics and dropout; keeps what backward() needs. Puts the statistics of
-  // the norms, times `samples`, into state.batch_statistics().
+  // Like predict(), but with the batch's statistics and dropout; keeps what backward() needs. Writes the
+  // statistics of the norms, times `samples`, to state.batch_statistics().
   virtual void forward(Inputs inputs, std::int64_t samples, const StepKey& key, std::span<float> outputs) = 0;
 
-  // Fills state.gradients(); output_gradients are laid out as the outputs. Calls `ready(place)` whenever all
-  // gradients from that place of the exchange array on are final.
+  // Fills state.gradients(); output_gradients are laid out as the outputs. Calls `ready(from)` whenever all
+  // gradients from that position of the exchange array on are final.
   using Ready = std::function<void(std::int64_t from)>;
   virtual void backward(std::span<const float> output_gradients, const Ready& ready) = 0;
 
-  // To be called when values or buffers have been changed by others: the optimiser, a checkpoint.
+  // Must be called after the optimiser or a checkpoint has changed values or buffers.
   virtual void values_changed() = 0;
 
-  // What computes, a line a group of layers: "conv1 .. leaky1  oneDNN (jit:avx512_core, ...)".
+  // The kernels in use, one line per group of layers: "conv1 .. leaky1  oneDNN (jit:avx512_core, ...)".
   virtual std::vector<std::string> describe() const = 0;
 
   // For networks with one input.
@@ -56,7 +57,7 @@ class Network {
   }
 };
 
-// What computes a convolution and the layers behind it, in tests each by itself.
+// Kernels for a convolution and the layers after it. Tests choose each by itself.
 //   fastest: chosen by shape and instruction set among the others
 //   direct:  hand-written kernels for few channels, libtorch for the rest
 //   onednn:  oneDNN on blocked layouts wherever it has kernels, libtorch for the rest
@@ -68,20 +69,36 @@ std::unique_ptr<Network> make_torch_network(const ModelGraph& graph, FlatState& 
                                             KernelChoice kernels = KernelChoice::fastest,
                                             bool allow_gpu = true, Precision precision = Precision::full);
 
-// The network that `backend` and `precision` ask for. Throws Error{spec} where `onednn` is asked for and
-// oneDNN has kernels for none of the layers, and where bf16 is and this machine has no instructions for it.
-// fp16 on a processor rounds as a GPU does and computes in 32 bits: for tests of a setting, not for speed.
+// The network for `backend` and `precision`. Throws Error{spec} for `onednn` if oneDNN has kernels for none
+// of the layers, and for bf16 if this machine has no instructions for it. fp16 on a processor rounds as a GPU
+// does and computes in 32 bits: for tests of a setting, not for speed.
 std::unique_ptr<Network> make_network(Backend backend, Precision precision, const ModelGraph& graph,
                                       FlatState& state);
 
-// Threads for libtorch's and the BLAS's kernels; the defaults of neither fit (1, and all cores a rank).
+// Sets the threads of libtorch's and the BLAS's kernels; their defaults do not fit (1, and all cores per
+// rank).
 void set_compute_threads(int threads, bool deterministic);
-// On how many threads a long loop of this library's own kernels runs.
+// Number of threads for a long loop of this library's own kernels.
 int compute_threads();
 std::string torch_version();
 std::string onednn_version();  // "2.6.3"
 std::string compute_device();
-// GFLOP/s of a 256 x 256 x 256 product: an optimised BLAS gives tens, the reference one about 1.
+// GFLOP/s of a 256 x 256 x 256 product: tens with an optimised BLAS, about 1 with the reference BLAS.
 double measure_blas_gflops();
+
+// A user's network (`model: my_network.pt`): a TorchScript module, exported from Python by torch.jit.script
+// or trace, as a graph of one layer that has the parameters and buffers of the module.
+//
+// The module gets the inputs in their order, in float32 and normalised like the inputs of every network:
+// [samples, channels, depth, height, width] without the leading flat axes (an image is [N, C, H, W], a
+// series [N, C, W]), vectors [samples, values]. It returns one tensor with a row per sample. Parameters that
+// require no gradient stay as they are.
+//
+// `bytes`: contents of the file; `name`: its name in messages. Error{data} if they are not a module, if it
+// has nothing to train or values that are not float32, or if it does not map the inputs to the output.
+ModelGraph module_graph(std::string bytes, const std::string& name, const ModelTask& task);
+
+// Sets the values that the module was exported with.
+void fill_from_module(const ModelGraph& graph, FlatState& state);
 
 }  // namespace wflow::trainer

@@ -18,7 +18,7 @@ BoxSize cells_of(const TensorShape& shape) {
 
 constexpr std::int64_t kTaps = 27;
 
-// The hand-written weight gradient: few channels, 3^3 or 1 x 3 x 3 cells with a border.
+// True for the hand-written weight gradient: few channels, 3^3 or 1 x 3 x 3 cells with a border.
 bool has_own_weight_gradient(const Layer& layer) {
   const auto& k = layer.kernel;
   const std::array<std::int64_t, 3> ones = {1, 1, 1};
@@ -45,7 +45,7 @@ class Block final : public OnednnBlock {
   std::vector<std::string> kernels() const override { return convolution_->kernels(); }
 
  private:
-  // Of one channel of one sample, or of all that a norm takes together.
+  // Moments over a channel of a sample, or over all cells of a norm.
   struct Moments {
     double mean = 0;
     double variance = 0;
@@ -95,12 +95,12 @@ class Block final : public OnednnBlock {
   const DirectKernels& direct_ = direct_kernels();
   const BlockedKernels& kernels_ = blocked_kernels();
   Layer layer_;         // the convolution
-  TensorShape output_;  // of the block
+  TensorShape output_;  // output of the block
   std::unique_ptr<OnednnConvolution> convolution_;
   bool own_weight_gradient_;
   std::shared_ptr<BlockScratch> scratch_;
-  std::int64_t block_;   // channels in a block
-  std::int64_t blocks_;  // of the output
+  std::int64_t block_;   // channels per block
+  std::int64_t blocks_;  // blocks in the output
   BlockedReorder input_order_;
   BlockedReorder output_order_;
   bool blocked_input_ = false;
@@ -113,7 +113,7 @@ class Block final : public OnednnBlock {
   std::unique_ptr<Layer> norm_;
   bool by_sample_ = false;  // group norm: every sample has its own mean and variance
 
-  // A channel, or a sample's channel; the channels that only fill the last block have 0.
+  // Per channel, or per sample and channel; channels that only fill the last block have 0.
   std::vector<float> factors_;
   std::vector<float> constants_;
   std::vector<float> means_;
@@ -123,7 +123,7 @@ class Block final : public OnednnBlock {
   std::vector<float> padded_;
   std::vector<float> weight_sums_;
 
-  // Of the step under way.
+  // Arrays of the current step.
   std::int64_t samples_ = 0;
   at::Tensor x_;
   at::Tensor y_;
@@ -172,7 +172,7 @@ void Block::for_planes(std::int64_t samples, std::int64_t planes, const Call& ca
   });
 }
 
-// Sums a plane in order of the planes, whatever thread made them: [samples][blocks][B].
+// Adds the planes' sums in order of the planes, whatever thread computed them: [samples][blocks][B].
 std::vector<double> Block::added_up(const std::vector<double>& parts, std::int64_t samples,
                                     std::int64_t planes) const {
   std::vector<double> sums(static_cast<std::size_t>(samples * blocks_ * block_));
@@ -221,14 +221,14 @@ std::size_t Block::group_count(std::int64_t samples) const {
   return static_cast<std::size_t>(by_sample_ ? samples * norm_->groups : layer_.output.channels);
 }
 
-// [samples][channels], each over its cells.
+// Moments [samples][channels], each over its cells.
 std::vector<Block::Moments> Block::channel_moments(float* y, std::int64_t samples) const {
   const std::int64_t planes = shape_.in.d;
   const std::int64_t cells = shape_.in.h * shape_.in.w;
   std::vector<double> sums(static_cast<std::size_t>(samples * blocks_ * planes * block_));
   std::vector<double> squares(sums.size());
   for_planes(samples, planes, [&](std::int64_t n, std::int64_t c, std::int64_t d, std::int64_t i) {
-    // About the channel's first value: the difference of large squares would lose the digits.
+    // Relative to the channel's first value: a difference of large squares would lose digits.
     float* own = y_of(y, n, c);
     kernels_.moments(block_, own + d * cells * block_, cells, own,
                      &sums[static_cast<std::size_t>(i * block_)],
@@ -348,7 +348,7 @@ at::Tensor Block::forward(const at::Tensor& x, const StepKey&) {
   x_ = ordered_input(x, samples_);
   z_ = run(x_, samples_, true);
   if (own_weight_gradient_ && !convolution_->plain_input()) x_ = x.contiguous();
-  if (in_place()) y_ = z_;  // of the same sign
+  if (in_place()) y_ = z_;  // has the same sign
   keep_statistics(samples_);
   return ordered_output(z_, samples_);
 }
@@ -365,8 +365,8 @@ BlockedPass Block::pass_of(const float* dz, std::int64_t sample, std::int64_t c)
           places_.empty() ? nullptr : places_.data() + at, dz + at};
 }
 
-// The gradients of the norm's scale and shift, and what it makes of g; the same formula for both norms, over
-// the cells that have mean and variance in common.
+// The gradients of the norm's scale and shift, and the constants of dy. Both norms have the same formula,
+// over the cells with a common mean and variance.
 void Block::gradient_of_norm(const float* dz, std::int64_t samples) {
   const std::int64_t planes = shape_.out.d;
   std::vector<double> sums(static_cast<std::size_t>(samples * blocks_ * planes * block_));
@@ -383,7 +383,7 @@ void Block::gradient_of_norm(const float* dz, std::int64_t samples) {
   const float* scale = parameter(norm_tensors_, 0);
   std::vector<double> scale_gradients(static_cast<std::size_t>(channels));
   std::vector<double> shift_gradients(scale_gradients.size());
-  std::vector<Moments> means(groups_.size());  // of g and of g * normalised y
+  std::vector<Moments> means(groups_.size());  // means of g and of g * normalised y
   const double count =
       static_cast<double>(samples * channels * shape_.in.voxels()) / static_cast<double>(groups_.size());
   const auto inverse = [&](std::size_t group) {
@@ -519,12 +519,12 @@ std::size_t onednn_block_length(std::span<const Layer> layers) {
   const auto next = [&](auto... kinds) {
     return length < layers.size() && ((layers[length].kind == kinds) || ...);
   };
-  // Growing with their argument: the sign of the result is the argument's.
+  // Monotonic: the result has the sign of the argument.
   const auto next_activates = [&] {
     return next(LayerKind::relu) || (next(LayerKind::leaky_relu) && layers[length].value >= 0);
   };
   if (next(LayerKind::batch_norm, LayerKind::group_norm)) {
-    if (layers[0].parameters.size() > 1) return 1;  // a bias that the norm takes away again
+    if (layers[0].parameters.size() > 1) return 1;  // the norm cancels the bias
     ++length;
   }
   const bool active = next_activates();
@@ -532,7 +532,7 @@ std::size_t onednn_block_length(std::span<const Layer> layers) {
   if (!next(LayerKind::average_pool, LayerKind::max_pool) || !fits_pool(layers[length])) return length;
   const bool maximum = layers[length].kind == LayerKind::max_pool;
   ++length;
-  // What grows with its argument and the maximum may change places.
+  // A monotonic activation commutes with the maximum.
   if (maximum && !active && next_activates()) ++length;
   return length;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A group of layers (convolution, norm, leaky ReLU, pool) on oneDNN's blocked layout: the convolution by
-// oneDNN, the rest in one pass of blocked_kernels.h. Blocks that follow one another hand their fields on in
-// blocks; at both ends of such a trunk they are put in order once. Included by the torch translation units of
-// this folder alone.
+// oneDNN, the rest in one pass of blocked_kernels.h. Consecutive blocks pass fields in the blocked layout;
+// only the two ends of such a trunk reorder them. To be included only by the torch translation units of this
+// folder.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ namespace wflow::trainer {
 // Memory that all blocks of a network use in turn.
 class BlockScratch {
  public:
-  // At least so many floats, of any content.
+  // At least `count` floats with any content.
   float* take(std::int64_t count) {
     if (buffer_.size() < count) buffer_ = FloatBuffer(count);
     return buffer_.data();
@@ -29,18 +29,18 @@ class BlockScratch {
 
 class OnednnBlock : public UnaryLayer {
  public:
-  // Channels in a block that the input may have, and that the output has; 0: a plain input.
+  // Channels per block that the input may have, and that the output has; 0: a plain input.
   virtual int input_block() const = 0;
   virtual int output_block() const = 0;
   virtual void take_blocked_input() = 0;
   virtual void give_blocked_output() = 0;
-  virtual std::vector<std::string> kernels() const = 0;  // oneDNN's names of the convolution's
+  virtual std::vector<std::string> kernels() const = 0;  // oneDNN's names of the convolution's kernels
 };
 
-// How many layers from the first on one block can stand for; 0: the first is no convolution.
+// Number of layers, from the first on, that one block can replace; 0: the first is not a convolution.
 std::size_t onednn_block_length(std::span<const Layer> layers);
 
-// nullptr where oneDNN has only its reference kernels for the convolution. `tensors`: of each of the layers.
+// nullptr if oneDNN has only its reference kernels for the convolution. `tensors`: one entry per layer.
 std::unique_ptr<OnednnBlock> make_onednn_block(std::span<const Layer> layers,
                                                std::span<const LayerTensors> tensors, bool wants_input,
                                                Precision precision, std::shared_ptr<BlockScratch> scratch);

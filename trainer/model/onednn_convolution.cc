@@ -29,10 +29,10 @@ dnnl::stream& cpu_stream() {
 }
 
 memory wrap(const memory::desc& desc, const float* data) {
-  return memory(desc, cpu_engine(), const_cast<float*>(data));  // oneDNN has no memory of constants
+  return memory(desc, cpu_engine(), const_cast<float*>(data));  // oneDNN has no constant memory objects
 }
 
-// Fields without depth are given to oneDNN as pictures: the same memory, and it has more kernels for them.
+// oneDNN gets fields without depth as images: the same memory, and more kernels.
 bool is_flat(const Layer& layer) {
   return layer.input.extent[0] == 1 && layer.output.extent[0] == 1 && layer.kernel[0] == 1 &&
          layer.stride[0] == 1 && layer.pad_low[0] == 0 && layer.pad_high[0] == 0;
@@ -61,7 +61,7 @@ Tag blocked_tag(int block, bool flat) {
   return flat ? Tag::aBcd8b : Tag::aBcde8b;
 }
 
-// The names of hand-tuned kernels; "ref..." and "x64:gemm:jit" (plain layouts only) are others.
+// True for hand-tuned kernels; "ref..." and "x64:gemm:jit" (plain layouts only) are others.
 bool is_fast(std::string_view name) {
   return (name.starts_with("jit") || name.starts_with("brg")) && name.find("gemm") == std::string_view::npos;
 }
@@ -70,7 +70,7 @@ bool is_matrix_product(std::string_view name) {
   return name.find("gemm:jit") != std::string_view::npos;
 }
 
-// The same values in another order or type; `from` itself where that is what is wanted.
+// The same values in another order or type; `from` itself if it already has both.
 memory in_order(const memory::desc& desc, const float* from, const memory::desc& wanted) {
   memory given = wrap(desc, from);
   if (desc == wanted) return given;
@@ -79,13 +79,13 @@ memory in_order(const memory::desc& desc, const float* from, const memory::desc&
   return ordered;
 }
 
-// The same order, of 32 bits.
+// The same order in 32 bits.
 memory::desc in_full(memory::desc desc) {
   desc.data.data_type = dnnl_f32;
   return desc;
 }
 
-// Fields in 32 bits as what a kernel multiplies.
+// Converts fields from 32 bits to the type that a kernel multiplies.
 memory as_factor(const memory::desc& wanted, const float* from) {
   return in_order(in_full(wanted), from, wanted);
 }
@@ -154,7 +154,7 @@ struct OnednnConvolution::Plans {
     std::optional<InputGradient::primitive_desc> input_gradient;
     std::optional<WeightGradient::primitive_desc> weight_gradient;
   };
-  // What one number of samples runs, with weights in the orders that its kernels want.
+  // The kernels for one number of samples, with weights in the kernels' orders.
   struct Plan {
     Descriptions descriptions;
     Forward forward;
@@ -176,7 +176,7 @@ struct OnednnConvolution::Plans {
   memory::dims input_dims(std::int64_t samples) const { return dims_of(samples, layer.input, flat); }
   memory::dims output_dims(std::int64_t samples) const { return dims_of(samples, layer.output, flat); }
 
-  // The type of what is multiplied. The few channels of a first layer stay in full precision.
+  // The type of the factors. The few channels of a first layer stay in full precision.
   memory::data_type factor_type(Tag source) const {
     const bool rounds = wanted.precision == Precision::bf16 && source != plain_tag(flat);
     return rounds ? memory::data_type::bf16 : memory::data_type::f32;
@@ -197,7 +197,7 @@ struct OnednnConvolution::Plans {
   std::unordered_map<std::int64_t, Plan> plans;  // by the number of samples
 };
 
-// Nothing where a pass has no fast kernel on these layouts.
+// No value if a pass has no fast kernel on these layouts.
 std::optional<OnednnConvolution::Plans::Descriptions> OnednnConvolution::Plans::describe(std::int64_t samples,
                                                                                          Tag source) const {
   const auto forward_kind = dnnl::prop_kind::forward_training;
@@ -233,7 +233,7 @@ std::optional<OnednnConvolution::Plans::Descriptions> OnednnConvolution::Plans::
   }
 }
 
-// With AVX2 there is none for three dimensions on blocks: then x and dy are put in plain order for a matrix
+// AVX2 has none for three dimensions on blocks: x and dy are then reordered to the plain layout for a matrix
 // product.
 std::optional<OnednnConvolution::Plans::WeightGradient::primitive_desc>
 OnednnConvolution::Plans::describe_weight_gradient(std::int64_t samples, const memory::desc& x,
@@ -261,7 +261,7 @@ OnednnConvolution::Plans::describe_weight_gradient(std::int64_t samples, const m
   return plain;
 }
 
-// The largest block that has kernels, and the input as it is where that has them too.
+// The largest block with kernels, and a plain input if that has kernels too.
 bool OnednnConvolution::Plans::choose_layouts() {
   for (const int candidate : {16, 8}) {
     block = candidate;

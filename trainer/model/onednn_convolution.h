@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A convolution by oneDNN on its blocked layout, [samples][channels / B][cells][B]: forward, and the
-// gradients of input and weights. The only files that include oneDNN are onednn_*.cc; libtorch is not needed.
+// gradients of input and weights. Does not need libtorch.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@
 
 namespace wflow::trainer {
 
-// Fields as libtorch has them, [samples][channels][cells], to blocks and back. Channels that only fill the
-// last block are 0.
+// Converts fields in libtorch's layout, [samples][channels][cells], to blocks and back. Channels that only
+// fill the last block are 0.
 class BlockedReorder {
  public:
   BlockedReorder(const TensorShape& shape, int block);
   ~BlockedReorder();
-  std::int64_t blocked_count() const;  // floats a sample
+  std::int64_t blocked_count() const;  // floats per sample
   void to_blocked(std::int64_t samples, const float* plain, float* blocked);
   void to_plain(std::int64_t samples, const float* blocked, float* plain);
 
@@ -30,25 +30,25 @@ class BlockedReorder {
 
 class OnednnConvolution {
  public:
-  // What gradient passes are wanted of oneDNN. A first layer of few channels has its weight gradient from
-  // blocked_kernels.h.
+  // The gradient passes that oneDNN must compute. For a first layer of few channels, blocked_kernels.h
+  // computes the weight gradient.
   struct Wanted {
     bool bias = false;
     bool input_gradient = true;
     bool weight_gradient = true;
-    // bf16: x, dy and weights are rounded to 16 bits before they are multiplied; sums are of 32 bits. An
-    // input of fewer channels than a block stays as it is.
+    // bf16: x, dy and weights are rounded to 16 bits before the product; sums have 32 bits. An input of fewer
+    // channels than a block is not rounded.
     Precision precision = Precision::full;
   };
 
-  // nullptr where oneDNN has but its reference or its matrix product on plain layouts for one of the passes
-  // on this processor; the weight gradient may be that product.
+  // nullptr if oneDNN has only its reference or its matrix product on plain layouts for one of the passes on
+  // this processor; the weight gradient may be that product.
   static std::unique_ptr<OnednnConvolution> make(const Layer& layer, const Wanted& wanted);
   ~OnednnConvolution();
 
-  int block() const;                         // B of the output: 8 or 16 channels
+  int block() const;                         // B for the output: 8 or 16 channels
   bool plain_input() const;                  // reads [samples][channels][cells]: fewer channels than a block
-  std::vector<std::string> kernels() const;  // oneDNN's names of what it runs: forward, input, weights
+  std::vector<std::string> kernels() const;  // oneDNN's names of the kernels for forward, input, weights
 
   // weights: [out][in][kernel], bias: [out], both plain. Throws Error{unsupported} for a number of samples
   // for which make()'s promise does not hold; none is known.
@@ -63,7 +63,7 @@ class OnednnConvolution {
   std::unique_ptr<Plans> plans_;
 };
 
-// Whether the processor multiplies bf16 (oneDNN would imitate it, slower than 32 bits).
+// True if the processor multiplies bf16 (oneDNN would emulate it, slower than 32 bits).
 bool onednn_has_bf16();
 std::string onednn_instruction_set();  // "AVX512_CORE_BF16"
 

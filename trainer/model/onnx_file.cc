@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/model/onnx_file.h"
+#include "trainer/model/model_export.h"
 
 #include <fmt/format.h>
 
@@ -17,7 +17,7 @@ namespace {
 enum Element { kFloat = 1, kInt64 = 7, kDouble = 11 };
 enum AttributeType { kReal = 1, kInteger = 2, kText = 3, kIntegers = 7 };
 constexpr std::int64_t kMostBytes = (std::int64_t{1} << 31) - 1;
-constexpr std::int64_t kNodeBytes = std::int64_t{1} << 20;  // more than what is no parameter ever takes
+constexpr std::int64_t kNodeBytes = std::int64_t{1} << 20;  // more than the rest of the file ever needs
 
 class Attributes {
  public:
@@ -62,7 +62,7 @@ using Names = std::vector<std::string>;
 // Collects nodes and constants; values are called v0, v1, ... as in the graph, others after them.
 class OnnxGraph {
  public:
-  // Adds a node and gives the name of its output.
+  // Adds a node and returns the name of its output.
   std::string node(const char* type, const Names& inputs, const Attributes& attributes = {}) {
     const std::string output = fmt::format("t{}", ++values_);
     node_with_outputs(type, inputs, {output}, attributes);
@@ -140,7 +140,7 @@ std::array<std::int64_t, 6> both(const std::array<std::int64_t, 3>& low,
   return {low[0], low[1], low[2], high[0], high[1], high[2]};
 }
 
-// Adds the nodes of one layer after the other.
+// Adds the nodes of the layers in order.
 class Writer {
  public:
   Writer(const ModelGraph& graph, OnnxGraph& onnx) : graph_(graph), onnx_(onnx) {}
@@ -242,7 +242,7 @@ std::string Writer::activation(const Layer& layer, const std::string& x) {
     case LayerKind::softmax:
       return onnx_.node("Softmax", {x}, Attributes().integer("axis", 1));
     default:
-      return x;  // dropout, sample: nothing in predictions
+      return x;  // dropout, sample: identity in predictions
   }
 }
 
@@ -376,7 +376,7 @@ void add_inputs(const ModelGraph& graph, const ExportedUnits& units, OnnxGraph& 
     const std::string mean = onnx.reals(shape, scale->mean, element);
     const std::string seen =
         onnx.cast(normalised(onnx, x, mean, onnx.reals(shape, scale->std, element)), element, kFloat);
-    // A field of one cell is a vector to the layers.
+    // The layers treat a field of one cell as a vector.
     writer.names().push_back(input.shape.voxels() == 1 ? writer.reshaped(seen, input.shape, false) : seen);
   }
 }

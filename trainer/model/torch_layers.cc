@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "trainer/model/module_layer.h"
 
 namespace wflow::trainer {
 namespace {
@@ -18,7 +17,7 @@ std::vector<std::int64_t> list(const std::array<std::int64_t, 3>& values) {
   return {values.begin(), values.end()};
 }
 
-// What is multiplied in this precision. The values are of 32 bits again on a processor, of 16 on a GPU.
+// Rounds to the precision of the factors. The result has 32 bits on a processor, 16 on a GPU.
 at::Tensor factor(const at::Tensor& x, Precision precision) {
   if (precision == Precision::full) return x;
   const at::ScalarType type = precision == Precision::bf16 ? at::kBFloat16 : at::kHalf;
@@ -73,7 +72,7 @@ class Convolution final : public UnaryLayer {
         x, std::vector<std::int64_t>{low[2], high[2], low[1], high[1], low[0], high[0]}, 0);
   }
 
-  // `x`: as factor() gives it.
+  // `x`: as factor() returns it.
   at::Tensor run(const at::Tensor& x) const {
     const bool rounds = precision_ != Precision::full;
     const bool has_bias = tensors_.parameters.size() > 1;
@@ -137,8 +136,8 @@ class BatchNorm final : public UnaryLayer {
   at::Tensor inverse_deviation_;
 };
 
-// In place where nobody else reads the input. With a positive slope the output has the sign of the input, so
-// that backward needs no other copy; with slope 0 it does as well, as the gradient is 0 where the output is.
+// In place if nothing else reads the input. With a positive slope the output has the sign of the input, so
+// backward needs no other copy; with slope 0 neither, as the gradient is 0 where the output is.
 class LeakyRelu final : public UnaryLayer {
  public:
   LeakyRelu(double slope, bool in_place) : slope_(slope), in_place_(in_place) {}

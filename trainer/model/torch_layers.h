@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// One object a layer (or a fused group of layers) with forward and backward. The layers that take most of the
-// time call ATen directly and overwrite what nobody reads again; all others keep an autograd graph of their
-// own. So gradients are final layer by layer, from the last one on.
-// Included by the torch translation units of this folder alone.
+// One object per layer (or fused group of layers) with forward and backward. The layers that take most of the
+// time call ATen directly and overwrite arrays that are not read again; each of the others keeps its own
+// autograd graph. So gradients are final layer by layer, from the last one on.
+// To be included only by the torch translation units of this folder.
 #pragma once
 
 #include <ATen/ATen.h>
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "trainer/config.h"
 #include "trainer/model/flat_state.h"
 #include "trainer/model/network.h"
+
+namespace torch::jit {
+struct Module;
+}
 
 namespace wflow::trainer {
 
@@ -28,7 +33,7 @@ class TorchLayer {
   virtual ~TorchLayer() = default;
   virtual at::Tensor forward(const Tensors& inputs, const StepKey& key) = 0;
   virtual at::Tensor predict(const Tensors& inputs) = 0;
-  // Gives the gradients of the inputs; an undefined tensor where one is not wanted.
+  // Returns the gradients of the inputs; an undefined tensor for an input that is not wanted.
   virtual Tensors backward(const at::Tensor& gradient, const std::vector<bool>& wanted) = 0;
 };
 
@@ -51,17 +56,36 @@ class UnaryLayer : public TorchLayer {
 struct LayerTensors {
   std::vector<ParameterTensors> parameters;
   std::vector<at::Tensor> running;     // buffers
-  std::vector<at::Tensor> statistics;  // of this batch, times samples
+  std::vector<at::Tensor> statistics;  // statistics of this batch, times the samples
 };
 
 // `owns_input`: nothing else reads the layer's input, neither forward nor backward: it may be overwritten.
-// `precision`: of what convolutions and linear layers multiply; sums and results are of 32 bits. On a GPU
-// these are products of 16 bits in the order of cuDNN's tensor kernels (channels last); on a processor the
-// factors are rounded to 16 bits, so that a setting behaves as there.
+// `precision`: of the factors in convolutions and linear layers; sums and results have 32 bits. On a GPU the
+// products use 16 bits in the layout of cuDNN's tensor kernels (channels last); on a processor the factors
+// are rounded to 16 bits, so that a setting behaves as on a GPU.
 std::unique_ptr<TorchLayer> make_torch_layer(const Layer& layer, const LayerTensors& tensors, bool owns_input,
                                              Precision precision);
 
-// Kinds that read and give [samples, channels, depth, height, width] even where a field is a single cell.
+// True for kinds that read and return [samples, channels, depth, height, width] even for a field of one cell.
 bool works_on_fields(LayerKind kind);
+
+// dense_block.cc
+std::unique_ptr<TorchLayer> make_dense_block(const LayerTensors& tensors);
+
+// direct_block.cc: a group of layers (convolution, norm, leaky ReLU, average pool) in one pass of
+// hand-written kernels. Number of layers, from the first on, that one block can replace; 0: none (other
+// kernel, odd size, many channels).
+std::size_t direct_block_length(std::span<const Layer> layers);
+
+// `tensors`: one entry per layer.
+std::unique_ptr<TorchLayer> make_direct_block(std::span<const Layer> layers,
+                                              std::span<const LayerTensors> tensors);
+
+// module_layer.cc: a module of module_graph() in network.h. Its parameters are the layer's tensors. In
+// training its own norms change its buffers; layer.statistics has the change on this rank times the samples.
+std::unique_ptr<TorchLayer> make_module_layer(const Layer& layer, const LayerTensors& tensors);
+
+// The module with the state's values, for the export.
+torch::jit::Module module_with_values(const Layer& layer, const FlatState& state);
 
 }  // namespace wflow::trainer

@@ -14,8 +14,6 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "trainer/model/dense_block.h"
-#include "trainer/model/direct_block.h"
 #include "trainer/model/network.h"
 #include "trainer/model/onednn_block.h"
 #include "trainer/model/onednn_convolution.h"
@@ -24,8 +22,8 @@
 namespace wflow::trainer {
 namespace {
 
-// Which part of oneDNN's work is not for channels that only fill a block. The hand-written kernels work on
-// the channels that there are, at 0.4 to 0.6 of oneDNN's speed (measured with AVX-512, 32^3 and 64^3 cells).
+// Fraction of oneDNN's work that is not for channels that only fill a block. The hand-written kernels compute
+// only existing channels, at 0.4 to 0.6 of oneDNN's speed (measured with AVX-512, 32^3 and 64^3 cells).
 double useful_part(const Layer& convolution, const OnednnBlock& block, bool wants_input) {
   const auto part = [&](std::int64_t channels) {
     const std::int64_t size = block.output_block();
@@ -36,8 +34,8 @@ double useful_part(const Layer& convolution, const OnednnBlock& block, bool want
 }
 constexpr double kLeastUsefulPart = 0.6;
 
-// Blocks of 8 channels on a processor with vectors of 16: half of each vector, and the weight gradient as a
-// matrix product. The hand-written kernels are faster there by a sixth (32^3 cells, 8 and 16 channels).
+// Blocks of 8 channels on a processor with vectors of 16 use half of each vector, and a matrix product for
+// the weight gradient. The hand-written kernels are a sixth faster there (32^3 cells, 8 and 16 channels).
 bool fills_vectors(const OnednnBlock& block) {
   return block.output_block() == 16 || !onednn_instruction_set().starts_with("AVX512");
 }
@@ -94,7 +92,7 @@ class TorchNetwork final : public Network {
  private:
   using Tensors = TorchLayer::Tensors;
 
-  // A layer, or several that one block stands for.
+  // A layer, or several that one block replaces.
   struct Stage {
     std::unique_ptr<TorchLayer> layer;
     std::vector<std::size_t> inputs;  // values
@@ -102,10 +100,10 @@ class TorchNetwork final : public Network {
     std::vector<bool> wanted;  // which inputs need a gradient
     bool fields = false;       // reads tensors of five dimensions, vectors too
     bool gives_fields = false;
-    bool takes_blocks = false;  // input and output in oneDNN's order: passed on as they are
+    bool takes_blocks = false;  // input and output stay in oneDNN's layout
     bool gives_blocks = false;
     std::string text;
-    std::int64_t gradients_from = -1;  // place in the exchange array; -1: no parameters
+    std::int64_t gradients_from = -1;  // position in the exchange array; -1: no parameters
     std::int64_t gradient_floats = 0;
   };
 
@@ -204,10 +202,10 @@ class TorchNetwork final : public Network {
   at::Tensor device_buffers_;
   at::Tensor device_statistics_;
   std::vector<Stage> stages_;
-  std::vector<OnednnBlock*> blocks_;  // of each stage; nullptr: another kind
+  std::vector<OnednnBlock*> blocks_;  // per stage; nullptr: another kind
   std::shared_ptr<BlockScratch> scratch_ = std::make_shared<BlockScratch>();
-  std::vector<int> uses_;      // of each value: how many layers and outputs read it
-  std::vector<bool> learned_;  // whether a value depends on a parameter
+  std::vector<int> uses_;      // per value: number of layers and outputs that read it
+  std::vector<bool> learned_;  // true for values that depend on a parameter
 };
 
 TorchNetwork::TorchNetwork(const ModelGraph& graph, FlatState& state, KernelChoice kernels, bool allow_gpu,
@@ -239,7 +237,7 @@ TorchNetwork::TorchNetwork(const ModelGraph& graph, FlatState& state, KernelChoi
   link_blocks();
 }
 
-// Gives how many layers the new stage stands for; 0: none was added.
+// Returns the number of layers that the new stage replaces; 0: no stage was added.
 std::size_t TorchNetwork::add_fused_stage(std::span<const Layer> chain, std::size_t first,
                                           KernelChoice kernels) {
   if (kernels == KernelChoice::library || precision_ == Precision::fp16) return 0;
@@ -279,7 +277,7 @@ std::size_t TorchNetwork::add_fused_stage(std::span<const Layer> chain, std::siz
   return direct;
 }
 
-// Fields stay in blocks between two blocks that nothing else reads or writes between.
+// Fields stay in the blocked layout between two blocks if nothing else reads or writes them.
 void TorchNetwork::link_blocks() {
   for (std::size_t i = 0; i + 1 < stages_.size(); ++i) {
     OnednnBlock* from = blocks_[i];
@@ -306,7 +304,7 @@ void TorchNetwork::count_uses() {
   for (const ModelGraph::Output& output : graph_.outputs) ++uses_[output.value];
 }
 
-// How many layers from `first` on read one another alone.
+// Number of layers, from `first` on, that read only the one before.
 std::size_t TorchNetwork::chain_length(std::size_t first) const {
   std::size_t length = 1;
   for (std::size_t next = first + 1; next < graph_.layers.size(); ++next, ++length) {
@@ -316,7 +314,7 @@ std::size_t TorchNetwork::chain_length(std::size_t first) const {
   return length;
 }
 
-// The kinds whose backward pass has no use for their output, and which give an array of their own.
+// True for kinds whose backward pass does not need their output and which return a new array.
 bool TorchNetwork::may_overwrite_input(const Layer& layer) const {
   const std::size_t value = layer.inputs.front();
   if (value < graph_.inputs.size() || uses_[value] != 1) return false;
@@ -332,7 +330,7 @@ bool TorchNetwork::may_overwrite_input(const Layer& layer) const {
   }
 }
 
-// The group's tensors; notes in `stage` where its gradients lie.
+// The group's tensors; stores the position of its gradients in `stage`.
 std::vector<LayerTensors> TorchNetwork::tensors_of(std::span<const Layer> group, Stage& stage) {
   const auto view = [](const at::Tensor& flat, const FlatEntry& entry) {
     return flat.narrow(0, entry.offset, entry.count).view(entry.spec.shape);
@@ -399,13 +397,13 @@ std::unique_ptr<Network> make_network(Backend backend, Precision precision, cons
 }
 
 void set_compute_threads(int threads, bool deterministic) {
-  // Tensors of a step are as large as those of the last: keep their memory instead of giving it back and
-  // faulting it in again, which took a third of the time.
+  // The tensors of a step have the sizes of the last step's: keep their memory. Returning it and faulting it
+  // in again took a third of the time.
   ::mallopt(M_MMAP_THRESHOLD, 1 << 30);
   ::mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
   at::set_num_threads(threads);
-  // OpenBLAS built on pthreads does not hear OpenMP's setting. Looked up by name: which BLAS libtorch is
-  // bound to is the system's choice.
+  // OpenBLAS built on pthreads ignores OpenMP's setting. Looked up by name, because the system chooses
+  // libtorch's BLAS.
   using SetThreads = void (*)(int);
   if (auto* set = reinterpret_cast<SetThreads>(::dlsym(RTLD_DEFAULT, "openblas_set_num_threads")))
     set(threads);
@@ -431,8 +429,8 @@ double measure_blas_gflops() {
   constexpr std::int64_t n = 256;
   const at::Tensor a = at::ones({n, n});
   const at::Tensor b = at::ones({n, n});
-  at::Tensor c = at::mm(a, b);  // warm
-  // CPU time of this thread: on a loaded machine wall time would blame the library.
+  at::Tensor c = at::mm(a, b);  // warm-up
+  // CPU time of this thread: wall time would be longer on a loaded machine.
   const auto cpu_seconds = [] {
     timespec now{};
     ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);

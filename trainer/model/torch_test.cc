@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The back end against libtorch's autograd, the optimisers against torch::optim, the export against both.
+// Compares the back end with libtorch's autograd, the optimisers with torch::optim, the export with both.
 #include <gtest/gtest.h>
 #include <torch/script.h>
 #include <torch/torch.h>
@@ -106,7 +106,7 @@ torch::Tensor one_layer(const Layer& layer, const std::vector<torch::Tensor>& p,
   return x;
 }
 
-// The graph by autograd operations: nothing of the back end's own is used. All outputs of a sample in a row.
+// The graph by autograd operations, without the back end's own code. All outputs of a sample in a row.
 torch::Tensor by_autograd(const ModelGraph& graph, std::map<std::string, torch::Tensor>& parameters,
                           const std::vector<torch::Tensor>& inputs) {
   std::vector<torch::Tensor> values = inputs;
@@ -183,7 +183,7 @@ std::vector<torch::Tensor> input_tensors(const ModelGraph& graph, std::vector<st
 }
 
 void move_away_from_initial(FlatState& state) {
-  // Biases and norms away from 0 and 1, where mistakes hide.
+  // Biases and norms differ from 0 and 1, which would hide mistakes.
   for (const FlatEntry& entry : state.parameters().entries) {
     if (entry.spec.decays) continue;
     const auto shift = noise(static_cast<std::size_t>(entry.count), 9);
@@ -191,7 +191,7 @@ void move_away_from_initial(FlatState& state) {
   }
 }
 
-// Forward, gradients and prediction of one graph with one kind of kernels.
+// Checks forward, gradients and prediction of one graph with one kind of kernels.
 void compare_with_autograd(const ModelGraph& graph, std::int64_t samples, KernelChoice kernels,
                            bool batch_norm) {
   FlatState state(graph);
@@ -211,7 +211,7 @@ void compare_with_autograd(const ModelGraph& graph, std::int64_t samples, Kernel
   const torch::Tensor expected = by_autograd(graph, parameters, input_tensors(graph, values, samples));
   expected.backward(torch::from_blob(const_cast<float*>(slope.data()), {expected.numel()}));
 
-  // Twice, with the first pass's leftovers in every buffer.
+  // Twice: the second time, every buffer has values of the first pass.
   for (int round = 0; round < 2; ++round) {
     std::fill(state.gradients().begin(), state.gradients().end(), round == 0 ? NAN : 0.0F);
     network->forward(inputs, samples, {}, outputs);
@@ -230,7 +230,7 @@ void compare_with_autograd(const ModelGraph& graph, std::int64_t samples, Kernel
   network->values_changed();
   std::vector<float> predicted(outputs.size());
   network->predict(inputs, samples, predicted);
-  // Running variances are unbiased, a batch's are not: a difference of 1/n in each norm, n cells in all
+  // Running variances are unbiased, a batch's are not: they differ by 1/n in each norm, with n cells in all
   // samples.
   EXPECT_LT(relative_difference(predicted, expected), batch_norm ? 8e-2 : 1e-5);
 }
@@ -443,7 +443,7 @@ TEST(Onednn, NeverRunsAReferenceKernel) {
   }
 }
 
-// The blocks of a trunk hand their fields on without putting them in order: nothing else shows that they ran.
+// The blocks of a trunk pass fields without reordering them: only this test shows that they ran.
 TEST(Onednn, RunsEveryConvolutionOfTheMlperfTrunk) {
   if (!has_blocked_kernels()) GTEST_SKIP() << "oneDNN is limited to " << onednn_instruction_set();
   const Case c = make_case("mlperf", ModelName::mlperf, 32, false, {4, {64, 64, 64}}, 1);
@@ -481,7 +481,7 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
   return std::sqrt(apart / size);
 }
 
-// A factor has 8 bits (bf16) or 11 (fp16): results are apart by a few of the last ones, and not equal.
+// A factor has 8 bits (bf16) or 11 (fp16): results differ in the last few bits and are not equal.
 TEST(Precision, RoundsTheFactorsAndNothingElse) {
   ModelConfig model = make_case("", ModelName::mlperf, 16, false, {}, 0).model;
   const ModelGraph graph = build_model(model, {4, {16, 16, 16}}, 2);
@@ -538,8 +538,8 @@ TEST(Onednn, IsRefusedWhereItHasNothingToDo) {
   EXPECT_NE(make_network(Backend::automatic, Precision::full, graph, state), nullptr);
 }
 
-// The loss of a variational network through the whole chain, against differences of losses: the noise is a
-// function of (seed, step, sample), so that the loss is one of the weights alone.
+// Gradients of a variational network through the whole chain against differences of losses: the noise is a
+// function of (seed, step, sample), so the loss is a function of only the weights.
 TEST(Vae, GradientsAreDifferencesOfTheLoss) {
   const FamilyCase c = {"vae", ModelName::vae, {{kCube}, {2, {8, 8, 8}}}};
   const ModelGraph graph = family_graph(c);
@@ -565,7 +565,7 @@ TEST(Vae, GradientsAreDifferencesOfTheLoss) {
   for (const char* name :
        {"conv1.weight", "latent_mean.weight", "latent_log_variance.weight", "seed.bias", "out.bias"}) {
     const FlatEntry& entry = *state.parameters().find(name);
-    // The weight that matters most: differences of losses have few digits.
+    // The weight with the largest gradient: differences of losses have few digits.
     const std::span<const float> slopes = state.gradient(entry);
     const auto at = static_cast<std::size_t>(
         std::max_element(slopes.begin(), slopes.end(),
@@ -581,7 +581,7 @@ TEST(Vae, GradientsAreDifferencesOfTheLoss) {
     state.value(entry)[at] = before;
     EXPECT_NEAR(slope, (more - less) / (2 * h), 0.02 * std::abs(slope) + 0.05) << name;
   }
-  // Predictions draw nothing.
+  // Predictions use no random numbers.
   std::vector<float> twice(outputs.size());
   network->predict(x, 2, outputs);
   network->predict(x, 2, twice);

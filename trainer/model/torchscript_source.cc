@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text half of the export: no libtorch needed to make it.
+// The TorchScript source of the export, without libtorch.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ std::string attribute(std::string name) {
   return "self.p_" + name;
 }
 
-// TorchScript tells an integer from a real by the point.
+// TorchScript distinguishes an integer from a real by the point.
 std::string real(double value) {
   std::string text = text::from_real(value);
   if (text.find_first_of(".e") == std::string::npos) text += ".0";
@@ -27,14 +27,14 @@ std::string triple(const std::array<std::int64_t, 3>& v) {
   return fmt::format("[{}, {}, {}]", v[0], v[1], v[2]);
 }
 
-// Vectors are [N, C], fields [N, C, D, H, W]: the sizes behind N.
+// The sizes after N: vectors are [N, C], fields [N, C, D, H, W].
 std::string sizes(const TensorShape& shape, bool as_field) {
   if (shape.voxels() == 1 && !as_field) return fmt::format("[-1, {}]", shape.channels);
   return fmt::format("[-1, {}, {}, {}, {}]", shape.channels, shape.extent[0], shape.extent[1],
                      shape.extent[2]);
 }
 
-// Writes one expression a layer.
+// Writes one expression per layer.
 class Source {
  public:
   explicit Source(const ModelGraph& graph) : graph_(graph) {}
@@ -135,7 +135,7 @@ class Source {
     return x;
   }
 
-  // As in training: without the flat axes in front.
+  // Without leading flat axes, as in training.
   std::string module_arguments(const Layer& layer) const {
     std::vector<std::string> arguments;
     for (const std::size_t number : layer.inputs) {
@@ -209,7 +209,7 @@ std::string torchscript_source(const ModelGraph& graph, const ExportedUnits& uni
   const auto add = [&](const std::string& line) { source += "    " + line + "\n"; };
   for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
     const auto scale = units.normalisation.of_field(graph.inputs[i].name);
-    // 7 is float64, 6 float32, whatever number type the shard holds. Numbers cost nothing in float64.
+    // 7 is float64, 6 float32, for any number type in the shard. Float64 costs little for numbers.
     const bool wide = graph.inputs[i].shape.voxels() == 1 || scale->needs_double();
     add(fmt::format("v{0} = torch.to(v{0}, {1})", i, wide ? 7 : 6));
     const bool transformed = scale && scale->transformed;
@@ -226,8 +226,8 @@ std::string torchscript_source(const ModelGraph& graph, const ExportedUnits& uni
       add(fmt::format("v{0} = torch.log1p(v{0})", i));
     if (scale) {
       const TensorShape& shape = graph.inputs[i].shape;
-      // A field of one cell is a vector to the layers. Other fields may have another size than in training
-      // where the network allows for it.
+      // The layers treat a field of one cell as a vector. Other fields may have another size than in training
+      // if the network allows it.
       const std::string vector = shape.voxels() == 1 ? ".reshape(" + sizes(shape, false) + ")" : "";
       const std::string of = graph.inputs[i].name == kField ? "x" : fmt::format("in{}", i);
       add(fmt::format("v{0} = torch.div(torch.sub(v{0}, self.{1}_mean), self.{1}_std){2}", i, of, vector));

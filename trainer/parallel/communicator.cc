@@ -22,10 +22,9 @@
 #include <thread>
 #include <utility>
 
-#include "base/batch_environment.h"
+#include "base/process.h"
 #include "base/error.h"
 #include "base/text.h"
-#include "trainer/parallel/mpi_wait.h"
 #include "trainer/parallel/rank_sums.h"
 
 namespace wflow::trainer {
@@ -33,11 +32,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kBusyTests = 200;                        // tries at full speed, then
-constexpr int kYieldingTests = 2000;                   // tries that give the core away, then sleeping ones
-constexpr std::uint64_t kMostMessageBytes = 1U << 30;  // in one message: MPI counts are ints
+constexpr int kBusyTests = 200;                        // tests at full speed, then
+constexpr int kYieldingTests = 2000;                   // tests that yield the core, then tests with naps
+constexpr std::uint64_t kMostMessageBytes = 1U << 30;  // per message: MPI counts are ints
 constexpr auto kNap = std::chrono::microseconds(50);
-constexpr auto kLongestNap = std::chrono::microseconds(1000);  // of an idle thread with a background
+constexpr auto kLongestNap =
+    std::chrono::microseconds(1000);  // for an idle thread with a background function
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -111,7 +111,7 @@ class Communicator::Worker {
       const std::lock_guard lock(mutex_);
       changed_.notify_all();
     }
-    // MPI_Abort ends this process from the other thread; if MPI itself hangs, leave all the same.
+    // MPI_Abort ends this process from the other thread; if MPI itself hangs, exit nevertheless.
     std::this_thread::sleep_for(std::chrono::seconds(10));
     std::_Exit(exit_code);
   }
@@ -192,7 +192,7 @@ class Communicator::Worker {
     lay_out();
   }
 
-  // With the background at work meanwhile: at once after wake(), else after naps that grow while there is
+  // Calls the background function meanwhile: at once after wake(), else after naps that grow while there is
   // nothing to do.
   void wait_for_job(std::unique_lock<std::mutex>& lock) {
     const auto ready = [this] { return !jobs_.empty() || stopping_ || abort_asked_.load(); };
@@ -226,7 +226,7 @@ class Communicator::Worker {
     std::_Exit(abort_code_.load());
   }
 
-  // Between two tests in every wait of this thread for other ranks: without holding the core.
+  // Called between two tests in every wait of this thread for other ranks; yields the core.
   void pause(int tests) {
     abort_if_asked();
     if (background_) background_();
@@ -254,7 +254,7 @@ class Communicator::Worker {
   bool started_ = false;
   bool stopping_ = false;
   bool woken_ = false;
-  std::function<bool()> background_;  // the communication thread's
+  std::function<bool()> background_;  // used by the communication thread only
   std::atomic<bool> abort_asked_ = false;
   std::atomic<int> abort_code_ = 1;
   std::unique_ptr<RankSums> sums_;
@@ -304,7 +304,7 @@ std::vector<std::string> Communicator::Worker::gather(const std::string& bytes) 
   return parts;
 }
 
-// `bytes` have their length on all ranks.
+// `bytes` must have the right length on all ranks.
 void Communicator::Worker::send_from(int root, std::string& bytes) {
   for (std::uint64_t at = 0; at < bytes.size(); at += kMostMessageBytes) {
     MPI_Request request = MPI_REQUEST_NULL;

@@ -1,21 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only boundary to MPI. One thread makes every MPI call: Open MPI makes no progress by itself, so only a
-// thread of our own hides a reduction behind the backward pass (research/training.md 1.4), and
-// MPI_THREAD_FUNNELED is enough. While it waits it yields and then sleeps: on a full node it must not take
-// the core from the computation.
+// The only boundary to MPI. One thread makes every MPI call: Open MPI makes no progress by itself, so a
+// reduction overlaps with the backward pass only on a thread of its own; MPI_THREAD_FUNNELED is enough. The
+// thread yields and then sleeps while it waits: on a full node it must not take the core from the
+// computation.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "trainer/parallel/rank_grid.h"
-#include "trainer/parallel/wire.h"
+#include "base/error.h"
 
 namespace wflow::trainer {
+
+// Ranks on a grid: `data` parts of a batch by `space` parts of each sample. The parts of a sample are
+// neighbours, so that they are on one node. Gradients are summed over the ranks at one place in space.
+// `space` is always 1 today.
+struct RankGrid {
+  int data = 1;
+  int space = 1;
+
+  static constexpr RankGrid of(int ranks, int space = 1) { return {ranks / space, space}; }
+  constexpr int ranks() const { return data * space; }
+  constexpr int data_of(int rank) const { return rank / space; }
+  constexpr int space_of(int rank) const { return rank % space; }
+  constexpr int rank_of(int in_data, int in_space) const { return in_data * space + in_space; }
+};
+
+// Number format of a sum's values in messages between nodes.
+struct Wire {
+  bool half = false;         // bfloat16, rounded by round_to_half() in rank_sums.cc; float32 within a node
+  std::uint64_t seed = 0;    // seed of the rounding, different at every step
+  std::size_t position = 0;  // index of the first value in the array that `seed` belongs to
+  std::size_t exact = 0;     // values at lower positions stay float32
+
+  // The same for a part that begins `by` values later.
+  Wire at(std::size_t by) const { return {half, seed, position + by, exact}; }
+};
+
+// An error that every rank throws at the same place: no rank is left waiting, and only rank 0 prints it.
+class CommonError : public Error {
+ public:
+  using Error::Error;
+};
 
 class Communicator {
  public:
@@ -24,20 +56,20 @@ class Communicator {
   Communicator(int& argc, char**& argv);
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
-  // MPI_Finalize, which waits for the other ranks: not to be reached while an exception passes, see abort().
+  // Calls MPI_Finalize, which waits for the other ranks. On an exception, call abort() instead.
   ~Communicator();
 
   int rank() const;
   int size() const;
   int ranks_on_node() const;
   const RankGrid& grid() const;
-  // How many nodes, or groups of ranks that act as such, sums are over.
+  // Number of nodes, or of groups of ranks that act as nodes, in a sum.
   int groups() const;
   const std::string& library() const;  // "Open MPI v4.1.4"
 
-  // Sums over the grid's data axis into everyone's `values`: the same bits on all of these ranks, and the
+  // Sums over the grid's data axis into `values` of every rank: the same bits on all of these ranks, and the
   // same at every run with as many ranks on as many nodes (rank_sums.h). Returns at once; the values must not
-  // be touched until wait(), which throws what has gone wrong up to this ticket.
+  // be touched until wait(), which throws the error of any operation up to this ticket.
   using Ticket = std::uint64_t;
   Ticket start_all_reduce(std::span<float> values, const Wire& wire = {});
   void wait(Ticket ticket);
@@ -49,16 +81,16 @@ class Communicator {
   void broadcast(std::string& bytes);
   void barrier();
 
-  // Ends all ranks with this exit code. For the rank that fails.
+  // Ends all ranks with this exit code. To be called by the rank that fails.
   [[noreturn]] void abort(int exit_code);
 
-  // Runs `job` on the communication thread, behind what was posted before, and returns when it has ended.
+  // Runs `job` on the communication thread after the jobs posted before, and returns when it has ended.
   void run(std::function<void()> job);
-  // Something that goes on beside the jobs: called on the communication thread again and again, while it
-  // idles and while a job waits for other ranks, until all ranks have come to their ends. Gives whether there
-  // was anything to do. A collective call, once, of several ranks.
+  // Sets a background function. The communication thread calls it again and again, while it idles and while a
+  // job waits for other ranks, until all ranks are in their destructors. It returns whether there was
+  // anything to do. A collective call of several ranks, to be made once.
   void run_beside(std::function<bool()> background);
-  // The background has something to do: it need not wait for the next look.
+  // Makes the communication thread call the background function at once.
   void wake();
 
   // Seconds that wait() has blocked, and that reductions took on the communication thread.
@@ -69,5 +101,19 @@ class Communicator {
   class Worker;
   std::unique_ptr<Worker> worker_;
 };
+
+// Every rank's values, in order of rank, on every rank.
+template <class Number>
+std::vector<Number> gather_values(Communicator& communicator, const std::vector<Number>& own) {
+  std::string bytes(own.size() * sizeof(Number), '\0');
+  if (!own.empty()) std::memcpy(bytes.data(), own.data(), bytes.size());
+  std::vector<Number> all;
+  for (const std::string& part : communicator.all_gather(bytes)) {
+    const std::size_t old = all.size();
+    all.resize(old + part.size() / sizeof(Number));
+    if (!part.empty()) std::memcpy(all.data() + old, part.data(), part.size());
+  }
+  return all;
+}
 
 }  // namespace wflow::trainer

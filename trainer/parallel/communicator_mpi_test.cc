@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Run by mpirun on 1 to 8 ranks, with WFLOW_RANKS_PER_GROUP for several nodes. Not a GoogleTest program: all
-// ranks must take the same path, so a failed check ends them all.
+// mpirun runs this on 1 to 8 ranks, with WFLOW_RANKS_PER_GROUP for several nodes. Not a GoogleTest program:
+// all ranks must take the same path, so a failed check ends all ranks.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -24,7 +24,7 @@ void check(Communicator& communicator, bool condition, const char* what) {
   communicator.abort(1);
 }
 
-// Of such different sizes that every other order of the additions gives other bits.
+// Values of such different sizes that every other order of the additions gives other bits.
 float term(int rank, std::size_t i) {
   const float size = (i + static_cast<std::size_t>(rank)) % 3 == 0 ? 1e4F : 1.0F;
   return size / static_cast<float>(3 + rank * 7 + static_cast<int>(i % 101));
@@ -44,7 +44,7 @@ float tree_sum(std::vector<float> values) {
   return values[0];
 }
 
-// How many ranks of this machine act as a node. Open MPI's component for shared windows may be switched off.
+// Number of ranks that act as a node. Open MPI's component for shared windows may be switched off.
 int group_size(const Communicator& c) {
   const char* windows = std::getenv("OMPI_MCA_osc");
   if (windows != nullptr && std::string(windows) == "^sm") return 1;
@@ -77,14 +77,14 @@ void sums_are_the_trees(Communicator& c) {
     std::vector<float> values = terms_of(c.rank(), count);
     c.all_reduce(values);
     bool exact = true;
-    // Of a large array a part.
+    // A part of a large array.
     for (std::size_t i = 0; i < count; i += i < 5000 ? 1 : 13)
       exact = exact && values[i] == tree_sum(group_sums(c, i));
     check(c, exact, "all_reduce is not the tree's sum");
   }
 }
 
-// Many sums at once, none of which waits for the others.
+// Starts many sums at once without waiting between them.
 void sums_follow_each_other(Communicator& c) {
   std::vector<std::vector<float>> arrays;
   for (std::size_t i = 0; i < 40; ++i) arrays.emplace_back(i * 37 % 11, static_cast<float>(i));
@@ -115,7 +115,7 @@ void half_is_close(Communicator& c) {
       exact = exact && values[i] == sum;
       continue;
     }
-    // Each node's sum and the whole one are off by less than the 8 bits' last place.
+    // Each node's sum and the total are off by less than the last of 8 bits.
     float most = std::abs(sum);
     for (const float part : sums) most += std::abs(part);
     close = close && std::abs(values[i] - sum) <= most * 0x1.02p-7F;
@@ -133,7 +133,7 @@ void half_is_close(Communicator& c) {
   };
   check(c, again(7) == values, "half: another result the second time");
   check(c, c.groups() == 1 || again(8) != values, "half: the seed is not used");
-  // The same bits, whether in one sum or in several.
+  // One sum and several give the same bits.
   std::vector<float> parts = terms_of(c.rank(), kCount);
   const std::span<float> all(parts);
   c.all_reduce(all.first(3), {true, 7, 0, kExact});
@@ -192,7 +192,7 @@ void buckets_are_summed(Communicator& c) {
   GradientExchange exchange(c, values, 1000);
   check(c, exchange.buckets() == 10, "number of buckets");
   for (int round = 0; round < 3; ++round) {
-    // The last places first; rank 1 leaves everything to finish(), as a rank without samples does.
+    // The last positions first; rank 1 leaves everything to finish(), as a rank without samples does.
     std::size_t end = values.size();
     for (const std::size_t from : {9'000, 6'500, 2'000, 0}) {
       std::fill(values.begin() + static_cast<std::ptrdiff_t>(from),

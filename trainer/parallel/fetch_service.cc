@@ -43,7 +43,7 @@ std::uint64_t answer_bytes(const std::vector<std::uint64_t>& request) {
 
 }  // namespace
 
-// A part of a fetch: one message each way.
+// A part of a fetch: one request and one answer.
 struct Question {
   int rank = 0;
   std::vector<std::uint64_t> request;
@@ -57,11 +57,11 @@ struct Question {
 struct Answer {
   int rank = 0;
   std::vector<std::uint64_t> request;
-  std::vector<std::uint8_t> bytes;  // none where they could not be read
+  std::vector<std::uint8_t> bytes;  // empty if they could not be read
   MPI_Request sent = MPI_REQUEST_NULL;
 };
 
-// Shared by the object, the communication thread and the thread that reads.
+// Shared by the object, the communication thread and the reading thread.
 class FetchService::State {
  public:
   State(Serve serve, int ranks, std::chrono::seconds silence_limit)
@@ -107,7 +107,8 @@ class FetchService::State {
   Serve serve_;
   std::chrono::seconds silence_limit_;
   MPI_Comm world_ = MPI_COMM_NULL;
-  // The communication thread's. A fetch that gives up leaves its questions here: MPI may still write to them.
+  // Used by the communication thread only. A fetch that gives up leaves its questions here: MPI may still write
+  // to them.
   std::vector<std::shared_ptr<Question>> open_;
   std::list<Answer> sending_;
   std::size_t in_flight_ = 0;  // bytes of answers that are being read or sent

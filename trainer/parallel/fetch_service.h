@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes that lie with another rank, read while all of them compute: any thread asks, the communication thread
-// sends requests and answers beside its jobs, a thread of its own reads what others ask for.
+// Reads bytes of other ranks while all of them compute. Any thread may fetch; the communication thread sends
+// requests and answers beside its jobs; one more thread reads the bytes for other ranks' requests.
 #pragma once
 
 #include <chrono>
@@ -21,22 +21,22 @@ struct RemoteRange {
 
 class FetchService {
  public:
-  // How long a rank may give no answer at all to this one. Its communication thread and its reader answer
-  // while it computes, validates or waits, so that a slow epoch delays no answer. What delays one is a queue
-  // of large answers for many ranks, or a slow local disk: minutes at worst. Beyond that the process is
-  // frozen or its node hangs.
+  // The longest time without any answer of a rank to this one. Its communication thread and its reader answer
+  // while it computes, validates or waits, so that a slow epoch delays no answer. A queue of large answers for
+  // many ranks or a slow local disk may delay one by minutes. Beyond that the process is frozen or its node
+  // hangs.
   static constexpr std::chrono::seconds kSilenceLimit{600};
 
-  // Fills `to` from this place of the file; gives whether it could.
+  // Fills `to` from this offset of the file; returns whether it succeeded.
   using Serve = std::function<bool(std::uint64_t file, std::uint64_t offset, std::span<std::uint8_t> to)>;
 
-  // A collective call. `serve` answers the other ranks until all of them have come to their ends, and keeps
-  // what it needs. The communicator must live longer.
+  // A collective call. `serve` answers the other ranks until all ranks are in their destructors, and owns
+  // what it needs. The communicator must outlive the service.
   FetchService(Communicator& communicator, Serve serve, std::chrono::seconds silence_limit = kSilenceLimit);
 
-  // Fills all ranges from a file of that rank. Thread-safe. Error{system} where it could not be read there,
-  // and where that rank has answered nothing for the limit. Time in which this process itself is stopped does
-  // not count, as a scheduler may suspend and continue all ranks.
+  // Fills all ranges from a file of that rank. Thread-safe. Error{system} if that rank could not read it, or
+  // has answered nothing for the limit. Time in which this process itself is stopped does not count, as a
+  // scheduler may suspend and continue all ranks.
   void fetch(int rank, std::uint64_t file, std::span<const RemoteRange> ranges);
   std::uint64_t fetched_bytes() const;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Run by mpirun on several ranks: threads read the others' bytes while the ranks add up and wait for each
-// other. All ranks take the same path, so a failed check ends them all.
+// mpirun runs this on several ranks: threads read the others' bytes while the ranks sum and wait for each
+// other. All ranks take the same path, so a failed check ends all ranks.
 #include "trainer/parallel/fetch_service.h"
 
 #include <atomic>
@@ -36,7 +36,7 @@ std::uint8_t byte_of(int rank, std::uint64_t file, std::uint64_t place) {
   return static_cast<std::uint8_t>(hash64(static_cast<std::uint64_t>(rank) * 100 + file, place));
 }
 
-// Three ranges of a file of some rank, one after the other and one of another length.
+// Reads three ranges of a file of some rank: two consecutive ones, and one of another length.
 bool fetches(FetchService& service, int rank, std::uint64_t key) {
   const std::uint64_t file = key % 2;
   std::vector<std::vector<std::uint8_t>> bytes = {std::vector<std::uint8_t>(1 + key % 7),
@@ -85,7 +85,7 @@ void fetch_tests(Communicator& c) {
     c.all_reduce(values);
     check_fetch(c, values.front() == static_cast<float>(c.size()), "all_reduce beside the fetches");
   }
-  // A rank that leaves late is still served by those that wait for it.
+  // The ranks that wait for a late rank still serve it.
   if (c.rank() > 0) c.barrier();
   for (std::thread& thread : threads) thread.join();
   if (c.rank() == 0) c.barrier();

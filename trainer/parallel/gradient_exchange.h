@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cuts the exchange array into buckets and hands each to the communication thread as soon as the backward
-// pass has finished it. The last layers come first.
+// Cuts the exchange array into buckets and starts the sum of each as soon as the backward pass has finished
+// it. The last layers come first.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@ class GradientExchange {
   // `values`: the whole exchange array, of the same length on every rank.
   GradientExchange(Communicator& communicator, std::span<float> values, std::int64_t bucket_floats = 1 << 20);
 
-  // How the sums from now on travel; its position counts from the array's begin.
+  // Number format of the following sums; its position counts from the beginning of the array.
   void set_wire(const Wire& wire) { wire_ = wire; }
 
-  // Everything from place `from` on is final.
+  // Everything from position `from` on is final.
   void ready(std::int64_t from);
   // The rest is final too; returns when all buckets are summed over the ranks.
   void finish();
@@ -29,10 +29,38 @@ class GradientExchange {
  private:
   Communicator& communicator_;
   std::span<float> values_;
-  std::vector<std::int64_t> begins_;  // of the buckets, from the last to the first
+  std::vector<std::int64_t> begins_;  // first positions of the buckets, from the last bucket to the first
   Wire wire_;
   std::size_t started_ = 0;
   Communicator::Ticket last_ = 0;
 };
+
+inline GradientExchange::GradientExchange(Communicator& communicator, std::span<float> values,
+                                          std::int64_t bucket_floats)
+    : communicator_(communicator), values_(values) {
+  auto end = static_cast<std::int64_t>(values.size());
+  while (end > 0) {
+    // A small rest joins its neighbour: every message has a fixed cost.
+    const std::int64_t begin = end < bucket_floats + bucket_floats / 2 ? 0 : end - bucket_floats;
+    begins_.push_back(begin);
+    end = begin;
+  }
+}
+
+inline void GradientExchange::ready(std::int64_t from) {
+  if (communicator_.size() == 1) return;
+  while (started_ < begins_.size() && begins_[started_] >= from) {
+    const auto begin = static_cast<std::size_t>(begins_[started_]);
+    const std::size_t end = started_ == 0 ? values_.size() : static_cast<std::size_t>(begins_[started_ - 1]);
+    last_ = communicator_.start_all_reduce(values_.subspan(begin, end - begin), wire_.at(begin));
+    ++started_;
+  }
+}
+
+inline void GradientExchange::finish() {
+  ready(0);
+  started_ = 0;
+  if (communicator_.size() > 1) communicator_.wait(last_);
+}
 
 }  // namespace wflow::trainer

@@ -5,23 +5,23 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <limits>
 #include <type_traits>
 #include <utility>
 
 #include "base/error.h"
 #include "base/random.h"
-#include "trainer/parallel/half_wire.h"
 
 namespace wflow::trainer {
 namespace {
 
 constexpr int kSpreadTag = 17;
 constexpr int kSumTag = 18;
-// A bucket of gradients in one piece: each piece costs two barriers, and on a full node a barrier waits until
-// the scheduler has given all ranks' communication threads a core.
+// Large enough for a bucket of gradients in one piece: each piece costs two barriers, and on a full node a
+// barrier waits until the scheduler has run every rank's communication thread.
 constexpr std::size_t kSlotFloats = 3U << 19;
-constexpr std::size_t kPieceFloats = 1U << 24;  // without slots; what a rank receives at a time
+constexpr std::size_t kPieceFloats = 1U << 24;                   // without slots; received at a time
 static_assert(kPieceFloats <= std::numeric_limits<int>::max());  // MPI's counts
 
 std::size_t part_begin(std::size_t count, int part, int parts) {
@@ -37,9 +37,9 @@ Part part_of(std::size_t count, int part, int parts) {
   return {begin, part_begin(count, part + 1, parts) - begin};
 }
 
-// Adds all terms up into the first, in a fixed tree; the others are lost.
+// Adds all terms into the first, in a fixed tree; overwrites the others.
 void tree_sum(std::span<float* const> terms, std::size_t count) {
-  constexpr std::size_t kBlock = 2048;  // stays in the first cache
+  constexpr std::size_t kBlock = 2048;  // stays in the L1 cache
   for (std::size_t at = 0; at < count; at += kBlock) {
     const std::size_t length = std::min(kBlock, count - at);
     for (std::size_t stride = 1; stride < terms.size(); stride *= 2) {
@@ -57,6 +57,46 @@ MPI_Datatype mpi_type() {
   return std::is_same_v<Word, float> ? MPI_FLOAT : MPI_UINT16_T;
 }
 
+// bfloat16 for messages between nodes. A value is rounded to one of its two neighbours, the nearer one more
+// often, so that the expected value is the value itself and small gradients are not lost (Gupta et al. 2015,
+// "Deep learning with limited numerical precision"). The choice depends only on seed and position, without
+// state.
+constexpr std::uint32_t kInfinityBits = 0x7f800000U;
+constexpr std::uint32_t kQuietNan = 0x40U;
+
+// MurmurHash3's finaliser in 32 bits, which vector units multiply.
+constexpr std::uint32_t mix32(std::uint32_t z) {
+  z = (z ^ (z >> 16)) * 0x85ebca6bU;
+  z = (z ^ (z >> 13)) * 0xc2b2ae35U;
+  return z ^ (z >> 16);
+}
+
+constexpr std::uint32_t half_bits(std::uint32_t bits, std::uint32_t random) {
+  const bool nan = (bits & ~0x80000000U) > kInfinityBits;
+  const bool finite = (bits & kInfinityBits) != kInfinityBits;
+  return ((bits + (finite ? random & 0xffffU : 0U)) >> 16) | (nan ? kQuietNan : 0U);
+}
+
+// Rounds values `first`, `first` + 1, ... of an array. Infinities and NaNs stay as they are.
+void round_to_half(std::span<const float> values, std::uint64_t seed, std::uint64_t first,
+                   std::uint16_t* out) {
+  constexpr std::uint64_t kBlock = 1U << 20;  // positions per key: positions have 64 bits, the hash 32
+  for (std::uint64_t at = 0; at < values.size();) {
+    const std::uint64_t position = first + at;
+    const auto key = static_cast<std::uint32_t>(hash64(seed, position / kBlock));
+    const std::uint64_t end = std::min<std::uint64_t>(values.size(), at + kBlock - position % kBlock);
+    auto low = static_cast<std::uint32_t>(position % kBlock);
+    for (; at < end; ++at, ++low)
+      out[at] = static_cast<std::uint16_t>(
+          half_bits(std::bit_cast<std::uint32_t>(values[at]), mix32(low * 0x9e3779b9U ^ key)));
+  }
+}
+
+void widen_half(std::span<const std::uint16_t> values, float* out) {
+  for (std::size_t i = 0; i < values.size(); ++i)
+    out[i] = std::bit_cast<float>(static_cast<std::uint32_t>(values[i]) << 16);
+}
+
 }  // namespace
 
 RankSums::RankSums(MPI_Comm ranks, int ranks_per_group, Pause pause) : pause_(std::move(pause)) {
@@ -72,7 +112,7 @@ RankSums::RankSums(MPI_Comm ranks, int ranks_per_group, Pause pause) : pause_(st
   MPI_Comm_size(group_, &members_);
   if (members_ > 1) shared_ = std::make_unique<SharedSlots>(group_, kSlotFloats, pause_);
   if (shared_ && !shared_->available()) {
-    // Slower, but it works: each rank is a group of its own.
+    // Slower: each rank is a group of its own.
     shared_.reset();
     in_group_ = 0;
     members_ = 1;
@@ -94,7 +134,7 @@ RankSums::~RankSums() {
 
 void RankSums::sum(std::span<float> values, const Wire& wire) {
   if (members_ == 1 && groups_ == 1) return;
-  // One piece at least: the others may have more than none.
+  // At least one piece, also without values: the other ranks may have some.
   std::size_t at = 0;
   do {
     const std::span<float> piece = values.subspan(at, std::min<std::size_t>(piece_, values.size() - at));
@@ -108,14 +148,14 @@ void RankSums::sum(std::span<float> values, const Wire& wire) {
   } while (at < values.size());
 }
 
-// `whole`: of which this is the first piece, where the ranks' lengths are still to be compared.
+// `whole`: the array that this is the first piece of, if the ranks' lengths must still be compared.
 void RankSums::sum_shared(std::span<float> piece, const Wire& wire, const std::span<float>* whole) {
   const std::size_t turn = std::exchange(turn_, (turn_ + 1) % SharedSlots::kTurns);
   float* own_slot = shared_->slot(turn, in_group_);
   float* result = shared_->slot(turn, 0);
   const std::size_t begin = part_begin(piece.size(), in_group_, members_);
   const std::size_t end = part_begin(piece.size(), in_group_ + 1, members_);
-  // What this rank sums it reads where it is.
+  // This rank reads its own part in place.
   std::copy_n(piece.data(), begin, own_slot);
   std::copy_n(piece.data() + end, piece.size() - end, own_slot + end);
   if (whole != nullptr) shared_->number(turn, in_group_) = whole->size();
@@ -144,7 +184,7 @@ SharedSlots::Lengths RankSums::lengths_in_group(std::size_t turn) const {
   return lengths;
 }
 
-// Of all groups; for leaders.
+// The lengths over all groups; for leaders.
 SharedSlots::Lengths RankSums::lengths_of_groups(SharedSlots::Lengths own) {
   if (groups_ == 1) return own;
   const std::array<std::uint64_t, 2> mine = {own.most, ~own.least};  // the least one is the complement's most
@@ -163,8 +203,8 @@ void RankSums::require_equal(SharedSlots::Lengths lengths) {
 }
 
 // Each leader owns one part: it receives all groups' values of it, adds them up, and sends the sum to all.
-// Moves 2 (p-1)/p of the array, as the best algorithms do, and the order of the additions does not depend on
-// who arrives first.
+// Moves 2 (p-1)/p of the array, as the best algorithms do. The order of the additions does not depend on the
+// order of arrival.
 void RankSums::sum_between_groups(std::span<float> values, const Wire& wire) {
   if (groups_ == 1) return;
   const auto [begin, own] = part_of(values.size(), own_group_, groups_);
@@ -177,7 +217,7 @@ void RankSums::sum_between_groups(std::span<float> values, const Wire& wire) {
     const std::uint64_t seed = hash64(wire.seed, static_cast<std::uint64_t>(own_group_));
     round_to_half(values, seed, wire.position, half_sent_.data());
     scatter(half_sent_.data(), half_received_.data(), values.size());
-    // This group's values are rounded too: else the bits would depend on how the array is cut.
+    // Round this group's values too: otherwise the bits would depend on how the array is cut.
     std::copy_n(half_sent_.data() + begin, own, half_received_.data() + own_place);
     widen_half(half_received_, received_.data());
   } else {
@@ -198,7 +238,7 @@ void RankSums::sum_between_groups(std::span<float> values, const Wire& wire) {
   }
 }
 
-// Each group's part of `from` to its leader; this one's parts from all to `to`.
+// Sends each group's part of `from` to its leader, and receives this group's parts from all into `to`.
 template <typename Word>
 void RankSums::scatter(const Word* from, Word* to, std::size_t count) {
   const std::size_t own = part_of(count, own_group_, groups_).length;
@@ -219,7 +259,7 @@ void RankSums::scatter(const Word* from, Word* to, std::size_t count) {
   complete(requests, pause_);
 }
 
-// Each leader's own part of `values` to all others.
+// Sends each leader's own part of `values` to all others.
 template <typename Word>
 void RankSums::gather(Word* values, std::size_t count) {
   const auto [begin, own] = part_of(count, own_group_, groups_);

@@ -10,21 +10,21 @@
 #include <span>
 #include <vector>
 
-#include "trainer/parallel/mpi_wait.h"
+#include "trainer/parallel/communicator.h"
 #include "trainer/parallel/shared_slots.h"
-#include "trainer/parallel/wire.h"
 
 namespace wflow::trainer {
 
 class RankSums {
  public:
-  // A collective call of `ranks`. `ranks_per_group`: so many ranks of a node act as one; 0: all of them.
+  // A collective call of `ranks`. `ranks_per_group`: number of ranks that act as a node; 0: all ranks of the
+  // node.
   RankSums(MPI_Comm ranks, int ranks_per_group, Pause pause);
   RankSums(const RankSums&) = delete;
   RankSums& operator=(const RankSums&) = delete;
   ~RankSums();
 
-  // A collective call. Throws on all ranks where they call it with different lengths; `values` are lost then.
+  // A collective call. If the ranks' lengths differ, it throws on all ranks and `values` are undefined.
   void sum(std::span<float> values, const Wire& wire);
 
   int groups() const { return groups_; }
@@ -41,14 +41,14 @@ class RankSums {
   void gather(Word* values, std::size_t count);
 
   MPI_Comm group_ = MPI_COMM_NULL;
-  MPI_Comm leaders_ = MPI_COMM_NULL;  // on the first rank of a group
+  MPI_Comm leaders_ = MPI_COMM_NULL;  // only on the first rank of a group
   int in_group_ = 0;
   int members_ = 1;
   int groups_ = 1;
   int own_group_ = 0;
   Pause pause_;
   std::unique_ptr<SharedSlots> shared_;
-  std::uint64_t piece_ = 0;  // floats that are summed at a time, the same on all ranks
+  std::uint64_t piece_ = 0;  // floats summed at a time, the same on all ranks
   std::size_t turn_ = 0;
   std::vector<float> received_;
   std::vector<std::uint16_t> half_sent_;

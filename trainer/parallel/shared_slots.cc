@@ -24,7 +24,7 @@ SharedSlots::SharedSlots(MPI_Comm node, std::size_t most_slot_floats, Pause paus
   MPI_Comm_rank(node, &rank);
   MPI_Comm_size(node, &ranks_);
   const auto ranks = static_cast<std::size_t>(ranks_);
-  // Whole pages: a slot then lies in the memory nearest to its rank, which touches it first.
+  // Whole pages: a slot is then in the memory nearest to its rank, which touches it first.
   const std::size_t share = kMostSlotBytes / (kTurns * ranks) / kPage * kPage;
   const std::size_t slot_bytes = std::clamp(share, kPage, pages(most_slot_floats * sizeof(float)));
   const std::size_t header_bytes = pages(sizeof(Header) + kTurns * ranks * sizeof(std::uint64_t));
@@ -40,8 +40,8 @@ SharedSlots::SharedSlots(MPI_Comm node, std::size_t most_slot_floats, Pause paus
   MPI_Aint size = 0;
   int unit = 0;
   MPI_Win_shared_query(window_, 0, &size, &unit, static_cast<void*>(&base));
-  // MPI may give memory that begins within a page. It does so at the same place of it in every process, as
-  // whole pages are mapped, so that all find the same next page.
+  // MPI may return memory that begins within a page. Whole pages are mapped, so the offset in the page is the
+  // same in every process and all find the same next page.
   auto space = static_cast<std::size_t>(size);
   std::byte* first = static_cast<std::byte*>(std::align(kPage, all - kPage, base, space));
   header_ = reinterpret_cast<Header*>(first);

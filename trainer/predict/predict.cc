@@ -23,7 +23,6 @@
 #include "base/version.h"
 #include "trainer/config.h"
 #include "trainer/model/exported_model.h"
-#include "trainer/predict/prediction_rows.h"
 #include "trainer/training/objective.h"
 #include "trainer/training/prediction_file.h"
 #include "trainer/training/report.h"
@@ -36,20 +35,20 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kTransformed = "transformed";
-constexpr double kMeanRounding = 1e-12;  // of a mean
+constexpr double kMeanRounding = 1e-12;  // relative rounding error of a mean
 
-// A model's output, by what it was trained for. [rows, channels, cells]
+// A model's output by its parts, each [rows, channels, cells].
 struct Predicted {
   std::size_t rows = 0;
-  std::size_t channels = 0;          // of `prediction`
-  std::vector<std::int64_t> extent;  // of a channel; empty for numbers
+  std::size_t channels = 0;          // in `prediction`
+  std::vector<std::int64_t> extent;  // shape of a channel; empty for numbers
   std::size_t cells = 1;
-  std::vector<double> prediction;   // of classes their numbers, one channel
-  std::vector<double> deviation;    // of a gaussian loss
-  std::vector<double> probability;  // of classes
+  std::vector<double> prediction;   // for classes their numbers, in one channel
+  std::vector<double> deviation;    // for a gaussian loss
+  std::vector<double> probability;  // for classes
   std::size_t classes = 0;
   bool wide = false;         // float64
-  bool has_channels = true;  // a field has an axis of them
+  bool has_channels = true;  // a field has an axis of channels
 };
 
 // Channels [from, from + count) of every row.
@@ -104,7 +103,7 @@ Predicted predicted_of(ModelArray output, const std::string& loss) {
   return predicted;
 }
 
-// The axes that the data have of a predicted field; a network may predict it on another grid than in training.
+// The stored axes of a predicted field; a network may predict it on another grid than in training.
 void use_own_axes(Predicted& predicted, const ExportedModel& model) {
   if (predicted.extent.empty()) return;
   const std::size_t axes = model.target_grid().size();
@@ -135,10 +134,10 @@ class Errors {
       const double off = std::abs(guess - truth);
       if (classes_ > 0) {
         sums.guess += off > 0.5 ? 1 : 0;
-      } else if (off > kMeanRounding * std::abs(guess)) {  // a constant target's mean is it but for rounding
+      } else if (off > kMeanRounding * std::abs(guess)) {  // a constant target equals its mean but for rounding
         sums.guess += off;
       }
-      // Welford (1962): a variance without the difference of large sums.
+      // Welford (1962): the variance without a difference of large sums.
       ++sums.count;
       const double step = truth - sums.mean;
       sums.mean += step / sums.count;
@@ -283,7 +282,7 @@ class Hdf5Output final : public Output {
   std::size_t probability_ = 0;
 };
 
-// With names, or "output0" and so on where the model has none.
+// The model's names of its targets, or "output0" and so on.
 std::vector<std::string> target_names(const ExportedModel& model, std::size_t channels) {
   if (model.targets().size() == channels) return model.targets();
   std::vector<std::string> names;
@@ -295,8 +294,8 @@ std::string extents_text(const std::vector<std::int64_t>& shape) {
   return fmt::format("{}", fmt::join(shape, " x "));
 }
 
-// Axes of one cell may be left out, and a network without dense layers takes other grids: channels alone must be
-// the same.
+// Axes of one cell may be left out, and a network without dense layers accepts other grids: only the channels
+// must be the same.
 void check_shapes(const ExportedModel& model, std::span<const ModelArray> inputs, const std::string& data) {
   for (std::size_t i = 0; i < std::min(model.shapes().size(), inputs.size()); ++i) {
     const std::vector<std::int64_t>& trained = model.shapes()[i];
@@ -308,7 +307,7 @@ void check_shapes(const ExportedModel& model, std::span<const ModelArray> inputs
   }
 }
 
-// Why a model failed: by the shapes, where they are others than in training.
+// The reason for a model's failure: the shapes, if they differ from those of the training.
 [[noreturn]] void explain(const ExportedModel& model, std::span<const ModelArray> inputs,
                           const std::string& data, const Error& error) {
   for (std::size_t i = 0; i < std::min(model.shapes().size(), inputs.size()); ++i) {
@@ -328,7 +327,7 @@ void check_shapes(const ExportedModel& model, std::span<const ModelArray> inputs
   throw error;
 }
 
-// Counts the rows that have a number outside of what the training samples had.
+// Counts the rows with a number outside the range of the training samples.
 class RangeCheck {
  public:
   explicit RangeCheck(const ExportedModel& model) : model_(model), counts_(model.ranges().size()) {}
@@ -337,7 +336,7 @@ class RangeCheck {
     for (std::size_t i = 0; i < std::min(counts_.size(), inputs.size()); ++i) {
       const std::vector<double>& range = model_.ranges()[i];
       const ModelArray& array = inputs[i];
-      // Fields have extremes of their own.
+      // Only numbers are counted: every field has its own extremes.
       if (array.shape.size() != 2 || range.size() != 2 * static_cast<std::size_t>(array.shape[1])) continue;
       for (std::size_t row = 0; row < static_cast<std::size_t>(array.shape[0]); ++row) {
         bool outside = false;
@@ -368,15 +367,15 @@ class RangeCheck {
   }
 
  private:
-  // The extremes of a few training samples are not the edges of the range that they were drawn from.
+  // The extremes of a few training samples lie within the range that they were drawn from.
   static constexpr double kMargin = 0.05;
   const ExportedModel& model_;
-  std::vector<std::size_t> counts_;  // an input each
+  std::vector<std::size_t> counts_;  // one per input
 };
 
 std::unique_ptr<PredictionRows> rows_of(const PredictOptions& options, const ExportedModel& model) {
   const fs::path data = options.data;
-  // Truths in other units than the predictions are none.
+  // Truths in other units than the predictions are not used.
   const bool comparable = model.units() != kTransformed;
   if (fs::is_directory(data))
     return rows_of_dataset(data, model.inputs(), comparable ? model.targets() : std::vector<std::string>{},
@@ -416,7 +415,7 @@ void predict(const PredictOptions& options) {
                 fmt::format("{} has no samples to predict (split: {})", options.data, options.split));
   std::unique_ptr<Output> output;
   std::optional<Errors> errors;
-  std::size_t channels = 0, cells = 0, classes = 0;  // of the first outputs
+  std::size_t channels = 0, cells = 0, classes = 0;  // in the first outputs
   RangeCheck ranges(model);
   const auto result_of = [&](const std::vector<ModelArray>& inputs) {
     try {

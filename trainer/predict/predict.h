@@ -1,9 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an exported model says of samples: `wflow predict MODEL DATA`.
+// Predictions of an exported model: `wflow predict MODEL DATA`.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
 #include <string>
+#include <vector>
+
+#include "trainer/data/sample_source.h"
+#include "trainer/model/exported_model.h"
 
 namespace wflow::trainer {
 
@@ -11,13 +20,47 @@ struct PredictOptions {
   std::string model;          // a TorchScript file, or the folder of a training with model.pt
   std::string data;           // a data set of wflow-convert, or a table (.csv) with a column for each input
   std::string output;         // .csv or .h5; empty: CSV on standard output
-  std::string split = "all";  // of a data set: train, validation, test or all of them
-  std::size_t batch = 16;     // samples a forward pass
+  std::string split = "all";  // for a data set: train, validation, test or all
+  std::size_t batch = 16;     // samples per forward pass
 };
 
 // CSV: id, the table's columns or the truths that the data have, TARGET_predicted, and with a gaussian loss
-// TARGET_deviation; fields go to HDF5 alone (docs/formats/predictions.md). Numbers are physical. With truths,
-// a table of errors goes to standard error. Error{data} or Error{usage} with what does not suit.
+// TARGET_deviation; fields need HDF5 (docs/formats/predictions.md). Numbers are physical. With truths, a
+// table of errors goes to standard error. Error{data} or Error{usage} if model, data and options do not fit.
 void predict(const PredictOptions& options);
+
+// Samples to predict, from a data set or from a table.
+class PredictionRows {
+ public:
+  virtual ~PredictionRows() = default;
+  virtual std::size_t size() const = 0;
+  virtual std::int64_t id(std::size_t row) const = 0;
+  // In order of the model's inputs, as stored: fields [count, C, ...], numbers [count, 1].
+  virtual std::vector<ModelArray> inputs(std::size_t first, std::size_t count) const = 0;
+
+  // Physical truths [count, targets] or [count, C, D, H, W]; empty if the data do not have them.
+  virtual bool has_truths() const { return false; }
+  virtual std::vector<double> truths(std::size_t first, std::size_t count) const;
+  // The guess that the error is compared with: each target's mean in the training split, or the most frequent
+  // class.
+  virtual std::vector<double> guesses(bool /*classes*/) const { return {}; }
+  virtual std::string data_hash() const { return {}; }
+
+  // Columns of a table to repeat in the output: names, and the cells of a row.
+  virtual std::vector<std::string> column_names() const { return {}; }
+  virtual std::span<const std::string> columns(std::size_t) const { return {}; }
+};
+
+// `inputs` and `targets` are the model's names; empty: all inputs and targets of the data. `split` is train,
+// validation, test or all. Error{data} if the data set or an input does not exist.
+std::unique_ptr<PredictionRows> rows_of_dataset(const std::filesystem::path& directory,
+                                                const std::vector<std::string>& inputs,
+                                                const std::vector<std::string>& targets,
+                                                const std::string& split);
+// `columns`: ExportedModel::columns(). The ids are in the column `id`, if there is one; else rows count
+// from 0.
+std::unique_ptr<PredictionRows> rows_of_table(const std::filesystem::path& file,
+                                              const std::vector<std::string>& inputs,
+                                              const std::vector<std::vector<std::string>>& columns);
 
 }  // namespace wflow::trainer

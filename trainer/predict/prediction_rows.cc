@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/predict/prediction_rows.h"
+#include "trainer/predict/predict.h"
 
 #include <fmt/format.h>
 
@@ -106,10 +106,10 @@ class DatasetRows final : public PredictionRows {
     return source->targets(i)[label];
   }
 
-  // Without axes of one cell in front: as a module of Python's torch takes images and series.
+  // Without leading axes of one cell: modules of Python's torch take images and series like this.
   ModelArray field(std::size_t number, std::size_t first, std::size_t count) const {
     const TensorShape& shape = dataset_.info.fields[number].shape;
-    // Read less their centres, as in training: float32 does not hold what varies otherwise.
+    // Subtract the centres while reading, as in training: otherwise float32 would lose the variation.
     std::vector<ChannelScale> centres;
     for (const double centre : dataset_.info.fields[number].centres()) centres.push_back({1, 0, centre});
     ModelArray array;
@@ -118,7 +118,7 @@ class DatasetRows final : public PredictionRows {
       if (n > 1 || array.shape.size() > 2) array.shape.push_back(n);
     const auto values = static_cast<std::size_t>(shape.count());
     std::vector<float> read(count * values);
-    // Rows of one split after the other.
+    // The rows of all splits, one split after the other.
     for (std::size_t begin = 0; begin < count;) {
       const SampleSource* source = rows_[first + begin].first;
       std::vector<std::size_t> indices;
@@ -146,7 +146,7 @@ class DatasetRows final : public PredictionRows {
 
   struct Input {
     std::optional<std::size_t> label;
-    std::size_t field = 0;  // where it is no label
+    std::size_t field = 0;  // if it is not a label
   };
 
   Error missing_input(const std::filesystem::path& directory, const std::string& name) const {
@@ -171,7 +171,7 @@ class DatasetRows final : public PredictionRows {
     return true;
   }
 
-  // Field after field, by the names of their channels.
+  // One field after the other, by the names of their channels.
   bool find_fields(const std::vector<std::string>& targets) {
     for (std::size_t at = 0; at < targets.size();) {
       const std::size_t before = at;
@@ -270,8 +270,8 @@ class TableRows final : public PredictionRows {
  private:
   std::vector<std::string> names_;
   std::vector<std::int64_t> ids_;
-  std::vector<std::vector<double>> values_;  // a column each
-  std::vector<std::size_t> widths_;         // of each input, in columns
+  std::vector<std::vector<double>> values_;  // one per column
+  std::vector<std::size_t> widths_;         // columns of each input
   std::vector<std::vector<std::string>> rows_;
 };
 

@@ -186,7 +186,7 @@ std::optional<CheckpointDirectory::Found> CheckpointDirectory::newest(
       return found;
     } catch (const Error& error) {
       if (error.code() == ExitCode::version) throw;
-      // Out of the way, so that it does not count as one of the last few.
+      // Renamed, so that it does not count as one of the last few.
       std::filesystem::path aside = path;
       aside += ".damaged";
       std::error_code ignored;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checkpoint file: docs/formats/checkpoints.md. Arrays by name in plain layout, counters and
-// configuration in a JSON header; nothing in it depends on the number of ranks.
+// The checkpoint file (docs/formats/checkpoints.md): arrays by name in plain layout, counters and
+// configuration in a JSON header. Nothing in it depends on the number of ranks.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 namespace wflow::trainer {
 
 inline constexpr int kCheckpointVersion = 1;
-inline constexpr std::size_t kHashLength = 32;  // of hash_bytes(), at the end of the file
+inline constexpr std::size_t kHashLength = 32;  // length of hash_bytes() at the end of the file
 
 struct CheckpointArray {
   std::string kind;  // "parameter", "buffer", or an optimiser's state: "first_moment", ...
@@ -27,52 +27,51 @@ struct CheckpointArray {
 };
 
 struct Checkpoint {
-  nlohmann::json header;  // whatever the trainer keeps besides arrays
+  nlohmann::json header;  // all state of the trainer but the arrays
   std::vector<CheckpointArray> arrays;
   const CheckpointArray* find(std::string_view kind, std::string_view name) const;
 };
 
-// An array that is still where the training computes on it.
+// An array in the memory of the training.
 struct CheckpointView {
   std::string kind;
   std::string name;
   std::vector<std::int64_t> shape;
   std::span<const float> values;
 };
-// The bytes of a checkpoint without the checksum at their end, in one copy of the arrays; sealed() adds it.
+// The bytes of a checkpoint without the final checksum, which sealed() adds. Copies the arrays once.
 std::string encode_unsealed(nlohmann::json header, std::span<const CheckpointView> arrays);
 std::string sealed(std::string unsealed);
 std::string encode_checkpoint(const Checkpoint& checkpoint);  // sealed
-// Error{data} for damaged bytes, Error{version} for a newer format; `name` is for the message.
+// Error{data} for damaged bytes, Error{version} for a newer format; `name` is used in the message.
 Checkpoint decode_checkpoint(std::string_view bytes, const std::string& name);
 
-// The files of one training run: step-<12 digits>.wfck, the last few, and best.wfck.
+// The files of one training run: the last few step-<12 digits>.wfck, and best.wfck.
 class CheckpointDirectory {
  public:
-  static constexpr std::int64_t kNoLimit = 1'000'000'000'000;  // more steps than a file's name has digits for
+  static constexpr std::int64_t kNoLimit = 1'000'000'000'000;  // more steps than the digits of a file name
   CheckpointDirectory(std::filesystem::path directory, std::int64_t keep);
 
   struct Written {
     std::filesystem::path path;
     std::string hash;
   };
-  // The bytes of a sealed checkpoint. Durable when it returns; older ones beyond `keep` are then removed, but
-  // for those of `keep_steps`.
+  // Writes the bytes of a sealed checkpoint, which is durable on return. Then removes older ones beyond
+  // `keep`, except those of `keep_steps`.
   Written write(std::int64_t step, const std::string& bytes,
                 std::span<const std::int64_t> keep_steps = {}) const;
   Written write_best(const std::string& bytes) const;
 
-  // The bytes of the newest checkpoint before `limit` that is whole, checked; `report` gets a sentence for
-  // each damaged one.
+  // The newest intact checkpoint before step `limit`. Calls `report` with a sentence for each damaged one.
   struct Found {
     std::filesystem::path path;
     std::string bytes;
   };
   std::optional<Found> newest(const std::function<void(const std::string&)>& report,
                               std::int64_t limit = kNoLimit) const;
-  // Those of `step` and later ones are removed, best.wfck stays.
+  // Removes the checkpoints from `step` on, but not best.wfck.
   void remove_from(std::int64_t step) const;
-  // The bytes of the best one, checked; empty where there is none or it is damaged.
+  // The bytes of best.wfck; empty if it is missing or damaged.
   std::string best_bytes(const std::function<void(const std::string&)>& report) const;
   // Removes all checkpoints, and temporary files of a killed run.
   void clear() const;

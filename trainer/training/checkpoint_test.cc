@@ -123,7 +123,7 @@ TEST_F(CheckpointTest, AnErrorOfTheThreadReachesTheTraining) {
   writer.write(1, encode_unsealed({{"step", 1}}, {}), {},
                [](const CheckpointDirectory::Written&) { FAIL(); });
   EXPECT_THROW(writer.finish(), Error);
-  writer.finish();  // said once
+  writer.finish();  // the error was thrown once
 }
 
 TEST_F(CheckpointTest, FallsBackToTheOneBeforeADamagedOne) {

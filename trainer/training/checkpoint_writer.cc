@@ -7,7 +7,7 @@
 namespace wflow::trainer {
 namespace {
 
-constexpr std::size_t kMostJobs = 2;  // one under way, one that waits
+constexpr std::size_t kMostJobs = 2;  // one being written, one waiting
 
 double seconds_from(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -64,7 +64,7 @@ void CheckpointWriter::run() {
   for (;;) {
     changed_.wait(lock, [this] { return ending_ || !jobs_.empty(); });
     if (jobs_.empty()) return;
-    Job& job = jobs_.front();  // stays the first one: only this thread removes jobs
+    Job& job = jobs_.front();  // remains the first: only this thread removes jobs
     lock.unlock();
     std::exception_ptr error;
     try {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes checkpoints on a thread of its own: the training only copies its state (encode_unsealed) and goes
-// on; checksum, write, fsync and the removal of old files happen beside it.
+// Writes checkpoints on its own thread: the training only copies its state (encode_unsealed) and continues;
+// checksum, write, fsync and the removal of old files happen in parallel.
 #pragma once
 
 #include <condition_variable>
@@ -25,14 +25,14 @@ class CheckpointWriter {
   explicit CheckpointWriter(const CheckpointDirectory& directory);
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
-  // Writes what is waiting. An error that nobody has asked for is lost: call finish() before.
+  // Writes the waiting checkpoints and drops their errors: call finish() before.
   ~CheckpointWriter();
 
-  // `unsealed` is what encode_unsealed gave. At most one checkpoint waits while another is written, so that
-  // memory has a bound: a call beyond that blocks. Throws the error of an earlier write.
+  // `unsealed`: result of encode_unsealed(). At most one checkpoint waits while another is written, to bound
+  // memory: a further call blocks. Throws the error of an earlier write.
   void write(std::int64_t step, std::string unsealed, std::vector<std::int64_t> keep_steps, Done done);
   void write_best(std::string unsealed);
-  // Returns when all is durable, or throws the error of a write.
+  // Returns when all checkpoints are durable, or throws the error of a write.
   void finish();
 
   // Seconds that write() and finish() have blocked.
@@ -47,11 +47,11 @@ class CheckpointWriter {
   const CheckpointDirectory& directory_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Job> jobs_;  // the first one is under way
+  std::deque<Job> jobs_;  // the first is being written
   std::exception_ptr error_;
   bool ending_ = false;
   double blocked_seconds_ = 0;
-  std::thread thread_;  // last: it uses all of the above
+  std::thread thread_;  // last member: it uses the others
 };
 
 }  // namespace wflow::trainer

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/training/data_initial.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include "base/random.h"
+#include "trainer/data/run_data.h"
 #include "trainer/model/network.h"
+#include "trainer/training/training_state.h"
 
 namespace wflow::trainer {
 namespace {
 
 constexpr std::size_t kInitialSamples = 64;
-// A channel that hardly varies is not blown up: it may be one that no sample reaches.
+// Limits the scale of a channel that hardly varies: perhaps none of the samples activates it.
 constexpr double kLeastDeviation = 1e-4;
 
 struct Moments {
@@ -20,7 +20,7 @@ struct Moments {
   double squares = 0;
 };
 
-// The graph up to and with one layer, whose output is then the only one.
+// The graph up to and including one layer, with the layer's output as the only one.
 ModelGraph up_to(const ModelGraph& graph, std::size_t layer) {
   ModelGraph part;
   part.inputs = graph.inputs;
@@ -48,7 +48,7 @@ std::vector<Moments> measure(const ModelGraph& part, RunData& data, Communicator
   const Permutation order(data.train().size(), 0);
   const auto [first, end] = even_part(count, static_cast<std::size_t>(communicator.rank()),
                                       static_cast<std::size_t>(communicator.size()));
-  // One sample at a time: memory is what a single sample needs, whatever the batch is.
+  // One sample at a time, so that memory does not depend on the batch.
   DataLoader loader(
       data.train(), data.scales(), 1, 1,
       [&order, first = first, end = end](std::uint64_t n) -> std::optional<std::vector<BatchItem>> {
@@ -89,7 +89,7 @@ std::vector<Moments> measure(const ModelGraph& part, RunData& data, Communicator
   return sums;
 }
 
-// Weights are [outputs, ...] with one bias an output.
+// True for layers with weights [outputs, ...] and one bias per output.
 bool is_scaled(const ModelGraph& graph, std::size_t layer) {
   const Layer& candidate = graph.layers[layer];
   if (candidate.kind != LayerKind::convolution && candidate.kind != LayerKind::linear) return false;

@@ -16,16 +16,16 @@
 namespace wflow::trainer {
 namespace {
 
-constexpr std::int64_t kSettleSteps = 20;  // before that the mean says nothing
+constexpr std::int64_t kSettleSteps = 20;  // before, the mean is not reliable
 constexpr double kMemory = 0.05;           // weight of the newest loss
-constexpr double kLeastRise = 0.5;         // of the mean
+constexpr double kLeastRise = 0.5;         // relative to the mean
 // Losses of small batches have heavy tails: a batch with the one sample that is not learned yet lies a hundred
-// deviations above the mean of 20 others. It came in the epochs before, too, and is no news then.
+// deviations above the mean of 20 others. It also came in earlier epochs and is then no reason for an alarm.
 constexpr std::size_t kRecent = 200;
-constexpr double kRecentRise = 8;  // of the rise of the largest of the recent losses
+constexpr double kRecentRise = 8;  // relative to the rise of the largest recent loss
 constexpr double kGradientRise = 1e4;      // gradients may grow a hundred times from one batch to the next
-constexpr double kAbsurdGradient = 1e20;   // its square is no float any more: Adam would stand still for good
-constexpr double kSame = 1e-3;             // relative: a GPU's sums are not the same bits each time
+constexpr double kAbsurdGradient = 1e20;   // its square overflows a float: Adam would stop for good
+constexpr double kSame = 1e-3;             // relative: a GPU's sums differ in the last bits each time
 
 bool alike(double a, double b) {
   if (!std::isfinite(a) || !std::isfinite(b)) return std::isfinite(a) == std::isfinite(b);
@@ -46,9 +46,9 @@ constexpr std::pair<const char*, BitFlip::Where> kPlaces[] = {{"weights", BitFli
 
 }  // namespace
 
-bool Guard::came_again(Suspects& suspects, std::int64_t step, double value, const char* what) {
-  const auto before = suspects.find(step);
-  if (before != suspects.end() && alike(before->second, value)) {
+bool Guard::came_again(Alarms& alarms, std::int64_t step, double value, const char* what) {
+  const auto before = alarms.find(step);
+  if (before != alarms.end() && alike(before->second, value)) {
     raised_ *= 2;
     if (std::isfinite(value) && !std::exchange(noted_, true)) {
       note_ = fmt::format(
@@ -57,18 +57,18 @@ bool Guard::came_again(Suspects& suspects, std::int64_t step, double value, cons
     }
     return true;
   }
-  suspects[step] = value;
+  alarms[step] = value;
   return false;
 }
 
-// After a rollback, of a step that is sound now.
-void Guard::look_back(Suspects& suspects, std::int64_t step, double value, const char* what) {
-  const auto before = suspects.find(step);
-  if (before == suspects.end()) return;
+// After a rollback, for a step that is sound now.
+void Guard::look_back(Alarms& alarms, std::int64_t step, double value, const char* what) {
+  const auto before = alarms.find(step);
+  if (before == alarms.end()) return;
   warning_ = fmt::format(
       "the {} of step {} was {:.3g}, and is {:.3g} when computed again: memory or a processor has failed", what,
       step + 1, before->second, value);
-  suspects.erase(before);
+  alarms.erase(before);
 }
 
 bool Guard::is_spike(double loss) const {
@@ -112,7 +112,7 @@ std::string Guard::look_at_gradient(std::int64_t step, double largest) {
 }
 
 double largest_of(std::span<const float> values) {
-  // Of floats without their signs, larger bits are the larger value; those of infinity and NaN are above all.
+  // Floats without their signs have the order of their bits; infinity and NaN are above all.
   std::uint32_t most = 0;
   for (const float value : values) most = std::max(most, std::bit_cast<std::uint32_t>(value) & 0x7fffffffU);
   const double largest = std::bit_cast<float>(most);

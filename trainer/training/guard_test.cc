@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// A loss as batches of a few samples have it: falling, with a spread of half its value.
+// The loss of batches of a few samples: falling, with a spread of half its value.
 double noisy(std::int64_t step) {
   return (0.1 + std::exp(-static_cast<double>(step) / 200)) *
          (0.5 + unit_real(hash64(5, static_cast<std::uint64_t>(step))));
@@ -34,12 +34,12 @@ TEST(Guard, SeesSpikesAndWhatIsNotFinite) {
   for (std::int64_t step = 2; step < 300; ++step) ASSERT_EQ(guard.look_at_loss(step, noisy(step)), "");
   EXPECT_NE(guard.look_at_loss(300, 30 * noisy(300)), "");
   EXPECT_EQ(guard.take_warning(), "");
-  EXPECT_EQ(guard.look_at_loss(300, noisy(300)), "");  // after the rollback it is gone
+  EXPECT_EQ(guard.look_at_loss(300, noisy(300)), "");  // gone after the rollback
   EXPECT_NE(guard.take_warning(), "");
   EXPECT_EQ(guard.take_note(), "");
 }
 
-// Noise-free regressions with small batches: the loss of a batch is that of its worst sample, and falls by
+// Noise-free regressions with small batches: the loss of a batch is that of its worst sample and falls by
 // orders of magnitude.
 TEST(Guard, QuietOnHeavyTails) {
   std::int64_t alarms = 0;
@@ -70,7 +70,7 @@ TEST(Guard, WhatComesAgainIsTheTrainingsOwn) {
   EXPECT_EQ(guard.look_at_loss(300, 50.0), "");
   EXPECT_NE(guard.take_note(), "");
   EXPECT_EQ(guard.take_note(), "");
-  // Another value each time is no answer: it is asked for again.
+  // A different value each time raises another alarm.
   EXPECT_NE(guard.look_at_loss(301, 5000.0), "");
   EXPECT_NE(guard.look_at_loss(301, 7000.0), "");
   // A loss that is not finite twice is left to the caller.
@@ -84,7 +84,7 @@ TEST(Guard, SeesGradientsThatJump) {
     ASSERT_EQ(guard.look_at_gradient(step, 50 * noisy(step)), "");
   EXPECT_EQ(guard.look_at_gradient(300, 1e3), "");
   EXPECT_NE(guard.look_at_gradient(301, 1e9), "");
-  EXPECT_EQ(guard.look_at_gradient(301, 1e9), "");  // the training's own
+  EXPECT_EQ(guard.look_at_gradient(301, 1e9), "");  // comes again: the training is the cause
   std::vector<float> values(1000, -0.5F);
   EXPECT_EQ(largest_of(values), 0.5);
   values[999] = -3e38F;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/training/members.h"
+#include "trainer/training/trainer.h"
 
 #include <fmt/format.h>
 
@@ -16,8 +16,8 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "base/version.h"
-#include "trainer/model/ensemble_export.h"
 #include "trainer/model/exported_model.h"
+#include "trainer/model/model_export.h"
 #include "trainer/training/objective.h"
 #include "trainer/training/prediction_file.h"
 #include "trainer/training/report.h"
@@ -28,7 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kValuesAtOnce = std::size_t{1} << 20;  // of each member's predictions, in memory
+constexpr std::size_t kValuesAtOnce = std::size_t{1} << 20;  // values of each member's predictions in memory
 
 fs::path member_folder(const std::string& output, std::int64_t member) {
   return fs::path(output) / fmt::format("member-{}", member + 1);
@@ -39,14 +39,14 @@ TrainConfig config_of_member(const TrainConfig& config, std::int64_t member) {
   own.members = 1;
   own.seed = config.seed + static_cast<std::uint64_t>(member);
   own.output = member_folder(config.output, member).string();
-  // Of another ensemble: its own member.
+  // From another ensemble, take the same member.
   if (config.init_from.empty() || config.init_from == kInitFromLast) return own;
   const fs::path begin = member_folder(config.init_from, member);
   if (fs::is_directory(begin)) own.init_from = begin.string();
   return own;
 }
 
-// Before the first member: a run that is killed then finds no checkpoint of the others.
+// Called before the first member, so that a run that is killed later finds no old checkpoint of the others.
 void forget_members(const TrainConfig& config) {
   for (std::int64_t member = 0; member < config.members; ++member) {
     fs::remove_all(member_folder(config.output, member) / "checkpoints");
@@ -54,8 +54,8 @@ void forget_members(const TrainConfig& config) {
   }
 }
 
-// The lines of all members so far, as if one training had followed the other: so `wflow curves` draws them.
-// Gives the last step.
+// Writes the lines of all members so far as if each training continued the one before, for `wflow curves`.
+// Returns the last step.
 std::uint64_t write_metrics_of_all(const TrainConfig& config, std::int64_t newest) {
   std::string lines;
   std::int64_t last_step = 0;
@@ -77,22 +77,22 @@ std::uint64_t write_metrics_of_all(const TrainConfig& config, std::int64_t newes
   return static_cast<std::uint64_t>(last_step);
 }
 
-// The ensemble of members that are trained, rank 0 alone.
+// Combines the trained members to the ensemble; on rank 0.
 class Combination {
  public:
   Combination(const TrainConfig& config, std::uint64_t last_step);
   void write();
 
  private:
-  // Of one target, over the test samples.
+  // Sums for one target over the test samples.
   struct Sums {
     double absolute = 0;
     double squared = 0;
-    double mean = 0;  // of the truths, with their spread around it
+    double mean = 0;  // mean of the truths; spread: their squared deviation from it
     double spread = 0;
-    double within_one = 0;  // deviation of the prediction
+    double within_one = 0;  // within one deviation of the prediction
     double within_two = 0;
-    double variance = 0;  // of the predictions, summed
+    double variance = 0;  // sum of the predictions' variances
     double count = 0;
     // The root of the mean variance over that of the mean squared error.
     double spread_over_error() const { return squared > 0 ? std::sqrt(variance / squared) : 0; }
@@ -101,9 +101,9 @@ class Combination {
     std::size_t count = 0;
     std::vector<double> truth{};
     std::vector<double> prediction{};
-    std::vector<double> deviation{};    // not of classes
-    std::vector<double> probability{};  // of classes
-    std::vector<double> each{};         // [samples, members, targets], of numbers in a table
+    std::vector<double> deviation{};    // not for classes
+    std::vector<double> probability{};  // for classes
+    std::vector<double> each{};         // [samples, members, targets], for numbers in a table
   };
 
   bool classes() const { return is_classification(config_.loss.name); }
@@ -119,21 +119,21 @@ class Combination {
   Evaluation evaluation() const;
   nlohmann::json calibration() const;
   nlohmann::json result(const Evaluation& test) const;
-  void tell(const Evaluation& test) const;
+  void print(const Evaluation& test) const;
 
   const TrainConfig& config_;
   const fs::path output_;
   const std::uint64_t last_step_;  // over all members
   std::vector<RowFileReader> files_;
-  std::vector<nlohmann::json> results_;  // of the members
+  std::vector<nlohmann::json> results_;  // result.json of each member
   std::vector<std::string> targets_;
   std::string units_;
-  std::vector<std::int64_t> shape_;  // of a prediction
+  std::vector<std::int64_t> shape_;  // shape of a prediction
   std::vector<Sums> sums_;
   bool table_;
-  bool wide_truth_ = false;  // they are float64
-  bool wide_ = false;        // and predictions
-  std::string lines_;  // of predictions.csv
+  bool wide_truth_ = false;  // the truths are float64
+  bool wide_ = false;        // and the predictions
+  std::string lines_;  // rows of predictions.csv
 };
 
 Combination::Combination(const TrainConfig& config, std::uint64_t last_step)
@@ -151,12 +151,12 @@ Combination::Combination(const TrainConfig& config, std::uint64_t last_step)
   sums_.resize(targets_.size());
   wide_truth_ = files_.front().is_wide("truth");
   wide_ = files_.front().is_wide("prediction");
-  table_ = cells() == 1;  // of fields, predictions.csv has errors of each sample
+  table_ = cells() == 1;  // for fields, predictions.csv has the errors of each sample
   check_same_samples();
 }
 
 std::size_t Combination::cells() const {
-  std::size_t values = 1;  // a sample; one channel has no axis where the data have none
+  std::size_t values = 1;  // per sample; one channel has no axis if the data have none
   for (const std::int64_t length : shape_) values *= static_cast<std::size_t>(length);
   return values / std::max<std::size_t>(1, targets_.size());
 }
@@ -174,7 +174,7 @@ void Combination::check_same_samples() const {
 }
 
 // The mean and variance of the mixture of the members' predictions: the variance of their means and, with a
-// gaussian loss, the mean of the variances that they expect (Lakshminarayanan et al. 2017, section 2.4).
+// gaussian loss, the mean of the variances that they predict (Lakshminarayanan et al. 2017, section 2.4).
 void Combination::combine_numbers(Rows& rows, std::size_t first) const {
   const bool gaussian = config_.loss.name == LossName::gaussian;
   const auto members = static_cast<double>(files_.size());
@@ -324,7 +324,7 @@ Evaluation Combination::evaluation() const {
     errors.mae = sums.absolute / count;
     errors.mse = (classes() ? sums.absolute : sums.squared) / count;
     errors.variance = sums.spread / count;
-    // The same for every member: it depends on the data alone.
+    // The same for every member: it depends only on the data.
     const nlohmann::json guess =
         one.value(targets_[t], nlohmann::json::object()).value("mean_guess_mae", nlohmann::json());
     errors.mean_guess_mae = guess.is_number() ? guess.get<double>() : 0;
@@ -361,7 +361,7 @@ nlohmann::json Combination::result(const Evaluation& test) const {
                         {"calibration", calibration()},
                         {"members", members},
                         {"seconds", {{"training", seconds}}}};
-  all["test"].erase("loss");  // the members' losses are their own
+  all["test"].erase("loss");  // each member has its own loss
   for (const char* key :
        {"data", "model", "ranks", "threads", "host", "device", "precision", "kernels", "versions"})
     all[key] = first.at(key);
@@ -370,8 +370,8 @@ nlohmann::json Combination::result(const Evaluation& test) const {
   return all;
 }
 
-// For people: the ensemble's errors, each target's beside those of single members, and its calibration.
-void Combination::tell(const Evaluation& test) const {
+// Prints the ensemble's errors, for each target also those of single members, and its calibration.
+void Combination::print(const Evaluation& test) const {
   std::string out = "\n" + test_lines(test, fmt::format("test, {} members", config_.members));
   for (std::size_t t = 0; t < targets_.size(); ++t) {
     std::vector<double> single;
@@ -399,12 +399,12 @@ void Combination::write() {
   for (std::int64_t member = 0; member < config_.members; ++member)
     models.push_back(member_folder(config_.output, member) / "model.pt");
   export_ensemble(models, config_.loss.name, output_ / "model.pt");
-  for (const char* name : {"model.onnx", "metrics.csv"})  // of an earlier training without members
+  for (const char* name : {"model.onnx", "metrics.csv"})  // left by an earlier training without members
     fs::remove(output_ / name);
   write_file_durably(output_ / "train.yaml", yaml::emit(to_yaml(config_)));
   write_result(output_, result(test));
   const bool tested = !files_.front().ids().empty();
-  if (tested) tell(test);
+  if (tested) print(test);
   std::fputs(fmt::format("results in {}: model.pt (of all members; each has a model.onnx of its own), "
                          "predictions.h5, {}metrics.jsonl, result.json\n",
                          config_.output, table_ ? "predictions.csv, " : "")
@@ -444,7 +444,7 @@ Outcome train_members(const TrainConfig& config, Communicator& communicator, con
       std::fflush(stdout);
     }
     if (train(member, communicator, own) == Outcome::interrupted) return Outcome::interrupted;
-    own.bit_flips.clear();  // each comes once
+    own.bit_flips.clear();  // each flip comes once
   }
   if (leader) Combination(config, last_step).write();
   return Outcome::finished;

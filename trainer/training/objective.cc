@@ -13,7 +13,7 @@
 namespace wflow::trainer {
 namespace {
 
-// Logarithms of variances beyond this are a training that diverges; the exponential must stay finite.
+// Limit on logarithms of variances, which only a diverging training exceeds: the exponential must stay finite.
 constexpr double kMostLogVariance = 40;
 
 constexpr double kRounding = 1e-9;  // deviations
@@ -217,7 +217,7 @@ double Objective::dice(std::span<const float> outputs, std::span<const float> tr
       continue;
     }
     const std::size_t truth = class_of(truths[cell]);
-    // Slopes with respect to the probabilities, then through the softmax.
+    // Derivatives by the probabilities, then through the softmax.
     double mean = 0;
     for (std::size_t k = 0; k < classes; ++k) {
       const double size = sizes[k] + config_.smooth;
@@ -256,7 +256,7 @@ void Objective::record(std::span<const float> outputs, std::span<const float> tr
     records.push_back(padding_factor(t) * first_output(y, t, 1, ignored));
     for (std::size_t target = 0; target < shape_.labels.size(); ++target) {
       TargetSums sums;
-      // From the guess on, so that squares are of small numbers.
+      // Relative to the guess, so that the squares are of small numbers.
       const double guess = physical ? physical(0, target) : 0;
       const auto value = [&](double normalised) {
         return physical ? physical(normalised, target) - guess : normalised;
@@ -275,7 +275,7 @@ void Objective::record(std::span<const float> outputs, std::span<const float> tr
         const double difference = value(y[cell]) - truth;
         sums.absolute += std::abs(difference);
         sums.squared += difference * difference;
-        // A constant target's mean is it but for rounding.
+        // A constant target equals its mean but for rounding.
         if (physical || std::abs(truth) > kRounding) sums.mean_guess += std::abs(truth);
         sums.truth += truth;
         sums.truth_squared += truth * truth;

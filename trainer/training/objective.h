@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a network is trained for: the loss of its outputs against the targets, its gradient, and the errors
-// that people read. Plain loops over the outputs, which are small beside the network's work.
+// The objective of a network: the loss of its outputs against the targets, its gradient, and the reported
+// errors. Plain loops over the outputs, whose cost is small beside the network's.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,11 @@ namespace wflow::trainer {
 
 // The targets of one sample: `targets` numbers, or as many channels of a field with `cells` cells each.
 struct TargetShape {
-  std::vector<std::string> labels;  // one a target or channel
+  std::vector<std::string> labels;  // one per target or channel
   std::int64_t cells = 1;
-  std::int64_t classes = 0;  // of a classification: the one target is a class number in each cell
+  std::int64_t classes = 0;  // for a classification: the one target is a class number in each cell
   std::int64_t latent = 0;   // vae: values of the second and third output
-  std::int64_t usual_class = 0;  // the most frequent one of the training split: what a guess would be
+  std::int64_t usual_class = 0;  // the most frequent class of the training split, as the guess
 };
 
 class Objective {
@@ -31,11 +31,11 @@ class Objective {
 
   // Channels of the network's first output.
   std::int64_t output_channels() const;
-  // Values a sample of targets, of the first output, and of all outputs.
+  // Values per sample in the targets, in the first output, and in all outputs.
   std::size_t truth_count() const;
   std::size_t output_count() const;
   std::size_t all_output_count() const;
-  // What the sum of the losses of one sample is divided by. Padding is accounted for in the sum.
+  // Divisor of the sum of one sample's losses. The sum accounts for padding.
   std::size_t terms() const;
 
   // Sum of the losses of all samples; fills `gradient` with scale * dloss/doutput, laid out as the outputs:
@@ -47,21 +47,21 @@ class Objective {
   double loss_and_gradient(std::span<const float> outputs, std::span<const float> truths, std::size_t samples,
                            double scale, std::span<float> gradient) const;
 
-  // What one sample adds to an evaluation; records are gathered from all ranks in order of the samples.
+  // Sums of one sample for an evaluation; records are gathered from all ranks in order of the samples.
   struct TargetSums {
     double absolute = 0;  // sums over the cells
     double squared = 0;
     double mean_guess = 0;
     double truth = 0;
     double truth_squared = 0;
-    double cells = 0;  // that count
+    double cells = 0;  // without padding
   };
   static constexpr std::size_t kSumsPerTarget = 6;
   std::size_t record_size() const { return 1 + kSumsPerTarget * shape_.labels.size(); }
-  // What a normalised value of a target is in physical units, where that is more than a factor and an offset.
+  // Converts a normalised value of a target to physical units, where that is more than a factor and an offset.
   using Physical = std::function<double(double value, std::size_t target)>;
-  // Appends record_size() numbers a sample: the loss, then TargetSums a target; with `physical`, the sums are
-  // of physical values, and the guess is the physical value of the normalised mean.
+  // Appends record_size() numbers per sample: the loss, then TargetSums per target. With `physical`, the sums use
+  // physical values, and the guess is the physical value of the normalised mean.
   void record(std::span<const float> outputs, std::span<const float> truths, std::size_t samples,
               std::vector<double>& records, const Physical& physical = {}) const;
 
@@ -95,18 +95,18 @@ class Objective {
 double kl_divergence(std::span<const float> mean, std::span<const float> log_variance, double scale,
                      std::span<float> mean_gradient, std::span<float> log_variance_gradient);
 
-// Physical units and the ratio to always guessing the training split's mean. Of classifications the errors are
-// error rates, and the guess is the training split's most frequent class.
+// Errors in physical units. The guess is the training split's mean. For classes the errors are error rates, and
+// the guess is the training split's most frequent class.
 struct TargetErrors {
   std::string label;
   double mae = 0;  // in the label's own unit
   double mse = 0;
-  double mean_guess_mae = 0;  // of the guess
-  double variance = 0;        // of the truths that were evaluated; 0 for classes
-  // Nothing where the guess is always right.
+  double mean_guess_mae = 0;  // error of the guess
+  double variance = 0;        // variance of the evaluated truths; 0 for classes
+  // mae over the guess's; no value if the guess is always right.
   std::optional<double> ratio() const;
   double rmse() const;
-  // 1 - mse / variance: the share of the variance that is explained. Nothing where the truths do not vary.
+  // 1 - mse / variance: the explained share of the variance. No value if the truths do not vary.
   std::optional<double> r2() const;
   bool operator==(const TargetErrors&) const = default;
 };
@@ -118,8 +118,7 @@ struct Evaluation {
   std::optional<double> mean_ratio() const;
 };
 
-// `records` of all samples, `deviations` of the targets for the physical units: 1 where the records have
-// them.
+// `records` of all samples. `deviations` convert the targets to physical units: 1 if the records are physical.
 Evaluation evaluate(const Objective& objective, std::span<const double> deviations,
                     std::span<const double> records);
 

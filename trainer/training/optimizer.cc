@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <vector>
 
 namespace wflow::trainer {
@@ -44,7 +45,7 @@ void sgd_update(std::span<float> p, std::span<const float> g, std::span<float> m
   }
 }
 
-// The rate is inside the momentum, as it differs from step to step and from array to array.
+// The momentum includes the rate, which differs from step to step and from array to array.
 void lars_update(std::span<float> p, std::span<const float> g, std::span<float> m, float momentum, float rate,
                  float decay) {
   float* __restrict pp = p.data();
@@ -56,7 +57,7 @@ void lars_update(std::span<float> p, std::span<const float> g, std::span<float> 
   }
 }
 
-// What the size of a weight array's update becomes, over the size of the weights; 1 where either is 0.
+// Factor that makes the norm of a weight array's update equal to that of the weights; 1 if either is 0.
 double trust_ratio(std::span<const float> values, double update_norm) {
   const double w = norm_of(values);
   return w > 0 && update_norm > 0 ? w / update_norm : 1.0;
@@ -66,8 +67,8 @@ bool has_momentum(OptimizerName name) {
   return name == OptimizerName::sgd || name == OptimizerName::lars || name == OptimizerName::larc;
 }
 
-// LAMB (You et al. 2020): Adam's direction with decay, as long as the weights times the rate. Biases and
-// norms take Adam's step.
+// LAMB (You et al. 2020): Adam's direction with decay, scaled to the norm of the weights times the rate.
+// Biases and norms use Adam's step.
 void lamb_update(std::span<float> p, std::span<const float> g, std::span<float> m, std::span<float> v,
                  const AdamFactors& f, float learning_rate, float decay, bool adapts) {
   std::vector<float> direction(p.size());
@@ -101,7 +102,7 @@ void Optimizer::clip(std::span<float> gradients) const {
   for (float& g : gradients) g *= factor;
 }
 
-// LARC: each weight array's own rate trust * |w| / (|g| + decay * |w|), never more than the common one.
+// LARC: each weight array has its own rate trust * |w| / (|g| + decay * |w|), at most the common one.
 void Optimizer::adapt_rates(std::span<const float> values, std::span<float> gradients,
                             double learning_rate) const {
   for (const FlatEntry& entry : layout_.entries) {
@@ -168,6 +169,67 @@ void Optimizer::step(std::span<float> values, std::span<float> gradients, double
     adam_update(part(values), part(gradients), part(slots_[0].values.span()), part(slots_[1].values.span()),
                 factors);
   }
+}
+
+WeightAverage::WeightAverage(double decay, const FlatLayout& layout)
+    : decay_(decay), average_(decay > 0 ? layout.size : 0) {}
+
+void WeightAverage::update(std::span<const float> values, std::int64_t step) {
+  if (!active()) return;
+  const auto t = static_cast<double>(step);
+  const auto take = static_cast<float>(1 - std::min(decay_, (t - 1) / (t + 9)));
+  float* __restrict average = average_.data();
+  for (std::size_t i = 0; i < values.size(); ++i) average[i] += take * (values[i] - average[i]);
+}
+
+void WeightAverage::swap(std::span<float> values) {
+  if (active()) std::swap_ranges(values.begin(), values.end(), average_.data());
+}
+
+double learning_rate_factor(const ScheduleConfig& schedule, std::int64_t step, std::int64_t steps_per_epoch,
+                            std::int64_t epochs) {
+  const auto per_epoch = static_cast<double>(steps_per_epoch);
+  const double warmup = std::floor(schedule.warmup_epochs * per_epoch);
+  const auto at = static_cast<double>(step);
+  if (at < warmup) return (at + 1) / (warmup + 1);
+  const double rest = std::max(1.0, static_cast<double>(epochs) * per_epoch - warmup);
+  const double t = std::clamp((at - warmup) / rest, 0.0, 1.0);
+  const double last = schedule.final_factor;
+  switch (schedule.decay) {
+    case Decay::none:
+      return 1;
+    case Decay::cosine:
+      return last + (1 - last) * 0.5 * (1 + std::cos(std::numbers::pi * t));
+    case Decay::linear:
+      return last + (1 - last) * (1 - t);
+    case Decay::polynomial:
+      return last + (1 - last) * std::pow(1 - t, schedule.power);
+    case Decay::one_cycle: {
+      // Smith and Topin 2018, as in torch.optim: half a cosine up from 1/25, another one down.
+      constexpr double kBegin = 1.0 / 25;
+      const auto half_cosine = [](double from, double to, double part) {
+        return to + (from - to) * 0.5 * (1 + std::cos(std::numbers::pi * part));
+      };
+      if (t < schedule.rise) return half_cosine(kBegin, 1, t / schedule.rise);
+      return half_cosine(1, last, schedule.rise < 1 ? (t - schedule.rise) / (1 - schedule.rise) : 1);
+    }
+    case Decay::step: {
+      double factor = 1;
+      for (const double epoch : schedule.step_epochs) {
+        if (at >= epoch * per_epoch) factor *= schedule.step_factor;
+      }
+      return factor;
+    }
+  }
+  return 1;
+}
+
+double learning_rate(const TrainConfig& config, std::int64_t step, std::int64_t steps_per_epoch) {
+  // Goyal et al. 2017: the rate is proportional to the batch.
+  const auto reference = static_cast<double>(config.optimizer.reference_batch);
+  const double scaled = reference > 0 ? static_cast<double>(config.batch) / reference : 1.0;
+  return config.optimizer.learning_rate * scaled *
+         learning_rate_factor(config.schedule, step, steps_per_epoch, config.epochs);
 }
 
 }  // namespace wflow::trainer

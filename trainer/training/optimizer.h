@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// SGD, Adam, AdamW, LARS, LARC and LAMB on flat arrays. All ranks run the same update on the same gradients.
+// SGD, Adam, AdamW, LARS, LARC and LAMB on flat arrays, the learning rate and the average of the weights. All
+// ranks run the same update on the same gradients.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@ class Optimizer {
  public:
   Optimizer(const OptimizerConfig& config, const FlatLayout& layout);
 
-  // May change the gradients (clipping, decay). Same formulae as torch.optim where that has the method.
+  // May change the gradients (clipping, decay). Same formulae as torch.optim, if it has the method.
   void step(std::span<float> values, std::span<float> gradients, double learning_rate);
 
   std::int64_t steps() const { return steps_; }
@@ -38,5 +39,34 @@ class Optimizer {
   std::vector<Slot> slots_;
   std::int64_t steps_ = 0;
 };
+
+// An exponential moving average of the weights over the steps. It is smoother than the weights of a single
+// step, so validation and the exported network depend less on the step at which the training stops.
+class WeightAverage {
+ public:
+  // `decay` 0: there is no average, and every call does nothing.
+  WeightAverage(double decay, const FlatLayout& layout);
+
+  bool active() const { return decay_ > 0; }
+  // To be called after step number `step` (from 1). The decay rises to its value during the first steps, so
+  // that the initial weights do not count.
+  void update(std::span<const float> values, std::int64_t step);
+  // Exchanges average and weights; a second call restores both.
+  void swap(std::span<float> values);
+
+  std::span<float> values() { return average_.span(); }
+
+ private:
+  double decay_;
+  FloatBuffer average_;
+};
+
+// The factor on the base rate at step `step` of `epochs * steps_per_epoch`. It rises linearly from nearly 0
+// during the warm-up, then falls to final_factor just beyond the last step.
+double learning_rate_factor(const ScheduleConfig& schedule, std::int64_t step, std::int64_t steps_per_epoch,
+                            std::int64_t epochs);
+// The learning rate at a step: the base rate of `optimizer`, scaled by the batch, times the factor of
+// `schedule`.
+double learning_rate(const TrainConfig& config, std::int64_t step, std::int64_t steps_per_epoch);
 
 }  // namespace wflow::trainer

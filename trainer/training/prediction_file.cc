@@ -19,7 +19,7 @@ struct PredictionFile::State {
   Objective objective;
   ExportedUnits units;
   PredictionFileDescription description;
-  std::size_t truth = 0;  // datasets of the file
+  std::size_t truth = 0;  // numbers of the file's datasets
   std::size_t prediction = 0;
   std::size_t deviation = 0;
   std::size_t probability = 0;
@@ -29,14 +29,14 @@ struct PredictionFile::State {
   bool classes() const { return is_classification(objective.name()); }
 
   std::vector<std::int64_t> ids = {};
-  std::vector<std::string> lines = {};  // of table(), a row each
+  std::vector<std::string> lines = {};  // rows of table()
 
   void add_lines(std::size_t first, std::span<const double> truths, std::span<const double> predictions,
                  std::span<const double> deviations);
   void create();
   bool wide() const { return units.output_needs_double(); }
   std::size_t dataset(const char* name, std::int64_t channels, bool wide = false);
-  // Give the predictions.
+  // Return the predictions.
   std::vector<double> write_classes(std::size_t first, std::size_t count, std::span<const float> outputs);
   std::vector<double> write_numbers(std::size_t first, std::size_t count, std::span<const float> outputs,
                                     std::vector<double>& deviations);

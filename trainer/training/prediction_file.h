@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// predictions.h5: what the network says of every test sample beside the truth, in physical units. Written
-// part by part, so that predicted fields need no memory for a whole split.
+// predictions.h5: the prediction for every test sample and the truth, in physical units. Written in parts, so
+// that predicted fields need no memory for a whole split.
 #pragma once
 
 #include <cstdint>
@@ -18,35 +18,35 @@ namespace wflow::trainer {
 inline constexpr int kPredictionFormat = 1;  // attribute wflow_format
 
 struct PredictionFileDescription {
-  std::vector<std::int64_t> grid = {};   // of a target, without axes that the data do not have; empty: numbers
-  bool without_channels = false;         // the one field that is predicted has no axis of channels
-  std::string data_hash;                 // of the data set
-  std::int64_t epoch = 0;                // whose weights predict
-  std::vector<double> truths = {};       // of targets that are numbers: [samples, targets]; empty: as written
+  std::vector<std::int64_t> grid = {};   // grid of a target, without axes that the data do not have; empty: numbers
+  bool without_channels = false;         // the one predicted field has no axis of channels
+  std::string data_hash;                 // hash of the data set
+  std::int64_t epoch = 0;                // epoch of the weights
+  std::vector<double> truths = {};       // for targets that are numbers: [samples, targets]; empty: as written
 };
 
-// Datasets, all contiguous, a row a sample in order of the split:
+// Datasets, all contiguous, with a row per sample in order of the split:
 //   /id (N) int64
-//   /truth, /prediction: (N, targets), or of a field (N, the shape that the data have); of classes the class
-//     numbers. float32; truths that are numbers, and all where float32 can't hold the targets, float64
-//   /deviation, with a gaussian loss: the standard deviation, as /prediction
-//   /probability, of classes: (N, classes), or (N, classes, the axes of the grid)
-// A gaussian loss on transformed fields keeps the transformed units, as model.pt does (attribute `units`).
+//   /truth, /prediction: (N, targets), or for a field (N, stored shape); for classes the class numbers. float32;
+//     float64 for truths that are numbers, and for both if float32 can't hold the targets
+//   /deviation, with a gaussian loss: the standard deviation, shaped as /prediction
+//   /probability, for classes: (N, classes), or (N, classes, the axes of the grid)
+// A gaussian loss on transformed fields keeps the transformed units, as in model.pt (attribute `units`).
 class PredictionFile {
  public:
-  // All throw Error{system} where the disk refuses.
+  // Every function throws Error{system} if a write fails.
   PredictionFile(const std::filesystem::path& target, const Objective& objective, const ExportedUnits& units,
                  const PredictionFileDescription& description, std::span<const std::int64_t> ids);
-  ~PredictionFile();  // an unpublished file is removed
+  ~PredictionFile();  // removes an unpublished file
   PredictionFile(const PredictionFile&) = delete;
   PredictionFile& operator=(const PredictionFile&) = delete;
 
-  // Rows from `first` on, as the network sees them: truths [rows, targets, cells], outputs [rows, channels,
-  // cells], both normalised.
+  // Writes the rows from `first` on: truths [rows, targets, cells], outputs [rows, channels, cells], both
+  // normalised.
   void write(std::size_t first, std::span<const float> truths, std::span<const float> outputs);
   void publish();
-  // predictions.csv of field targets, once all rows are written: of a field of several cells its means and errors
-  // of each sample, of one cell the value itself.
+  // The text of predictions.csv for field targets, once all rows are written: the means and errors of each
+  // sample, or the value itself if a field has one cell.
   std::string table() const;
 
  private:

@@ -7,14 +7,14 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "base/checked_json.h"
+#include "base/checksum.h"
 #include "base/file.h"
 #include "base/text.h"
 
 namespace wflow::trainer {
 namespace {
 
-// Label names are the user's: quoted as CSV wants it where they need it.
+// The user chooses label names: quotes them for CSV where necessary.
 std::string csv_field(const std::string& text) {
   if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
   std::string quoted = "\"";

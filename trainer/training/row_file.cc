@@ -27,8 +27,8 @@ struct RowFile::State {
   FileId file{};
   struct Rows {
     DatasetId id;
-    std::vector<hsize_t> shape;  // of all rows
-    std::size_t values;          // of a row
+    std::vector<hsize_t> shape;  // shape of the dataset
+    std::size_t values;          // per row
   };
   std::vector<Rows> datasets{};
 

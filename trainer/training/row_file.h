@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An HDF5 file of contiguous datasets that have a row a sample, written part by part and published whole.
+// An HDF5 file of contiguous datasets with a row per sample, written in parts and published whole.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,18 @@ namespace wflow::trainer {
 
 class RowFile {
  public:
-  // All throw Error{system} where the disk refuses.
+  // Every function throws Error{system} if a write fails.
   RowFile(const std::filesystem::path& target, std::span<const std::int64_t> ids);  // dataset /id
-  ~RowFile();  // an unpublished file is removed
+  ~RowFile();  // removes an unpublished file
   RowFile(const RowFile&) = delete;
   RowFile& operator=(const RowFile&) = delete;
 
   // Attributes of the file.
   void text(const char* name, const std::vector<std::string>& values);
   void number(const char* name, std::int64_t value);
-  // A dataset of float32, or float64 where it is `wide`; `shape` of a row. Gives its number.
+  // Adds a dataset of float32, or float64 if `wide`; `shape`: of a row. Returns its number.
   std::size_t add(const char* name, std::span<const std::int64_t> shape, bool wide = false);
-  // Rows from `first` on, as many as there are in `values`.
+  // Writes the rows in `values` from row `first` on.
   void write(std::size_t dataset, std::size_t first, std::span<const float> values);
   void write(std::size_t dataset, std::size_t first, std::span<const double> values);
   void publish();
@@ -37,18 +37,18 @@ class RowFile {
   std::unique_ptr<State> state_;
 };
 
-// Such a file, read part by part.
+// Reads such a file in parts.
 class RowFileReader {
  public:
-  // All throw Error{data} where the file can't be read.
+  // Every function throws Error{data} if the file can't be read.
   explicit RowFileReader(const std::filesystem::path& path);
   ~RowFileReader();
   RowFileReader(RowFileReader&&) noexcept;
 
   const std::vector<std::int64_t>& ids() const;
-  // Of a row; nothing where there is no such dataset.
+  // Shape of a row; no value without such a dataset.
   std::optional<std::vector<std::int64_t>> shape(const char* name) const;
-  // Whether its values are float64.
+  // True if its values are float64.
   bool is_wide(const char* name) const;
   // Rows [first, first + count).
   std::vector<double> read(const char* name, std::size_t first, std::size_t count) const;

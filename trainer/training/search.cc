@@ -36,7 +36,7 @@ double value_at(const SearchCurve& curve, std::int64_t epochs) {
   return there && count > 0 ? curve.values[count - 1] : kNoValue;
 }
 
-// As the trainer itself finds the best epoch.
+// Finds the best epoch by the rule of the trainer.
 class BestEpoch {
  public:
   void add(const nlohmann::json& row) {
@@ -73,7 +73,7 @@ double epochs_of_rung(const SearchConfig& search, std::size_t rung) {
 
 }  // namespace
 
-SearchCurve search_curve(std::string_view metrics_jsonl, const std::string& metric, std::int64_t patience) {
+SearchCurve search_curve(std::string_view metrics_jsonl, const std::string& metric, std::int64_t early_stop) {
   SearchCurve curve;
   BestEpoch best;
   while (!metrics_jsonl.empty()) {
@@ -84,7 +84,7 @@ SearchCurve search_curve(std::string_view metrics_jsonl, const std::string& metr
     curve.values.push_back(metric_of(row, metric));
     best.add(row);
   }
-  curve.ended_early = patience > 0 && best.epochs_since() >= patience;
+  curve.ended_early = early_stop > 0 && best.epochs_since() >= early_stop;
   return curve;
 }
 
@@ -95,7 +95,7 @@ std::vector<SearchStanding> search_standings(const SearchConfig& search, std::si
   std::size_t in_rung = curves.size();
   for (std::size_t r = 1; r <= rung; ++r) {
     const auto end = standings.begin() + static_cast<std::ptrdiff_t>(in_rung);
-    // Ties by the place in the list, also after a rung in which the order was another.
+    // Ties keep the order of the list, also after a rung with another order.
     std::sort(standings.begin(), end, [](const auto& a, const auto& b) { return a.training < b.training; });
     for (auto s = standings.begin(); s != end; ++s) {
       const double value = value_at(curves[s->training], search.rungs[r - 1]);
@@ -109,16 +109,16 @@ std::vector<SearchStanding> search_standings(const SearchConfig& search, std::si
   return standings;
 }
 
-// A rung's file begins with the epochs of the rungs before: the last file has all.
+// The file of a rung begins with the epochs of the rungs before: the last file has all.
 std::vector<SearchCurve> read_search_curves(const SearchConfig& search, std::size_t rungs,
-                                            std::int64_t patience) {
+                                            std::int64_t early_stop) {
   std::vector<SearchCurve> curves(search.trainings.size());
   for (std::size_t i = 0; i < curves.size(); ++i) {
     for (std::size_t rung = rungs; rung > 0; --rung) {
       const fs::path file = fs::path(search.folders.at(rung - 1)) / search.trainings[i] / "metrics.jsonl";
       std::error_code ignored;
       if (!fs::exists(file, ignored)) continue;
-      curves[i] = search_curve(read_file(file), search.metric, patience);
+      curves[i] = search_curve(read_file(file), search.metric, early_stop);
       break;
     }
   }
@@ -144,7 +144,7 @@ void take_over_checkpoints(const SearchConfig& search, const fs::path& checkpoin
   for (const auto& entry : fs::directory_iterator(before, ignored)) {
     if (entry.path().extension() == ".wfck") files.push_back(entry.path());
   }
-  // The best one and the newest one first: who is killed here goes on from the first of the others.
+  // The best and the newest first: a training that is killed here continues from the newest that was copied.
   std::ranges::sort(files, [](const fs::path& a, const fs::path& b) {
     const bool step_a = is_of_step(a);
     return step_a != is_of_step(b) ? !step_a : a > b;
@@ -161,9 +161,9 @@ void take_over_checkpoints(const SearchConfig& search, const fs::path& checkpoin
 
 namespace {
 
-// Of the last rung only who has its results: where one has failed while it wrote them, another is the best.
-std::vector<SearchCurve> finished_curves(const SearchConfig& search, std::int64_t patience) {
-  std::vector<SearchCurve> curves = read_search_curves(search, search.rungs.size(), patience);
+// In the last rung only trainings with results count: if one failed while it wrote them, another is the best.
+std::vector<SearchCurve> finished_curves(const SearchConfig& search, std::int64_t early_stop) {
+  std::vector<SearchCurve> curves = read_search_curves(search, search.rungs.size(), early_stop);
   const auto before_last = static_cast<std::size_t>(search.rungs[search.rungs.size() - 2]);
   for (std::size_t i = 0; i < curves.size(); ++i) {
     std::error_code ignored;
@@ -174,8 +174,8 @@ std::vector<SearchCurve> finished_curves(const SearchConfig& search, std::int64_
   return curves;
 }
 
-std::string search_json(const SearchConfig& search, std::int64_t patience) {
-  const std::vector<SearchCurve> curves = finished_curves(search, patience);
+std::string search_json(const SearchConfig& search, std::int64_t early_stop) {
+  const std::vector<SearchCurve> curves = finished_curves(search, early_stop);
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const SearchStanding& standing : search_standings(search, search.rungs.size(), curves)) {
     const bool known = std::isfinite(standing.value);
@@ -199,11 +199,12 @@ std::string search_json(const SearchConfig& search, std::int64_t patience) {
 
 }  // namespace
 
-// Trainings of the last rung may end at the same time: who has written last has seen all results.
-void write_search(const SearchConfig& search, std::int64_t patience) {
+// Trainings of the last rung may end at the same time: the last one to write has read all results.
+void write_search(const SearchConfig& search, std::int64_t early_stop) {
   const fs::path file = fs::path(search.folders.back()) / "search.json";
   std::string written;
-  for (std::string now = search_json(search, patience); now != written; now = search_json(search, patience)) {
+  for (std::string now = search_json(search, early_stop); now != written;
+       now = search_json(search, early_stop)) {
     write_file_durably(file, now);
     written = std::move(now);
   }

@@ -47,10 +47,10 @@ TEST(Search, ReadsTheMetricOfEveryEpoch) {
 }
 
 TEST(Search, SeesWhoStoppedEarly) {
-  const auto ended = [](const std::vector<double>& losses, std::int64_t patience) {
+  const auto ended = [](const std::vector<double>& losses, std::int64_t early_stop) {
     std::string text;
     for (const double loss : losses) text += fmt::format("{{\"validation_loss\": {}}}\n", loss);
-    return search_curve(text, "validation_loss", patience).ended_early;
+    return search_curve(text, "validation_loss", early_stop).ended_early;
   };
   EXPECT_TRUE(ended({3, 2, 2, 4}, 2));
   EXPECT_FALSE(ended({3, 2, 2, 1}, 2));
@@ -58,7 +58,7 @@ TEST(Search, SeesWhoStoppedEarly) {
   EXPECT_TRUE(search_curve("{\"train_loss\": 1}\n{\"train_loss\": 2}\n", "train_loss", 1).ended_early)
       << "no validation split";
   EXPECT_FALSE(search_curve("", "train_loss", 1).ended_early);
-  // An epoch whose loss is no number is never the best one.
+  // An epoch with a loss of NaN is never the best.
   const auto with_null = [](int epochs_after) {
     std::string text = "{\"validation_loss\": 2}\n{\"validation_loss\": null}\n";
     for (int i = 0; i < epochs_after; ++i) text += "{\"validation_loss\": 3}\n";
@@ -70,7 +70,7 @@ TEST(Search, SeesWhoStoppedEarly) {
 
 TEST(Search, KeepsTheBestOfEveryRung) {
   const SearchConfig search = three_rungs();
-  // e is the best in the end and stopped before: the first rung alone decided.
+  // e would be the best at the end but stopped before: only the first rung decided.
   const auto curves = curves_of({{3, 9}, {1, 5, 5, 5}, {2, 6}, {1.5, 4, 4, 4}, {8, 0, 0, 0}, {7}});
   const auto standings = search_standings(search, 3, curves);
   EXPECT_EQ(order(search, standings), "d3b2c2a1f1e1");
@@ -130,7 +130,7 @@ TEST_F(SearchFiles, ARungIsRankedByWhatTheRungsBeforeHaveLeft) {
   write_losses("s.rung_1/a", {3});
   write_losses("s.rung_1/b", {2});
   write_losses("s.rung_2/b", {2, 1});
-  write_losses("s/b", {2, 1, 1, 1});  // of another day
+  write_losses("s/b", {2, 1, 1, 1});  // left by an earlier run
   const auto curves = read_search_curves(search_, 2, 0);
   EXPECT_EQ(curves[0].values, std::vector<double>({3}));
   EXPECT_EQ(curves[1].values, std::vector<double>({2, 1}));
@@ -138,7 +138,7 @@ TEST_F(SearchFiles, ARungIsRankedByWhatTheRungsBeforeHaveLeft) {
 }
 
 TEST_F(SearchFiles, TheBestOneHasAModel) {
-  search_.keep = 0.9;  // of three two go on
+  search_.keep = 0.9;  // two of three go on
   search_.rungs = {1, 4};
   search_.folders.erase(search_.folders.begin() + 1);
   for (const char* training : {"s.rung_1/a", "s.rung_1/b", "s.rung_1/c"}) write_losses(training, {1});

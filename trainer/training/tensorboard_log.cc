@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/training/tensorboard_log.h"
+#include "trainer/training/run_report.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -11,7 +11,6 @@
 
 #include "base/process.h"
 #include "base/protobuf.h"
-#include "base/tfrecord.h"
 
 namespace wflow::trainer {
 
@@ -58,7 +57,7 @@ std::string record_of(const EpochRow& row, double time) {
   return tfrecord_of(event.bytes());
 }
 
-// The start of a session at step 0 tells a TensorBoard that has read an older file to drop what it has.
+// The start of a session at step 0 makes TensorBoard drop the data of an older file.
 std::string head(double time) {
   ProtobufMessage version;
   version.real(kWallTime, time);

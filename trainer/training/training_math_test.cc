@@ -7,10 +7,9 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "trainer/training/accumulated.h"
+#include "trainer/training/gradients.h"
 #include "trainer/training/objective.h"
 #include "trainer/training/report.h"
-#include "trainer/training/schedule.h"
 #include "trainer/training/training_state.h"
 
 namespace wflow::trainer {
@@ -61,7 +60,7 @@ float wave(std::size_t i) {
   return static_cast<float>(std::sin(1.7 * static_cast<double>(i) + 0.3));
 }
 
-// Slopes by differences of the loss, for every output of two samples.
+// Compares gradients with differences of the loss, for every output of two samples.
 void expect_slopes(const Objective& objective, const std::vector<float>& truths) {
   std::vector<float> outputs(2 * objective.all_output_count());
   for (std::size_t i = 0; i < outputs.size(); ++i) outputs[i] = 2 * wave(i);
@@ -182,7 +181,7 @@ TEST(Evaluation, OfATransformedFieldIsInPhysicalUnits) {
   objective.record(std::vector<float>{0, 1}, std::vector<float>{1, 1}, 1, records, physical);
   const Evaluation result = evaluate(objective, std::vector<double>{1}, records);
   const double e = std::exp(1.0);
-  EXPECT_DOUBLE_EQ(result.loss, 0.5);  // stays that of what the network sees
+  EXPECT_DOUBLE_EQ(result.loss, 0.5);  // the loss stays that of normalised values
   EXPECT_NEAR(result.targets[0].mae, (e * e - e) / 2, 1e-12);
   EXPECT_NEAR(result.targets[0].mean_guess_mae, e * e - e, 1e-12);
 }
@@ -198,7 +197,7 @@ TEST(Evaluation, ExplainedVarianceIsOfTheEvaluatedSamples) {
     return evaluate(objective, std::vector<double>{7}, records).targets[0].r2();
   };
   EXPECT_DOUBLE_EQ(r2_of({1, 3, 5}).value(), 1);
-  EXPECT_DOUBLE_EQ(r2_of({3, 3, 3}).value(), 0);  // their own mean
+  EXPECT_DOUBLE_EQ(r2_of({3, 3, 3}).value(), 0);  // predicts the mean
   EXPECT_DOUBLE_EQ(r2_of({2, 3, 4}).value(), 0.75);
 }
 
@@ -243,7 +242,7 @@ TEST(Evaluation, OfNoSampleHasNoLoss) {
   EXPECT_EQ(metrics_csv({"a"}, {row}).substr(metrics_csv({"a"}, {}).size()), "1,1,0,0,,,,,0.0,0.000\n");
 }
 
-// Padding: no loss, no gradient, no error, whatever the network says of it.
+// Padding adds no loss, no gradient and no error, whatever the network predicts there.
 TEST(Loss, CountsNoPadding) {
   const float none = std::numeric_limits<float>::quiet_NaN();
   for (const LossName name : {LossName::mse, LossName::mae, LossName::huber, LossName::gaussian,
@@ -474,14 +473,12 @@ TEST(NormStatistics, AreThoseOfAllSamples) {
 
 TEST(TrainingState, GoesThroughACheckpointUnchanged) {
   const ModelGraph graph = build_model(default_model(ModelName::cosmoflow), {1, {8, 8, 8}}, 2);
-  FlatState state(graph);
-  state.fill_initial_values(3);
-  Optimizer optimizer({}, state.parameters());
-  for (float& g : state.gradients()) g = 0.25F;
-  optimizer.step(state.values(), state.gradients(), 1e-3);
-  WeightAverage average(0.5, state.parameters());
-  average.update(state.values(), 1);
-  TrainingCounters counters;
+  TrainingState state(graph, {}, 0.5, nullptr);
+  state.flat.fill_initial_values(3);
+  for (float& g : state.flat.gradients()) g = 0.25F;
+  state.optimizer.step(state.flat.values(), state.flat.gradients(), 1e-3);
+  state.average.update(state.flat.values(), 1);
+  TrainingCounters& counters = state.counters;
   counters.epoch = 2;
   counters.step = 11;
   counters.epoch_loss = 1.0 / 3;
@@ -494,27 +491,18 @@ TEST(TrainingState, GoesThroughACheckpointUnchanged) {
   row.train_loss = row.validation.loss = row.validation.targets[0].mse = std::nan("");
   counters.history.push_back(row);
   counters.best_value = std::nan("");
-  LaggedSums lagged(nullptr);
-  lagged.exchange(state.exchange(), {7, 0.5, 0.25});
+  state.lagged.exchange(state.flat.exchange(), {7, 0.5, 0.25});
   const Normalisation normalisation = {{1.0 / 3}, {2}, {3, 4}, {5, 6}, {7}, {8}};
-  const std::string bytes =
-      sealed(snapshot(state, optimizer, average, lagged, counters, normalisation, {{"seed", "1"}}));
+  const std::string bytes = sealed(snapshot(state, normalisation, {{"seed", "1"}}));
 
-  FlatState state2(graph);
-  Optimizer optimizer2({}, state2.parameters());
-  WeightAverage average2(0.5, state.parameters());
-  LaggedSums lagged2(nullptr);
-  TrainingCounters counters2;
-  Normalisation normalisation2;
-  restore_checkpoint(decode_checkpoint(bytes, "x"), state2, optimizer2, average2, lagged2, counters2,
-                     normalisation2);
-  EXPECT_TRUE(std::equal(state.values().begin(), state.values().end(), state2.values().begin()));
+  TrainingState state2(graph, {}, 0.5, nullptr);
+  const Normalisation normalisation2 = restore_checkpoint(decode_checkpoint(bytes, "x"), state2);
+  EXPECT_TRUE(std::ranges::equal(state.flat.values(), state2.flat.values()));
   EXPECT_EQ(normalisation, normalisation2);
-  EXPECT_EQ(lagged2.step().value().samples, 7);
-  EXPECT_TRUE(std::ranges::equal(lagged.sums(), lagged2.sums()));
-  EXPECT_EQ(optimizer2.steps(), 1);
-  EXPECT_EQ(bytes, sealed(snapshot(state2, optimizer2, average2, lagged2, counters2, normalisation2,
-                                   {{"seed", "1"}})));
+  EXPECT_EQ(state2.lagged.step().value().samples, 7);
+  EXPECT_TRUE(std::ranges::equal(state.lagged.sums(), state2.lagged.sums()));
+  EXPECT_EQ(state2.optimizer.steps(), 1);
+  EXPECT_EQ(bytes, sealed(snapshot(state2, normalisation2, {{"seed", "1"}})));
 }
 
 TEST(TrainingState, FingerprintNamesWhatDiffers) {
@@ -537,7 +525,7 @@ TEST(TrainingState, FingerprintNamesWhatDiffers) {
   EXPECT_THAT(fingerprint_differences(before, fingerprint(config, data)), testing::HasSubstr("data_hash"));
 }
 
-// What a revision before norms had names and losses had keys wrote (docs/formats/checkpoints.md, 2026-11-21).
+// Fingerprint of a revision in which norms had no names and losses no keys (docs/formats/checkpoints.md, 2026-11-21).
 TEST(TrainingState, FingerprintsOfEarlierRevisionsAreUnderstood) {
   const nlohmann::json before = nlohmann::json::parse(R"({
     "augment": ["flip"], "batch": "7", "data_hash": "h", "deterministic": "true", "early_stop": "0", "epochs": "4",
@@ -573,7 +561,7 @@ TEST(TrainingState, FingerprintsOfEarlierRevisionsAreUnderstood) {
             "'model.norm' was batch and is none");
 }
 
-// What a revision with `initial` wrote (2026-11-23): its checkpoints go on, though new trainings begin otherwise.
+// Fingerprint of a revision with `initial` (2026-11-23): its checkpoints continue, though new trainings begin differently.
 TEST(TrainingState, FingerprintsFromBeforeInitAreUnderstood) {
   for (const ModelName name : {ModelName::cosmoflow, ModelName::mlp, ModelName::cnn}) {
     TrainConfig config;

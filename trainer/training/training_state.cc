@@ -7,14 +7,15 @@
 #include <cmath>
 #include <limits>
 
-#include "base/checked_json.h"
+#include "base/checksum.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/version.h"
 
 namespace wflow::trainer {
 namespace {
 
-constexpr const char* kLagged = "lagged";    // of a gradient that is not applied yet
+constexpr const char* kLagged = "lagged";    // kind of the array of sums that are not applied yet
 constexpr const char* kAverage = "average";  // kind of the averaged weights' arrays
 
 nlohmann::json json_of(const yaml::Node& node) {
@@ -133,7 +134,7 @@ nlohmann::json fingerprint(const TrainConfig& config, const DatasetInfo& data) {
                           "checkpoint", "guard", "max_seconds", "backend"}) {
     json.erase(key);
   }
-  if (config.init_from == kInitFromLast) json.erase("init_from");  // it matters at the beginning alone
+  if (config.init_from == kInitFromLast) json.erase("init_from");  // only matters at the beginning
   json["data_hash"] = data.hash;
   return json;
 }
@@ -142,7 +143,7 @@ nlohmann::json upgraded_fingerprint(const nlohmann::json& fingerprint) {
   if (!fingerprint.is_object()) return fingerprint;
   const nlohmann::json hash = fingerprint.value("data_hash", nlohmann::json());
   nlohmann::json words = fingerprint;
-  // A network of a revision that had no other: its default has changed since.
+  // A network of a revision without this key, whose default has changed since.
   if (words.contains("model") && words["model"].is_object() && words["model"].contains("name")) {
     if (!words["model"].contains("level_means")) words["model"]["level_means"] = "false";
   }
@@ -181,9 +182,20 @@ std::string fingerprint_differences(const nlohmann::json& before, const nlohmann
   return text;
 }
 
-std::string snapshot(FlatState& state, Optimizer& optimizer, WeightAverage& average, LaggedSums& lagged,
-                     const TrainingCounters& counters, const Normalisation& normalisation,
+std::string TrainingState::hash() {
+  std::vector<std::span<const float>> all = {flat.values(), flat.buffer_values()};
+  for (Optimizer::Slot& slot : optimizer.slots()) all.push_back(slot.values.span());
+  if (average.active()) all.push_back(average.values());
+  std::string hashes;
+  for (const std::span<const float> part : all)
+    hashes += hash_bytes({reinterpret_cast<const char*>(part.data()), part.size_bytes()});
+  return hash_bytes(hashes);
+}
+
+std::string snapshot(TrainingState& state, const Normalisation& normalisation,
                      const nlohmann::json& fingerprint) {
+  const TrainingCounters& counters = state.counters;
+  const FlatLayout& parameters = state.flat.parameters();
   nlohmann::json history = nlohmann::json::array();
   for (const EpochRow& row : counters.history) history.push_back(json_of(row));
   nlohmann::json header = {{"format", kCheckpointVersion},
@@ -193,7 +205,7 @@ std::string snapshot(FlatState& state, Optimizer& optimizer, WeightAverage& aver
                            {"epoch", counters.epoch},
                            {"step_of_epoch", counters.step_of_epoch},
                            {"step", counters.step},
-                           {"optimizer_steps", optimizer.steps()},
+                           {"optimizer_steps", state.optimizer.steps()},
                            {"epoch_loss", counters.epoch_loss},
                            {"epoch_samples", counters.epoch_samples},
                            {"epoch_seconds", counters.epoch_seconds},
@@ -208,15 +220,13 @@ std::string snapshot(FlatState& state, Optimizer& optimizer, WeightAverage& aver
   if (counters.loss_scale.on)
     header["loss_scale"] = {counters.loss_scale.value, counters.loss_scale.good_steps};
   std::vector<CheckpointView> arrays;
-  save(arrays, state.parameters(), "parameter", state.values());
-  save(arrays, state.buffers(), "buffer", state.buffer_values());
-  for (Optimizer::Slot& slot : optimizer.slots()) {
-    save(arrays, state.parameters(), slot.name, slot.values.span());
-  }
-  if (average.active()) save(arrays, state.parameters(), kAverage, average.values());
-  if (const auto& step = lagged.step()) {
+  save(arrays, parameters, "parameter", state.flat.values());
+  save(arrays, state.flat.buffers(), "buffer", state.flat.buffer_values());
+  for (Optimizer::Slot& slot : state.optimizer.slots()) save(arrays, parameters, slot.name, slot.values.span());
+  if (state.average.active()) save(arrays, parameters, kAverage, state.average.values());
+  if (const auto& step = state.lagged.step()) {
     header["lagged"] = {step->samples, step->loss_scale, step->rate};
-    const std::span<float> sums = lagged.sums();
+    const std::span<float> sums = state.lagged.sums();
     arrays.push_back({kLagged, "exchange", {static_cast<std::int64_t>(sums.size())}, sums});
   }
   return encode_unsealed(std::move(header), arrays);
@@ -245,15 +255,14 @@ void restore_network(const Checkpoint& checkpoint, FlatState& state, WeightAvera
   if (average.active()) load(checkpoint, state.parameters(), kAverage, average.values());
 }
 
-void restore_weights(const Checkpoint& checkpoint, FlatState& state, WeightAverage& average,
-                     Normalisation& normalisation) {
+Normalisation restore_weights(const Checkpoint& checkpoint, FlatState& state, WeightAverage& average) {
   const auto averaged = [](const CheckpointArray& array) { return array.kind == kAverage; };
   const bool has_average = std::any_of(checkpoint.arrays.begin(), checkpoint.arrays.end(), averaged);
   load(checkpoint, state.parameters(), has_average ? kAverage : "parameter", state.values());
   load(checkpoint, state.buffers(), "buffer", state.buffer_values());
   if (average.active()) std::copy(state.values().begin(), state.values().end(), average.values().begin());
   try {
-    normalisation = normalisation_from_json(checkpoint.header.at("normalisation"));
+    return normalisation_from_json(checkpoint.header.at("normalisation"));
   } catch (const nlohmann::json::exception& error) {
     throw Error(ExitCode::data, fmt::format("the checkpoint's header lacks something: {}", error.what()));
   }
@@ -271,17 +280,16 @@ static void restore_lagged(const Checkpoint& checkpoint, FlatState& state, Lagge
                  sums->values);
 }
 
-void restore_checkpoint(const Checkpoint& checkpoint, FlatState& state, Optimizer& optimizer,
-                        WeightAverage& average, LaggedSums& lagged, TrainingCounters& counters,
-                        Normalisation& normalisation) {
-  restore_network(checkpoint, state, average);
-  for (Optimizer::Slot& slot : optimizer.slots()) {
-    load(checkpoint, state.parameters(), slot.name, slot.values.span());
+Normalisation restore_checkpoint(const Checkpoint& checkpoint, TrainingState& state) {
+  TrainingCounters& counters = state.counters;
+  restore_network(checkpoint, state.flat, state.average);
+  for (Optimizer::Slot& slot : state.optimizer.slots()) {
+    load(checkpoint, state.flat.parameters(), slot.name, slot.values.span());
   }
   try {
     const nlohmann::json& header = checkpoint.header;
-    optimizer.set_steps(header.at("optimizer_steps").get<std::int64_t>());
-    normalisation = normalisation_from_json(header.at("normalisation"));
+    state.optimizer.set_steps(header.at("optimizer_steps").get<std::int64_t>());
+    Normalisation normalisation = normalisation_from_json(header.at("normalisation"));
     counters.epoch = header.at("epoch").get<std::int64_t>();
     counters.step_of_epoch = header.at("step_of_epoch").get<std::int64_t>();
     counters.step = header.at("step").get<std::int64_t>();
@@ -300,9 +308,10 @@ void restore_checkpoint(const Checkpoint& checkpoint, FlatState& state, Optimize
       const nlohmann::json& scale = header.at("loss_scale");
       counters.loss_scale = {scale.at(0).get<double>(), scale.at(1).get<std::int64_t>(), true};
     }
-    restore_lagged(checkpoint, state, lagged);
+    restore_lagged(checkpoint, state.flat, state.lagged);
     counters.history.clear();
     for (const nlohmann::json& row : header.at("history")) counters.history.push_back(row_of(row));
+    return normalisation;
   } catch (const nlohmann::json::exception& error) {
     throw Error(
         ExitCode::data,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All that a training run carries from step to step, and its way into a checkpoint and back.
+// The state that a training run carries from step to step, saved in and restored from checkpoints.
 #pragma once
 
 #include <cstdint>
@@ -12,72 +12,95 @@
 #include "trainer/data/transform.h"
 #include "trainer/model/flat_state.h"
 #include "trainer/training/checkpoint.h"
-#include "trainer/training/lagged_sums.h"
-#include "trainer/training/loss_scale.h"
+#include "trainer/training/gradients.h"
 #include "trainer/training/objective.h"
 #include "trainer/training/optimizer.h"
-#include "trainer/training/weight_average.h"
 
 namespace wflow::trainer {
 
+class RunData;
+
 struct EpochRow {
   std::int64_t epoch = 0;    // from 1
-  std::int64_t step = 0;     // at its end
-  double learning_rate = 0;  // of its last step
+  std::int64_t step = 0;     // steps at its end
+  double learning_rate = 0;  // at its last step
   double train_loss = 0;
   Evaluation validation;
   double samples_per_second = 0;
-  double seconds = 0;                // of training, without validation
-  double data_wait = 0;              // share of that in which rank 0 waited for data
-  double exposed_communication = 0;  // and for sums over the ranks
+  double seconds = 0;                // training time without validation
+  double data_wait = 0;              // share of it in which rank 0 waited for data
+  double exposed_communication = 0;  // and in which it waited for sums over the ranks
 };
 
 struct TrainingCounters {
-  std::int64_t epoch = 0;          // finished ones
-  std::int64_t step_of_epoch = 0;  // steps done in the epoch under way
-  std::int64_t step = 0;           // steps done in all
-  double epoch_loss = 0;           // sum over the samples of the epoch under way
+  std::int64_t epoch = 0;          // finished epochs
+  std::int64_t step_of_epoch = 0;  // steps done in the current epoch
+  std::int64_t step = 0;           // steps done in total
+  double epoch_loss = 0;           // sum over the samples of the current epoch
   std::int64_t epoch_samples = 0;
   double epoch_seconds = 0;
   double seconds = 0;  // over all segments
   double best_value = 0;
   std::int64_t best_epoch = 0;  // 0: none yet
   bool stopped_early = false;
-  std::int64_t segments = 0;  // how many times the program was started for this run
+  std::int64_t segments = 0;  // number of starts of the program for this run
   std::vector<EpochRow> history;
   std::int64_t rollbacks = 0;  // to an earlier checkpoint, over all segments
-  LossScale loss_scale;        // on with `precision: fp16` alone
-  std::string begun_from;      // the checkpoint whose weights it began with; empty: random ones
+  LossScale loss_scale;        // on only with `precision: fp16`
+  std::string begun_from;      // checkpoint of the initial weights; empty: random weights
 };
 
-// What makes two runs the same training: the configuration without what does not change the result (ranks,
-// threads, directories, checkpoint policy, guard), and the data.
+// The state of a training.
+struct TrainingState {
+  // `communicator`: for LaggedSums.
+  TrainingState(const ModelGraph& graph, const OptimizerConfig& method, double average_decay,
+                Communicator* communicator)
+      : flat(graph),
+        optimizer(method, flat.parameters()),
+        average(average_decay, flat.parameters()),
+        lagged(communicator) {}
+  // Hash of everything that all ranks must have in common.
+  std::string hash();
+
+  FlatState flat;
+  Optimizer optimizer;
+  WeightAverage average;
+  LaggedSums lagged;
+  TrainingCounters counters;
+};
+
+// Identifies a training: the data, and the configuration without keys that do not change the result (ranks,
+// threads, directories, checkpoints, guard).
 nlohmann::json fingerprint(const TrainConfig& config, const DatasetInfo& data);
-// A fingerprint as this revision would have written it: its keys are read as a configuration, so that words
-// of earlier revisions are understood and keys that came later have their defaults, which compute what was
-// computed then.
+// A fingerprint in the form of this revision. Its keys are read as a configuration: spellings of earlier
+// revisions are understood, and newer keys get their defaults, which keep the old behaviour.
 nlohmann::json upgraded_fingerprint(const nlohmann::json& fingerprint);
 // "model.width is 4 in the checkpoint and 8 now; seed ...": the differences, empty if there are none.
 std::string fingerprint_differences(const nlohmann::json& before, const nlohmann::json& now);
 
 // An unsealed checkpoint (checkpoint.h): a copy of all state.
-std::string snapshot(FlatState& state, Optimizer& optimizer, WeightAverage& average, LaggedSums& lagged,
-                     const TrainingCounters& counters, const Normalisation& normalisation,
+std::string snapshot(TrainingState& state, const Normalisation& normalisation,
                      const nlohmann::json& fingerprint);
 // The one order of losses and of a search's metrics: the smaller is better, and any finite value is better than
 // NaN and the infinities, which are equal to each other.
 bool is_better(double loss, double than);
 // Steps at the ends of the `count` epochs with the best validation (or training loss, without one).
 std::vector<std::int64_t> best_steps(const std::vector<EpochRow>& history, std::int64_t count);
-// Error{data} if an array is missing or has another shape.
-void restore_checkpoint(const Checkpoint& checkpoint, FlatState& state, Optimizer& optimizer,
-                        WeightAverage& average, LaggedSums& lagged, TrainingCounters& counters,
-                        Normalisation& normalisation);
-// The weights that the checkpoint's model was evaluated and exported with, to begin another training with,
-// and the normalisation that they were trained with. Error{data} as restore_checkpoint().
-void restore_weights(const Checkpoint& checkpoint, FlatState& state, WeightAverage& average,
-                     Normalisation& normalisation);
-// Parameters, their average and buffers alone.
+// Returns the normalisation of the data. Error{data} if an array is missing or has another shape.
+Normalisation restore_checkpoint(const Checkpoint& checkpoint, TrainingState& state);
+// Restores the weights that the checkpoint's model was evaluated and exported with, to begin another training
+// with, and returns the normalisation that they were trained with. Error{data} as restore_checkpoint().
+Normalisation restore_weights(const Checkpoint& checkpoint, FlatState& state, WeightAverage& average);
+// Restores parameters, their average and buffers.
 void restore_network(const Checkpoint& checkpoint, FlatState& state, WeightAverage& average);
+
+// Initial weights from the data (Kraehenbuehl et al. 2016; Mishkin and Matas 2016): each convolution and each
+// hidden dense layer in turn is scaled and shifted, so that over some training samples every channel of its
+// output has mean 0 and variance 1. This has the effect of a norm on the beginning of a training, without
+// norms.
+//
+// The values are the same on all ranks and, except for rounding, on any number of ranks.
+void initialise_from_data(const ModelGraph& graph, RunData& data, Communicator& communicator,
+                          FlatState& state);
 
 }  // namespace wflow::trainer

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The edge of the agent: sockets, signals, children and the journal become events of its machine, whose
-// actions are carried out here. What is to be done and when is decided there (machine.h).
+// The edge of the agent: turns sockets, signals, children and the journal into events of the machine, and carries
+// out its actions. The machine decides what to do and when (machine.h).
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/close_range.h>
@@ -24,14 +24,15 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/process_handle.h"
+#include "base/process.h"
 #include "base/version.h"
 #include "engine/wire/transport.h"
 #include "specs/samples/samples.h"
-#include "workers/agent/agent_process.h"
 #include "workers/agent/machine.h"
+#include "workers/agent/worker_processes.h"
+#include "workers/agent/zero_mode.h"
 #include "workers/execute/executor.h"
-#include "workers/execute/process_limits.h"
+#include "workers/execute/host.h"
 
 namespace wflow::workers {
 
@@ -65,8 +66,7 @@ AgentOptions machine_options(const WorkerOptions& options, const Identity& ident
   result.linger_s = options.linger_s;
   result.grace_s = options.grace_s;
   result.trace = log::takes(LogLevel::trace);
-  result.zero = options.zero;
-  result.zero_failures = options.zero_failures;
+  if (options.zero) result.complete = complete_at_once(options.zero_failures);
   return result;
 }
 
@@ -132,7 +132,7 @@ class Agent {
     if (socket_ && socket_->lost()) lose_connection();
   }
 
-  // Where nothing came back, the next attempt goes to another of the coordinator's addresses.
+  // If no message came back, the next attempt uses another of the coordinator's addresses.
   void lose_connection() {
     if (!heard_) ++attempts_;
     socket_.reset();
@@ -167,14 +167,14 @@ class Agent {
 
   void take_signal(int number) {
     if (number == SIGTERM || number == SIGINT || number == SIGHUP) deliver(event::Terminate{});
-    // The kernel says that the guardian has died: without it nobody would clean up after this process.
+    // The kernel sends SIGUSR2 when the guardian dies. No process would then clean up after this one.
     if (number == SIGUSR2 && ::getppid() != identity_.guardian.pid) {
       take_ended();
       deliver(event::GuardianGone{});
     }
   }
 
-  // On the steady clock from then on: the other one may jump.
+  // Converts the end to the steady clock, because the wall clock may jump.
   void look_at_end() {
     const double ends_unix_s = end_.ends_unix_s();
     if (ends_unix_s == known_end_unix_s_) return;
@@ -193,11 +193,11 @@ class Agent {
     }
     event::EndpointRead read;
     try {
-      keys_ = wire::read_keys(campaign_);  // they may have been renewed
+      keys_ = wire::read_keys(campaign_);  // a coordinator may have renewed them
       if (const auto found = wire::read_endpoint(campaign_))
         read.address = {found->local, found->remote, found->host, found->pid, found->epoch, found->others};
     } catch (const Error&) {
-      // The file system does not answer for the moment.
+      // The file system does not answer at the moment.
     }
     pending_.emplace_back(std::move(read));
   }
@@ -212,13 +212,13 @@ class Agent {
       heard_ = false;
       pending_.emplace_back(event::Connected{});
     } catch (const Error&) {
-      // A host name that cannot be resolved for the moment.
+      // The host name cannot be resolved at the moment.
       ++attempts_;
       pending_.emplace_back(event::ConnectionLost{});
     }
   }
 
-  // What cannot be sent is not forgotten: the next Hello and what follows it say all of it again.
+  // A message that cannot be sent is not lost: the worker repeats its contents after the next Hello.
   void perform(action::Send& send) {
     if (journal_unseen_ && std::holds_alternative<wire::Goodbye>(send.message)) return;
     if (socket_ && !socket_->send(send.message)) lose_connection();
@@ -307,14 +307,14 @@ class Agent {
   AgentMachine machine_;
   FileDescriptor signals_;
   std::optional<wire::ClientSocket> socket_;
-  bool journal_unseen_ = false;  // by other hosts
-  std::size_t attempts_ = 0;  // at addresses of the coordinator
-  bool heard_ = false;        // something came on this connection
+  bool journal_unseen_ = false;  // other hosts may not see all of the journal
+  std::size_t attempts_ = 0;  // counts the attempts to connect; chooses the address
+  bool heard_ = false;        // this connection has delivered a message
   std::deque<AgentEvent> pending_;
   std::optional<int> exit_code_;
 };
 
-// Tasks inherit which signals are ignored; the launcher relies on there being no handlers.
+// Tasks inherit the ignored signals, and the launcher needs a process without signal handlers.
 void default_signals() {
   struct sigaction defaults {};
   defaults.sa_handler = SIG_DFL;
@@ -329,7 +329,7 @@ int run_agent(const WorkerOptions& options, const Identity& identity, const Capa
   if (::getppid() != identity.guardian.pid) return static_cast<int>(ExitCode::internal);
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   default_signals();
-  // What the worker's starter has left open is not for tasks.
+  // Tasks must not inherit descriptors that the starter of the worker left open.
   ::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
   check_limits();
   const FileDescriptor null = open_file("/dev/null", O_RDONLY | O_CLOEXEC);

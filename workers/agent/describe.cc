@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "workers/agent/describe.h"
+#include "workers/agent/machine.h"
 
 #include <fmt/format.h>
 

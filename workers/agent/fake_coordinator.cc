@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "base/process.h"
 #include "specs/samples/samples.h"
-#include "workers/execute/process_tree.h"
+#include "workers/execute/processes.h"
 
 namespace wflow::workers {
 
@@ -89,7 +89,8 @@ bool FakeCoordinator::welcome_worker() {
 }
 
 void FakeCoordinator::send(const wire::Message& message) {
-  static_cast<void>(socket_.send(peer_, message));  // what is lost, the worker's next Hello tells
+  static_cast<void>(
+      socket_.send(peer_, message));  // the worker's next Hello repeats what a lost message said
 }
 
 WorkerProcess::WorkerProcess(const std::filesystem::path& campaign, const std::vector<std::string>& options) {

@@ -30,7 +30,7 @@ class FakeCoordinator {
   bool welcome_worker();
   void send(const engine::wire::Message& message);
 
-  // What has been heard so far.
+  // The messages received so far.
   std::optional<engine::wire::Hello> hello;
   std::optional<engine::wire::Goodbye> goodbye;
   std::optional<engine::wire::Heartbeat> heartbeat;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "workers/agent/guardian.h"
+#include "workers/agent/worker_processes.h"
 
 #include <fmt/format.h>
 #include <signal.h>
@@ -22,7 +22,8 @@
 #include "workers/execute/event_tail.h"
 #include "workers/execute/mpi_sessions.h"
 #include "workers/execute/process_end.h"
-#include "workers/execute/process_tree.h"
+#include "workers/execute/mpi_sessions.h"
+#include "workers/execute/processes.h"
 
 namespace wflow::workers {
 
@@ -33,17 +34,17 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kKillLimit{10};
-constexpr double kPatience_s = 10;      // beyond the grace that tasks have, for an agent that was told to end
-constexpr double kFencePatience_s = 2;  // beyond its fence, for one that is only slow
+constexpr double kEndLimit_s = 10;    // after the grace of tasks, for an agent that has received SIGTERM
+constexpr double kFenceMargin_s = 2;  // after the fence, for an agent that is only slow
 
-// Waits for the agent's end, passes on signals to end, and loses patience with one that does not end, or that
-// is frozen while what was leased to it is leased to others.
+// Waits for the end of the agent and passes on SIGTERM, SIGINT and SIGHUP. Kills an agent that does not end
+// after such a signal, or that is frozen past its fence, when the coordinator may lease its tasks to others.
 class AgentWatch {
  public:
   AgentWatch(pid_t agent, const WorkerOptions& options, const SlotTable& table)
       : groups_(options.campaign), agent_(agent), grace_s_(options.grace_s), table_(table) {}
 
-  // Whether this process was told by a signal to end; no coordinator may have heard of it.
+  // True if this process has received a signal to end. The coordinator may not know of it.
   bool was_signalled() const { return end_s_ != kNever; }
 
   int wait() {
@@ -59,15 +60,15 @@ class AgentWatch {
 
  private:
   void end_frozen() {
-    if (!said_)
+    if (!reported_)
       log::write(LogLevel::warning, fmt::format("the agent (pid {}) did not end its tasks in time", agent_));
-    said_ = true;
+    reported_ = true;
     ::kill(agent_, SIGKILL);
   }
 
-  double fence_end_s() const { return table_.fence_s() + kFencePatience_s; }
+  double fence_end_s() const { return table_.fence_s() + kFenceMargin_s; }
 
-  // 0: none has come for a while.
+  // Returns 0 if no signal came within a second.
   int next_signal() const {
     sigset_t signals;
     ::sigemptyset(&signals);
@@ -80,22 +81,21 @@ class AgentWatch {
     if (number != SIGTERM && number != SIGINT && number != SIGHUP) return;
     const bool again = end_s_ != kNever;
     ::kill(agent_, again && number == SIGTERM ? SIGKILL : SIGTERM);
-    if (!again) end_s_ = steady_now_s() + grace_s_ + kPatience_s;
+    if (!again) end_s_ = steady_now_s() + grace_s_ + kEndLimit_s;
   }
 
   static constexpr double kNever = std::numeric_limits<double>::infinity();
 
-  const ControlGroups
-      groups_;  // of the campaign's workers on this machine: of those that were killed as a whole
+  const ControlGroups groups_;  // of this campaign on this host, also those of killed workers
   pid_t agent_;
   double grace_s_;
   const SlotTable& table_;
   double end_s_ = kNever;
-  bool said_ = false;
+  bool reported_ = false;
 };
 
-// The end of a task's leader; false when it hangs. All of them have been killed, if not by their agent's
-// death: whoever has an exit code had ended before.
+// Waits for the end of a task's leader; returns false if it hangs. All leaders have been killed, at the
+// latest by the death of their agent: a leader with an exit code had ended before.
 bool wait_for_leader(pid_t pid, siginfo_t& info, ProcessUsage& used) {
   const auto end = Clock::now() + kKillLimit;
   while (true) {
@@ -125,7 +125,7 @@ void pack(const SlotRecord& slot, SlotFiles& files, const Ending& ending, const 
   }
 }
 
-// Whether the journal has the results of the slot's process: they went there all at once.
+// True if the journal has the results of the slot's process. They are written all at once.
 bool is_known(const SlotRecord& slot, const std::vector<wire::Results>& records) {
   const auto own = [&](wire::LeaseId lease, wire::ArrayId array, wire::Element first, std::uint64_t count) {
     return lease == slot.lease && array == slot.array && first < slot.element + slot.count &&
@@ -142,7 +142,7 @@ bool is_known(const SlotRecord& slot, const std::vector<wire::Results>& records)
   return false;
 }
 
-// False: its task ran when the agent was killed, and it has no result.
+// Returns false if the slot's task ran when the agent was killed and has no result.
 bool settle(SlotRecord& slot, SlotFiles files, const std::string& worker,
             const std::vector<wire::Results>& known, wire::Results& results) {
   const pid_t pid = slot.pid;
@@ -151,16 +151,16 @@ bool settle(SlotRecord& slot, SlotFiles files, const std::string& worker,
   siginfo_t info{};
   ProcessUsage used;
   if (!wait_for_leader(pid, info, used)) return false;
-  // SIGKILL came from its agent, from its agent's death or from here: whoever has an exit code had ended
-  // before.
+  // SIGKILL came from the agent, from the death of the agent, or from this function: a process with an exit
+  // code had ended before.
   if (ended_by_itself(slot, true, pid, info.si_code, info.si_status)) {
     slot.killed = slot.returned = false;
   } else if (!slot.killed) {
-    return false;  // the task runs again, and its place may be another worker's by now
+    return false;  // the task runs again, and another worker may already use its directory
   }
   Ending ending = judge(slot, info.si_code, info.si_status);
   settle_place(slot, files, ending);
-  // Its outputs have not been looked at: it runs again.
+  // Its outputs have not been checked: it runs again.
   if (slot.checking || (slot.unchecked && ending.success)) return true;
   // An agent that was killed between writing a result and clearing its slot has left both.
   if (is_known(slot, known)) return true;
@@ -168,12 +168,13 @@ bool settle(SlotRecord& slot, SlotFiles files, const std::string& worker,
   add_last_events(results, slot, files);
   pack(slot, files, ending, worker);
   add_usage(results, slot, used, ending, steady_now_s());
-  // What is to run in smaller parts is simply still leased.
+  // Parts that should run again in smaller processes stay leased.
   add_ending(results, slot, files.events(), ending, {steady_now_s(), unix_now_s()});
   return true;
 }
 
-// `directory`: the worker's own, whose name is the worker's. Adds what ran to `running`.
+// `directory`: the worker's own directory, whose name is the worker's name. Adds tasks without a result to
+// `running`.
 void settle_all(SlotTable& table, Journal& journal, const std::filesystem::path& directory,
                 std::vector<wire::RunningElement>& running) {
   const wire::Records known = journal.recover();
@@ -190,8 +191,8 @@ void settle_all(SlotTable& table, Journal& journal, const std::filesystem::path&
   }
 }
 
-// Of a worker that its coordinator has let go nobody needs anything; otherwise a coordinator on another host,
-// which can't look for its processes, reads here that none is left.
+// Removes the journal if the coordinator has released the worker and no result is left. Otherwise notes in it
+// that no process is left: a coordinator on another host cannot look for the processes.
 void close_journal(Journal& journal, bool none_left, bool let_go, std::vector<wire::RunningElement> running) {
   try {
     if (let_go && journal.empty()) return journal.remove();
@@ -214,7 +215,7 @@ void block_signals() {
 int run_guardian(pid_t agent, const WorkerOptions& options, SlotTable& table, Journal& journal,
                  const std::filesystem::path& directory) {
   AgentWatch watch(agent, options, table);
-  remove_left_mpi_sessions();  // of workers that were killed with their guardians
+  remove_left_mpi_sessions();  // left by workers that were killed with their guardians
   const int status = watch.wait();
   const bool ended_itself = WIFEXITED(status);
   if (!ended_itself) {
@@ -234,7 +235,7 @@ int run_guardian(pid_t agent, const WorkerOptions& options, SlotTable& table, Jo
   remove_mpi_sessions(killed);
   if (!none_left) log::write(LogLevel::warning, "a process could not be killed");
   ControlGroups(options.campaign).end_abandoned();
-  if (ended_itself) running.clear();  // it has ended its tasks itself
+  if (ended_itself) running.clear();  // the agent has ended its tasks
   close_journal(journal, none_left, ended_itself && WEXITSTATUS(status) == 0 && !watch.was_signalled(),
                 std::move(running));
   std::error_code ignored;

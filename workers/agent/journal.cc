@@ -41,11 +41,11 @@ void Journal::write(std::string_view record) {
   try {
     file_->append(record);
   } catch (const Error&) {
-    torn_ = true;  // a full disk takes a part of it
+    torn_ = true;  // a full disk may have taken a part of the record
     try {
       cut_back();
     } catch (const Error&) {
-      // It is tried again before anything is written: `size_` stays the size of the whole records.
+      // The next write() tries again first: `size_` stays the size of the whole records.
     }
     throw;
   }
@@ -57,7 +57,7 @@ void Journal::cut_back() {
   torn_ = false;
 }
 
-// The header stays in the file all the time: a coordinator may look at any moment.
+// The header stays in the file all the time, because a coordinator may read the file at any moment.
 void Journal::clear() {
   if (empty()) return;
   results_ = 0;

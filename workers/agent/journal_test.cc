@@ -10,9 +10,9 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "engine/wire/temporary_campaign.h"
 #include "engine/wire/worker_journal.h"
-#include "workers/agent/posix_journal_file.h"
 
 namespace wflow::workers {
 namespace {
@@ -30,7 +30,7 @@ wire::JournalHeader header() {
 }
 
 Journal journal_in(const wire::TemporaryCampaign& campaign) {
-  return {std::make_unique<PosixJournalFile>(campaign.path(), "w"), header()};
+  return {create_journal_file(campaign.path(), "w"), header()};
 }
 
 TEST(Journal, IsALivingWorkersUntilItIsClosed) {
@@ -41,7 +41,7 @@ TEST(Journal, IsALivingWorkersUntilItIsClosed) {
     journal.append(results(2));
     EXPECT_FALSE(journal.empty());
     EXPECT_TRUE(wire::find_worker_journals(campaign.path()).at(0).alive);
-    EXPECT_THROW(PosixJournalFile(campaign.path(), "w"), Error);
+    EXPECT_THROW(create_journal_file(campaign.path(), "w"), Error);
   }
   const auto left = wire::find_worker_journals(campaign.path());
   ASSERT_EQ(left.size(), 1U);
@@ -79,7 +79,7 @@ TEST(Journal, RecoversFromACutRecord) {
   EXPECT_EQ(left[0].results[1].sequence, 3U);
 }
 
-// As on a full disk: the second record does not fit.
+// The limit acts like a full disk: the second record does not fit.
 TEST(Journal, GoesOnAfterARecordThatCouldNotBeWritten) {
   const wire::TemporaryCampaign campaign;
   {
@@ -166,7 +166,7 @@ TEST(Journal, SaysHowManyResultsAreGone) {
             "the journal was cut or replaced: 4 of its results are lost, so that up to 4 finished tasks run again");
 }
 
-// What is damaged is said, and what stands behind it is found.
+// The reader reports damaged records and finds the ones behind them.
 TEST(Journal, SaysWhatIsDamaged) {
   const wire::TemporaryCampaign campaign;
   Journal journal = journal_in(campaign);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements that are leased and have not started, in the order in which they will.
+// Elements that are leased and have not started, in the order in which they will start.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@ class LeaseQueue {
   void add(const engine::wire::Lease& lease);
   bool empty() const { return leases_.empty(); }
   std::uint64_t elements() const { return elements_; }
-  // The lease whose first element is next: higher priority first, then the one that came first. Not when
+  // The lease whose first element is next: higher priority first, then the earlier arrival. Only if not
   // empty().
   const engine::wire::Lease& front() const { return leases_.begin()->second; }
-  void pop(std::uint64_t count = 1);  // so many of front()'s elements have started
-  // Takes out what is here of these parts of leases: the elements [first, first + count) of lease `id`.
+  void pop(std::uint64_t count = 1);  // removes `count` elements of front(), which have started
+  // Takes out the queued elements of these parts: the elements [first, first + count) of lease `id`.
   std::vector<engine::wire::Lease> take(std::span<const engine::wire::Lease> parts);
   std::vector<engine::wire::Lease> take_all();
   std::vector<engine::wire::Lease> list() const;
@@ -30,7 +30,7 @@ class LeaseQueue {
   using Key = std::tuple<std::int64_t, std::uint64_t, specs::Element>;  // -priority, arrival, first
   using Leases = std::map<Key, engine::wire::Lease>;
 
-  // Cuts what `part` names out of the lease at `at`; gives what comes behind it.
+  // Cuts the elements of `part` out of the lease at `at`; returns the position after it.
   Leases::iterator cut(Leases::iterator at, const engine::wire::Lease& part,
                        std::vector<engine::wire::Lease>& taken);
 
@@ -39,7 +39,7 @@ class LeaseQueue {
   std::uint64_t elements_ = 0;
 };
 
-// Whether both name the same element of the same lease.
+// True if both name the same element of the same lease.
 bool overlap(const engine::wire::Lease& a, const engine::wire::Lease& b);
 
 }  // namespace wflow::workers

@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
-#include "workers/agent/describe.h"
 #include "workers/agent/machine_impl.h"
 
 namespace wflow::workers {
@@ -14,9 +14,9 @@ namespace wflow::workers {
 namespace wire = engine::wire;
 
 namespace {
-constexpr double kFarewell_s = 3;  // for the last acknowledgement
-// The coordinator that started a worker is gone before it let it in: the next one starts its own, and may
-// have ended the campaign without knowing of this one.
+constexpr double kLastAcknowledge_s = 3;  // longest wait for the last acknowledgement
+// If the coordinator that started the worker ends before its Welcome, the worker lingers only this long: the next
+// coordinator starts its own workers, and may have ended the campaign without knowing of this one.
 constexpr double kUnknownLinger_s = 15;
 }  // namespace
 
@@ -49,12 +49,12 @@ std::vector<AgentAction> AgentMachine::take_actions() {
   return std::exchange(impl_->actions, {});
 }
 
-// That time has passed happens in every turn, and says nothing.
+// Leaves out event::Time, which comes in every turn.
 void AgentMachine::Impl::trace(const AgentEvent& event) {
   if (!std::holds_alternative<event::Time>(event)) log(LogLevel::trace, "event: " + describe(event));
 }
 
-// Each before the action itself.
+// Puts the Log of each action before the action.
 void AgentMachine::Impl::trace_actions() {
   for (AgentAction& action : std::exchange(actions, {})) {
     if (!std::holds_alternative<action::Log>(action)) log(LogLevel::trace, "action: " + describe(action));
@@ -78,7 +78,7 @@ std::size_t AgentMachine::running() const {
   return impl_->running();
 }
 
-// Results before starts: what has ended does not wait behind slow launches.
+// Sends results before it starts tasks, so that results do not wait for slow launches.
 void AgentMachine::Impl::on(event::Time&) {
   enforce_limits();
   write_journal_again();
@@ -103,8 +103,8 @@ void AgentMachine::Impl::on(event::SamplesOpened& opened) {
 }
 
 void AgentMachine::Impl::on(event::JournalFailed& failed) {
-  // The results are on their way to the coordinator; only the death of both at once would lose them. More are
-  // not made meanwhile.
+  // The results are on their way to the coordinator; only the death of both at once would lose them. No task starts
+  // meanwhile, so that no further results are at risk.
   if (!journal_failed) log(LogLevel::error, failed.why + "; no task starts before its results can be kept");
   journal_failed = true;
   write_again_s = now.steady_s + kDiskWait_s;
@@ -159,14 +159,14 @@ void AgentMachine::Impl::hear(wire::Drain&) {
   send(wire::Returned{queue.take_all()});
 }
 
-// Ends at once, but for what has ended by itself: its results are taken first.
+// Ends the worker at once, but first takes the results of tasks that have ended by themselves.
 void AgentMachine::Impl::quit(ExitCode code, std::string why) {
   if (exit_code != ExitCode::ok) return;
   log(LogLevel::error, why);
   mode = Mode::ending;
   reason = std::move(why);
   exit_code = code;
-  farewell_s = now.steady_s + kFarewell_s;
+  leave_by_s = now.steady_s + kLastAcknowledge_s;
   give_back(queue.take_all());
   end_all(EndCause::returned, true);
 }
@@ -174,17 +174,17 @@ void AgentMachine::Impl::quit(ExitCode code, std::string why) {
 void AgentMachine::Impl::decide_end() {
   const double now_s = now.steady_s;
   const bool quitting = exit_code != ExitCode::ok;
-  if (running() > 0 && !(quitting && now_s >= farewell_s)) return;
+  if (running() > 0 && !(quitting && now_s >= leave_by_s)) return;
   if (mode == Mode::working) {
     decide_to_leave();
     return;
   }
-  if (farewell_s == kNever) farewell_s = now_s + kFarewell_s;
-  if (quitting || everything_told() || now_s >= farewell_s) leave();
+  if (leave_by_s == kNever) leave_by_s = now_s + kLastAcknowledge_s;
+  if (quitting || everything_reported() || now_s >= leave_by_s) leave();
 }
 
-// Or there is nobody to be told, and a signal says to end.
-bool AgentMachine::Impl::everything_told() const {
+// Returns also true if a signal ends the worker and there is no coordinator.
+bool AgentMachine::Impl::everything_reported() const {
   return outbox.all_acknowledged() || (mode == Mode::ending && !link.is_welcome());
 }
 
@@ -212,8 +212,8 @@ void AgentMachine::Impl::leave() {
   exited = true;
 }
 
-// A Goodbye frees what this worker was leased: the coordinator reads the journal, and leases the rest again.
-// It must not come while a task may still run, nor before another host can see the journal.
+// A Goodbye frees the leases of this worker: the coordinator reads the journal and leases the rest again. So the worker
+// must not send it while a task may still run, nor before other hosts can see the journal.
 void AgentMachine::Impl::say_goodbye() {
   if (running() > 0) {
     log(LogLevel::warning,
@@ -236,7 +236,7 @@ double AgentMachine::Impl::idle_end_s() const {
 double AgentMachine::Impl::linger_s() const {
   const bool unknown = options.started_by != 0 && !link.was_welcome() && !link.is_connected();
   return std::max(unknown ? std::min(kUnknownLinger_s, options.linger_s) : options.linger_s,
-                  link.patience_s());
+                  link.silence_limit_s());
 }
 
 double AgentMachine::Impl::linger_end_s() const {
@@ -260,12 +260,171 @@ double AgentMachine::Impl::wake_at_s() const {
   return next_fits() ? now.steady_s : at_s;
 }
 
-// When decide_end() has something to decide, if nothing happens meanwhile.
+// The next time at which decide_end() can have an effect if no other event comes.
 double AgentMachine::Impl::end_wake_s() const {
-  if (running() > 0) return exit_code != ExitCode::ok ? farewell_s : kNever;
+  if (running() > 0) return exit_code != ExitCode::ok ? leave_by_s : kNever;
   if (mode == Mode::working) return std::min(idle_end_s(), linger_end_s());
-  const bool leaves = farewell_s == kNever || exit_code != ExitCode::ok || everything_told();
-  return leaves ? now.steady_s : farewell_s;
+  const bool leaves = leave_by_s == kNever || exit_code != ExitCode::ok || everything_reported();
+  return leaves ? now.steady_s : leave_by_s;
+}
+
+// ---- the coordinator
+
+namespace {
+
+// Above this size the agent takes no further ends until the coordinator has committed the results and the journal is
+// emptied: some milliseconds once in about 100,000 tasks.
+constexpr std::size_t kJournalBytes = 8 << 20;
+
+double checked(double value, double otherwise) {
+  return std::isfinite(value) && value > 0 ? std::min(value, 1e9) : otherwise;
+}
+
+}  // namespace
+
+void AgentMachine::Impl::on(event::EndpointRead& read) {
+  if (!read.address || !link.wants(*read.address)) return;
+  link.connecting(*read.address);
+  log(LogLevel::debug, fmt::format("connects to coordinator {} on {} (pid {})", read.address->epoch,
+                                   read.address->host, read.address->pid));
+  emit(action::Connect{std::move(*read.address)});
+}
+
+void AgentMachine::Impl::on(event::Connected&) {
+  link.connected(now.steady_s);
+  fence.connected();
+  say_hello();
+}
+
+void AgentMachine::Impl::on(event::ConnectionLost&) {
+  if (link.is_connected()) {
+    log(LogLevel::info, fmt::format("the connection to the coordinator is lost; {} tasks run on", running()));
+  }
+  link.lost();
+}
+
+void AgentMachine::Impl::on(event::Message& message) {
+  if (!link.is_connected()) return;
+  link.heard(now.steady_s);
+  std::visit([this](auto& value) { hear(value); }, message.message);
+}
+
+void AgentMachine::Impl::say_hello() {
+  wire::Hello hello;
+  hello.version = options.version;
+  hello.campaign = options.campaign_token;
+  hello.worker = options.worker;
+  hello.group = options.group;
+  hello.guardian = options.guardian;
+  hello.agent = options.agent;
+  hello.started_by = options.started_by;
+  hello.cores = options.capacity.cores;
+  hello.gpus = options.capacity.gpus;
+  hello.memory_bytes = options.capacity.memory_bytes;
+  hello.allocation = options.allocation;
+  hello.node = options.node;
+  hello.incarnation = options.incarnation;
+  hello.left_s = left_s();
+  hello.held = held();
+  returned.clear();  // Hello names the held leases; the coordinator frees all others
+  link.hello_sent();
+  fence.hello_sent(now.steady_s);
+  send(std::move(hello));
+}
+
+void AgentMachine::Impl::hear(wire::Identify&) {
+  say_hello();
+}
+
+void AgentMachine::Impl::hear(wire::Welcome& welcome) {
+  log(LogLevel::info, fmt::format("the coordinator of {} welcomes this worker", welcome.campaign_directory));
+  campaign = welcome.campaign_directory;
+  link.welcomed(checked(welcome.heartbeat_s, 1));
+  fence.welcomed(checked(welcome.lost_s, 60), queue.empty() && running() == 0);
+  set_fence();
+  if (fence.lost_s() != noted_lost_s) emit(action::NoteLost{fence.lost_s()});
+  noted_lost_s = fence.lost_s();
+  if (!welcome.sample_design.empty() && welcome.sample_design != sample_design) {
+    sample_design = welcome.sample_design;
+    emit(action::OpenSamples{sample_design});
+  }
+  log(LogLevel::info,
+      fmt::format("let in by the coordinator; without its answers for {} s the tasks are ended",
+                  fence.lost_s()));
+  outbox.resend_all();
+  flush = true;
+  next_heartbeat_s = now.steady_s;
+  if (mode != Mode::working) send(wire::Returned{});
+}
+
+void AgentMachine::Impl::hear(wire::Pulse& pulse) {
+  helps = pulse.gangs > 0;
+  watched = pulse.watched;
+  outbox.set_batch_time(std::isfinite(pulse.gather_s) ? pulse.gather_s : 0);
+  if (fence.answered(pulse.heartbeat)) set_fence();
+}
+
+void AgentMachine::Impl::hear(wire::Acknowledge& acknowledge) {
+  outbox.acknowledge(acknowledge.sequence);
+  if (!outbox.all_acknowledged() || journal_bytes == 0) return;
+  journal_bytes = 0;
+  journal_failed = false;
+  unwritten.clear();
+  emit(action::ClearJournal{});
+}
+
+void AgentMachine::Impl::look_at_fence() {
+  if (!fence.passed(now.steady_s) || !holds_anything()) return;
+  log(LogLevel::warning,
+      fmt::format("the coordinator has answered nothing for {} s: the {} tasks that run are ended, and what "
+                  "was leased is given up",
+                  fence.lost_s(), running()));
+  give_back(queue.take_all());
+  end_all(EndCause::returned, true);
+}
+
+// ---- results
+
+void AgentMachine::Impl::record(wire::Results&& results) {
+  if (results.done.empty() && results.outcomes.empty() && results.events.empty()) return;
+  results.sequence = outbox.sequence();
+  journal_bytes += weight(results);
+  emit(action::AppendJournal{results});
+  outbox.add(std::move(results), now.steady_s);
+}
+
+bool AgentMachine::Impl::journal_full() const {
+  return journal_bytes > kJournalBytes && link.is_welcome();
+}
+
+// True if the open batch should be closed now.
+bool AgentMachine::Impl::results_due() const {
+  if (outbox.empty()) return false;
+  if (outbox.full()) return true;
+  const bool at_once = flush || queue.empty() || !unwritten.empty() || journal_full() || now.steady_s >= outbox.due_s();
+  return link.is_welcome() && at_once;
+}
+
+void AgentMachine::Impl::send_results() {
+  if (results_due()) outbox.seal(now.steady_s);
+  if (!link.is_welcome()) return;
+  flush = false;
+  while (const wire::Results* batch = outbox.next_to_send()) {
+    send(*batch);
+    outbox.sent();
+  }
+}
+
+void AgentMachine::Impl::send_returned() {
+  if (!link.is_welcome() || returned.empty()) return;
+  send(wire::Returned{std::exchange(returned, {})});
+}
+
+// The first heartbeat after a Welcome follows all earlier results and ends the hand-over.
+void AgentMachine::Impl::send_heartbeat() {
+  if (!link.is_welcome() || now.steady_s < next_heartbeat_s) return;
+  send(wire::Heartbeat{fence.next_heartbeat(now.steady_s), queue.elements(), running_elements(), left_s()});
+  next_heartbeat_s = now.steady_s + link.heartbeat_s();
 }
 
 }  // namespace wflow::workers

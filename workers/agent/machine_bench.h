@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For machine_test.cc: an agent machine, virtual time, and a coordinator that a test plays by hand.
+// For machine_test.cc: an agent machine with virtual time. The test plays the coordinator.
 #pragma once
 
 #include <cmath>
@@ -30,7 +30,7 @@ class MachineBench {
   }
   void hear(engine::wire::Message message) { give(event::Message{std::move(message)}); }
   void turn() { give(event::Time{}); }
-  // Lets time pass; a turn whenever the machine has asked for one. False if it asks without end.
+  // Lets time pass, with a turn whenever the machine asks for one. Returns false if it asks without end.
   bool pass_until(double until_s) {
     for (int turns = 0; turns < 100'000; ++turns) {
       const double at_s = machine.wake_at_s();
@@ -44,7 +44,7 @@ class MachineBench {
     return false;
   }
 
-  // Until the machine is welcome and its first heartbeat is answered.
+  // Connects: the machine gets a Welcome and the answer to its first heartbeat.
   void join(double lost_s = 60, std::uint64_t epoch = 1) {
     give(event::EndpointRead{CoordinatorAddress{"ipc://x", "", "h", 1, epoch}});
     give(event::Connected{});
@@ -69,7 +69,7 @@ class MachineBench {
     }
     return texts;
   }
-  // Leases so many elements; those that are started run.
+  // Leases `count` elements, and reports every started task as running.
   void run_tasks(std::uint64_t count, engine::wire::LeaseId id = 7) {
     hear(engine::wire::Leases{{lease(id, 0, count)}});
     turn();
@@ -85,7 +85,7 @@ class MachineBench {
   }
   static event::TaskEnded without_result(SlotId slot) { return {slot, {}, {}}; }
 
-  // What was asked for so far, of one kind; take() forgets it.
+  // Returns the actions of one kind so far; take() also removes them.
   template <class T>
   std::vector<T> all() const {
     std::vector<T> found;

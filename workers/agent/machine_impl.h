@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inside of AgentMachine. machine.cc: events and the worker's end; machine_link.cc: the coordinator,
-// results, the fence; machine_walltime.cc: the end of the allocation; machine_tasks.cc: leases and what runs.
+// The implementation of AgentMachine. machine.cc: events, the connection to the coordinator, results, the fence and
+// the end of the worker; machine_tasks.cc: leases, running tasks and the end of the allocation.
 #pragma once
 
 #include <limits>
@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "workers/agent/fence.h"
 #include "workers/agent/lease_queue.h"
 #include "workers/agent/link.h"
 #include "workers/agent/machine.h"
@@ -21,32 +20,32 @@
 namespace wflow::workers {
 
 inline constexpr double kNever = std::numeric_limits<double>::infinity();
-inline constexpr double kDiskWait_s = 1;  // before what the disk refused is tried again
+inline constexpr double kDiskWait_s = 1;  // time before the next attempt after the disk refused a write
 
 struct AgentMachine::Impl {
   enum class Mode : std::uint8_t {
     working,
-    draining,  // finishes what runs, takes nothing new
-    ending,    // told by a signal: what ran is ended
+    draining,  // finishes running tasks, takes no new ones
+    ending,    // after a signal or an error: ends running tasks
   };
-  // What the machine itself needs to know of a task array.
+  // The properties of a task array that the machine uses.
   struct Array {
     specs::Resources resources;
     double timeout_s = 0;
     double stall_timeout_s = 0;
     std::uint64_t bundle = 0;
-    std::vector<std::uint64_t> sample_starts;  // where bundles begin, too
+    std::vector<std::uint64_t> sample_starts;  // bundles begin at these samples, too
     bool training = false;
   };
   struct Task {
     enum class Stage : std::uint8_t { free, starting, running, checking };
     Stage stage = Stage::free;
-    engine::wire::Lease lease;  // of the elements of this process alone
+    engine::wire::Lease lease;  // names the elements of this process only
     Share share;
     double started_unix_s = 0;
-    std::uint64_t memory_bytes = 0;  // the most so far, as far as it was looked at
+    std::uint64_t memory_bytes = 0;  // the sampled peak
     double end_by_s = kNever;   // its time limit
-    double kill_at_s = kNever;  // after SIGTERM
+    double kill_at_s = kNever;  // time of SIGKILL, after SIGTERM
     std::optional<EndCause> ending;
     bool killed = false;
   };
@@ -82,12 +81,12 @@ struct AgentMachine::Impl {
   void note_disk_trouble(const engine::wire::Results& results);
   void on(event::Time&);
   template <class T>
-  void hear(T&) {}  // what a coordinator does not say
+  void hear(T&) {}  // ignores messages that no coordinator sends
   void hear(engine::wire::Refuse& refuse);
   void hear(engine::wire::Drain&);
   void quit(ExitCode code, std::string why);
   void decide_end();
-  bool everything_told() const;
+  bool everything_reported() const;
   void decide_to_leave();
   void leave();
   void say_goodbye();
@@ -97,7 +96,7 @@ struct AgentMachine::Impl {
   double wake_at_s() const;
   double end_wake_s() const;
 
-  // machine_link.cc
+  // machine.cc: the coordinator
   void hear(engine::wire::Identify&);
   void hear(engine::wire::Welcome& welcome);
   void hear(engine::wire::Pulse& pulse);
@@ -112,7 +111,7 @@ struct AgentMachine::Impl {
   void send_heartbeat();
   bool journal_full() const;
 
-  // machine_walltime.cc
+  // machine_tasks.cc: the end of the allocation
   std::optional<double> left_s() const;
   double stop_s() const;
   bool trains() const;
@@ -126,7 +125,7 @@ struct AgentMachine::Impl {
                          double started_unix_s);
   void record_end_of_allocation(const engine::wire::Lease& lease, double started_unix_s);
 
-  // machine_tasks.cc
+  // machine_tasks.cc: leases and running tasks
   void hear(engine::wire::Templates& templates);
   void hear(engine::wire::Leases& leases);
   void hear(engine::wire::Revoke& revoke);
@@ -156,40 +155,40 @@ struct AgentMachine::Impl {
   LeaseQueue queue;
   ResourcePool pool;
   std::map<engine::wire::ArrayId, Array> arrays;
-  std::vector<Task> tasks;  // one a slot
+  std::vector<Task> tasks;  // by slot
   std::vector<SlotId> free_slots;
-  std::vector<engine::wire::Lease> returned;  // to be told
+  std::vector<engine::wire::Lease> returned;  // not sent yet
   std::string sample_design;
-  std::string campaign;  // its directory, as the coordinator has it
+  std::string campaign;  // directory of the campaign, as in the Welcome
   Mode mode = Mode::working;
-  std::string reason;  // of the end
-  // What the end of its allocation is for the tasks that run then; nothing where it ends for another reason.
+  std::string reason;  // why the worker ends
+  // The result of running tasks if the allocation ends; no value if the worker ends for another reason.
   std::optional<engine::wire::EndReason> allocation_end;
   ExitCode exit_code = ExitCode::ok;
-  std::size_t journal_bytes = 0;  // about
+  std::size_t journal_bytes = 0;  // approximate
   double noted_lost_s = 0;
   double last_busy_s;
-  bool watched = false;  // as the coordinator says: heartbeats say how much memory tasks hold
-  bool helps = false;  // as the coordinator says: tasks on several nodes run here, too
-  // Ends by SIGTERM, which may be that of the whole allocation: a scheduler signals all of its processes, and
-  // the agent may see the end of a task before its own signal.
+  bool watched = false;  // set by a Pulse: heartbeats contain the memory of tasks
+  bool helps = false;  // set by a Pulse: ranks of tasks on several nodes run here, too
+  // Ends of tasks that may be due to the end of the allocation: a scheduler signals all processes of the allocation,
+  // and the agent may see the end of a task before its own signal.
   struct Held {
     engine::wire::Lease lease;
     engine::wire::Results results;
     double until_s = 0;
   };
   std::vector<Held> held_back;
-  double ends_s = kNever;        // of its allocation, steady
-  double end_known_s = kNever;   // since when
-  double no_start_before_s = 0;  // the disk is in trouble
-  bool disk_trouble = false;     // and that was said
+  double ends_s = kNever;        // end of the allocation, steady
+  double end_known_s = kNever;   // when ends_s was first set
+  double no_start_before_s = 0;  // set after a failed write on the disk
+  bool disk_trouble = false;     // a warning about the disk was logged
   double next_heartbeat_s = 0;
   double next_events_s = 0;
-  double farewell_s = kNever;
-  bool flush = false;  // a hand-over: everything that has ended goes out before the first heartbeat
+  double leave_by_s = kNever;
+  bool flush = false;  // at a hand-over: sends all results before the first heartbeat
   bool journal_failed = false;
-  bool has_started = false;  // any task, ever
-  // Results that the journal did not take. Until it has them, or the coordinator does, no task starts.
+  bool has_started = false;  // a task has run since the start of the worker
+  // Results that could not be written to the journal. No task starts until the journal or the coordinator has them.
   std::vector<engine::wire::Results> unwritten;
   double write_again_s = 0;
   bool exited = false;

@@ -2,11 +2,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/blocks.h"
 #include "workers/agent/machine_impl.h"
-#include "workers/agent/zero_mode.h"
 
 namespace wflow::workers {
 
@@ -14,10 +14,8 @@ namespace wire = engine::wire;
 
 namespace {
 
-// So that results do not wait behind slow launches, nor messages behind starts that fail.
+// Limits the starts in one turn, so that results do not wait for slow launches, nor messages for starts that fail.
 constexpr int kStartsATurn = 32;
-
-// Between two starts while the disk is full, read-only or broken.
 
 bool sensible(const wire::Lease& lease) {
   return lease.count > 0 && lease.first + lease.count > lease.first;
@@ -43,9 +41,9 @@ void AgentMachine::Impl::hear(wire::Leases& leases) {
                                      lease.first + lease.count - 1, lease.array));
     if (!takes_leases()) {
       give_back({lease});
-    } else if (options.zero) {
-      // Not journalled: nothing has run that could run twice.
-      outbox.add(complete_at_once(lease, options.zero_failures, now.unix_s), now.steady_s);
+    } else if (options.complete) {
+      // Not in the journal: no process ran that could run twice.
+      outbox.add(options.complete(lease, now.unix_s), now.steady_s);
     } else {
       queue.add(lease);
     }
@@ -74,7 +72,7 @@ void AgentMachine::Impl::give_back(std::vector<wire::Lease> leases) {
   returned.insert(returned.end(), leases.begin(), leases.end());
 }
 
-// What is left of all leases: queued and running elements. Those that are being ended count until they have.
+// The rest of all leases: queued and running elements. A task that is being ended counts until it has ended.
 std::vector<wire::Lease> AgentMachine::Impl::held() const {
   std::vector<wire::Lease> leases = queue.list();
   for (const Task& task : tasks) {
@@ -95,7 +93,7 @@ std::vector<wire::RunningElement> AgentMachine::Impl::running_elements() const {
   return elements;
 }
 
-// Beyond what is being ended already.
+// True if anything is queued, or runs and has not been sent SIGKILL.
 bool AgentMachine::Impl::holds_anything() const {
   return !queue.empty() || std::any_of(tasks.begin(), tasks.end(), [](const Task& task) {
     return task.stage != Task::Stage::free && !task.killed;
@@ -104,8 +102,8 @@ bool AgentMachine::Impl::holds_anything() const {
 
 // ---- starting
 
-// What it takes here: of a task on several nodes, one node's part; the memory of one that was killed for it
-// before.
+// The resources that a task takes on this node: one node's part of a task on several nodes, and the larger memory of
+// a task that was killed for want of memory before.
 specs::Resources AgentMachine::Impl::resources_of(const Array& array, const wire::Lease& lease) {
   specs::Resources wanted = array.resources;
   if (lease.memory_bytes > 0) wanted.memory_bytes = lease.memory_bytes;
@@ -113,8 +111,8 @@ specs::Resources AgentMachine::Impl::resources_of(const Array& array, const wire
   return wanted;
 }
 
-// Whether the next task in the queue can start, or be refused, now. Nothing behind it is started in its
-// place: a task that wants all cores would wait for ever where small ones keep coming.
+// True if the next task in the queue can start, or be refused, now. No later task starts before it: a task that needs
+// all cores would otherwise wait for ever while small ones keep coming.
 bool AgentMachine::Impl::next_fits() const {
   if (queue.empty() || free_slots.empty() || !takes_leases() || now.steady_s < no_start_before_s ||
       !unwritten.empty())
@@ -171,7 +169,7 @@ void AgentMachine::Impl::on(event::TaskStarted& started) {
   Task& task = tasks.at(started.slot);
   if (task.stage != Task::Stage::starting) return;
   task.stage = Task::Stage::running;
-  // Its first tasks may be what ends this worker before it would say that they run.
+  // Sends a heartbeat at once: the first tasks may end the worker before its next heartbeat would name them.
   if (!std::exchange(has_started, true)) next_heartbeat_s = now.steady_s;
   disk_trouble = false;
   task.started_unix_s = now.unix_s;
@@ -179,7 +177,7 @@ void AgentMachine::Impl::on(event::TaskStarted& started) {
   const auto array = arrays.find(task.lease.array);
   if (array != arrays.end() && array->second.timeout_s > 0)
     task.end_by_s = now.steady_s + array->second.timeout_s;
-  // It was to end before it had begun.
+  // end_task() was called before the process had started.
   if (task.ending) emit(action::EndTask{started.slot, *task.ending, task.killed});
 }
 
@@ -199,7 +197,7 @@ void AgentMachine::Impl::on(event::TaskNotStarted& refused) {
   }
 }
 
-// Charged to no attempt: nothing starts for a while, then the task is tried again.
+// Queues the task again, without using up an attempt; no task starts for a while.
 void AgentMachine::Impl::wait_for_disk(const wire::Lease& lease, const std::string& why) {
   queue.add(lease);
   no_start_before_s = now.steady_s + kDiskWait_s;
@@ -233,7 +231,7 @@ void AgentMachine::Impl::on(event::TaskEnded& ended) {
   }
 }
 
-// Of a bundle's process that was ended: the samples that it has not reported.
+// Returns the samples that a bundle's process had not reported when it was ended.
 void AgentMachine::Impl::give_back_rest(const wire::Lease& lease, const event::TaskEnded& ended,
                                         double started_unix_s) {
   std::vector<bool> known(lease.count, false);
@@ -256,7 +254,7 @@ void AgentMachine::Impl::give_back_rest(const wire::Lease& lease, const event::T
   }
 }
 
-// The next ones would fail for the same cause.
+// Delays further starts, which would fail for the same cause.
 void AgentMachine::Impl::note_disk_trouble(const wire::Results& results) {
   for (const wire::Outcome& outcome : results.outcomes) {
     if (outcome.reason != wire::EndReason::disk) continue;
@@ -302,7 +300,7 @@ void AgentMachine::Impl::free_slot(SlotId slot) {
   free_slots.push_back(slot);
 }
 
-// The first cause counts; a kill may follow.
+// Keeps the first cause; a kill may follow it.
 void AgentMachine::Impl::end_task(SlotId slot, EndCause cause, bool kill) {
   Task& task = tasks[slot];
   if (task.stage == Task::Stage::free || task.killed || (task.ending && !kill)) return;
@@ -329,6 +327,117 @@ double AgentMachine::Impl::next_limit_s() const {
   double next_s = kNever;
   for (const Task& task : tasks) next_s = std::min({next_s, task.end_by_s, task.kill_at_s});
   return next_s;
+}
+
+// ---- the end of the allocation: the worker ends running tasks in time and returns them, so that the scheduler finds
+// nothing to kill and no task uses up an attempt.
+
+namespace {
+
+constexpr double kReport_s = 3;       // time to send the last results and a Goodbye
+constexpr double kCheckpoint_s = 60;  // time for a training to write a checkpoint, ...
+constexpr double kHold_s = 3;         // longest time between the signals to a task and to its worker
+constexpr int kFirstMerlinCode = 100, kLastMerlinCode = 105;  // exit codes that request an action
+constexpr double kPart = 0.1;  // ... or this part of the allocation's time, if shorter
+
+}  // namespace
+
+void AgentMachine::Impl::on(event::EndKnown& known) {
+  if (!std::isfinite(known.steady_s)) return;
+  if (end_known_s == kNever) end_known_s = now.steady_s;
+  ends_s = known.steady_s;
+}
+
+// The time for which tasks can run here.
+std::optional<double> AgentMachine::Impl::left_s() const {
+  if (ends_s == kNever) return std::nullopt;
+  return ends_s - options.grace_s - kReport_s - now.steady_s;
+}
+
+bool AgentMachine::Impl::trains() const {
+  return std::any_of(tasks.begin(), tasks.end(), [&](const Task& task) {
+    const auto array = arrays.find(task.lease.array);
+    return task.stage == Task::Stage::running && array != arrays.end() && array->second.training;
+  });
+}
+
+double AgentMachine::Impl::stop_s() const {
+  if (ends_s == kNever) return kNever;
+  const double checkpoint_s = trains() ? std::clamp(kPart * (ends_s - end_known_s), 0.0, kCheckpoint_s) : 0;
+  return ends_s - options.grace_s - kReport_s - checkpoint_s;
+}
+
+// Sends SIGTERM to all tasks. Trainings then write a checkpoint, from which they continue elsewhere.
+void AgentMachine::Impl::look_at_end() {
+  if (mode == Mode::ending || now.steady_s < stop_s()) return;
+  mode = Mode::ending;
+  reason = "the walltime of its allocation ends";
+  allocation_end = engine::wire::EndReason::walltime;
+  log(LogLevel::info, reason);
+  give_back_held();
+  give_back(queue.take_all());
+  for (SlotId slot = 0; slot < tasks.size(); ++slot) {
+    end_task(slot, EndCause::returned, false);
+    Task& task = tasks[slot];
+    const auto array = arrays.find(task.lease.array);
+    const bool training = array != arrays.end() && array->second.training;
+    if (task.stage != Task::Stage::free && !task.killed && training)
+      task.kill_at_s = std::max(task.kill_at_s, ends_s - kReport_s);
+  }
+}
+
+// True if the end of the allocation may have caused these results: the scheduler signals all processes of a job, so a
+// task may end before its worker gets the signal, and a script may turn the signal into any code (`program || exit 1`).
+bool AgentMachine::Impl::may_be_the_end(const engine::wire::Results& results) const {
+  const bool in_allocation = !options.allocation.empty() || ends_s != kNever;
+  if (!in_allocation || !results.done.empty()) return false;
+  return std::any_of(results.outcomes.begin(), results.outcomes.end(), [](const auto& outcome) {
+    using engine::wire::EndReason;
+    const bool asked = outcome.exit_code >= kFirstMerlinCode && outcome.exit_code <= kLastMerlinCode;
+    return outcome.reason == EndReason::signalled || outcome.reason == EndReason::bad_output ||
+           (outcome.reason == EndReason::exited && outcome.exit_code != 0 && !asked);
+  });
+}
+
+void AgentMachine::Impl::hold(const engine::wire::Lease& lease, engine::wire::Results&& results) {
+  held_back.push_back({lease, std::move(results), now.steady_s + kHold_s});
+}
+
+// Records held ends: no signal for the worker followed, so the tasks had ended by themselves.
+void AgentMachine::Impl::settle_held(double until_s) {
+  if (held_back.empty() || held_back.front().until_s > until_s) return;
+  for (Held& end : held_back) {
+    if (end.until_s <= until_s) record(std::move(end.results));
+  }
+  std::erase_if(held_back, [&](const Held& end) { return end.until_s <= until_s; });
+}
+
+void AgentMachine::Impl::give_back_held() {
+  for (Held& end : std::exchange(held_back, {})) {
+    const double started_unix_s = end.results.outcomes.front().started_s;
+    give_back_instead(end.lease, std::move(end.results), started_unix_s);
+  }
+}
+
+// Keeps the reported events, such as checkpoints.
+void AgentMachine::Impl::give_back_instead(const engine::wire::Lease& lease, engine::wire::Results&& results,
+                                           double started_unix_s) {
+  results.outcomes.clear();
+  if (!results.events.empty() || !results.usage.empty()) record(std::move(results));
+  allocation_end ? record_end_of_allocation(lease, started_unix_s) : give_back({lease});
+}
+
+// Records the execution among the failures without using up an attempt. A process of several elements gets one
+// row.
+void AgentMachine::Impl::record_end_of_allocation(const engine::wire::Lease& lease, double started_unix_s) {
+  engine::wire::Lease rest = lease;
+  ++rest.first;
+  if (--rest.count > 0) give_back({rest});
+  engine::wire::Results results;
+  const double duration_s = std::max(0.0, now.unix_s - started_unix_s);
+  results.outcomes.push_back({lease.id, lease.array, lease.first, lease.attempt, *allocation_end, 0,
+                              started_unix_s, duration_s, reason});
+  record(std::move(results));
 }
 
 }  // namespace wflow::workers

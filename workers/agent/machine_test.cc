@@ -108,7 +108,7 @@ TEST(AgentMachine, EndsWhatRunsAtItsFence) {
     EXPECT_EQ(end.cause, EndCause::returned);
     EXPECT_TRUE(end.kill);
   }
-  // What was queued is given back at once, what ran when it has ended.
+  // The worker returns queued tasks at once, and running ones when they have ended.
   bench.turn();
   EXPECT_EQ(bench.returned(), 8U);
   bench.give(Bench::without_result(0));
@@ -320,7 +320,11 @@ TEST(AgentMachine, WhatTheCoordinatorHasNeedsNoJournal) {
 
 TEST(AgentMachine, CompletesEverythingAtOnceInZeroMode) {
   AgentOptions options = Bench::options();
-  options.zero = true;
+  options.complete = [](const wire::Lease& lease, double unix_s) {
+    wire::Results results;
+    results.done.push_back({lease.id, lease.array, lease.first, lease.count, lease.attempt, 0, 0, unix_s});
+    return results;
+  };
   Bench bench(options);
   bench.join();
   bench.hear(wire::Leases{{Bench::lease(7, 0, 1000)}});
@@ -400,7 +404,7 @@ TEST(AgentMachine, ASignalEndsWhatRunsAndGivesItBack) {
   ASSERT_EQ(bench.all<action::EndTask>().size(), 2U);
   EXPECT_FALSE(bench.all<action::EndTask>()[0].kill);
   EXPECT_EQ(bench.all<action::EndTask>()[0].cause, EndCause::returned);
-  // What is being ended still counts as held: it may yet do something.
+  // A task that is being ended still counts as held: it may still act.
   bench.hear(wire::Identify{});
   EXPECT_EQ(bench.last<wire::Hello>()->held.size(), 2U);
   bench.hear(wire::Welcome{"/c", "", 1, 60});
@@ -414,7 +418,7 @@ TEST(AgentMachine, ASignalEndsWhatRunsAndGivesItBack) {
   EXPECT_EQ(bench.all<action::Exit>()[0].code, 0);
 }
 
-// Of a bundle's process, what it has reported before is done.
+// Samples that a bundle's process has reported before are done.
 TEST(AgentMachine, WhatAnEndedTaskHasReportedIsKeptAndTheRestGivenBack) {
   Bench bench;
   bench.join();
@@ -518,7 +522,7 @@ TEST(AgentMachine, EndsWithASentenceWhenRefusedOrWithoutItsCampaign) {
   EXPECT_EQ(no_samples.all<action::Exit>()[0].code, code(ExitCode::data));
 }
 
-// A coordinator that says nonsense harms nobody.
+// Nonsense from a coordinator does no harm.
 TEST(AgentMachine, TakesSensibleValuesForWhatIsNone) {
   Bench bench;
   bench.give(event::EndpointRead{CoordinatorAddress{"ipc://x", "", "h", 1, 1}});

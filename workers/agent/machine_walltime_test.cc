@@ -11,7 +11,7 @@ namespace wire = engine::wire;
 
 using Bench = MachineBench;
 
-// Of the bench: 5 s between SIGTERM and SIGKILL, and 3 s to report.
+// The bench has 5 s between SIGTERM and SIGKILL; 3 s are left to report.
 constexpr double kLead_s = 8;
 
 AgentOptions in_allocation() {

@@ -18,7 +18,7 @@ void move_to(std::vector<T>& target, std::vector<T>& source) {
   target.insert(target.end(), std::make_move_iterator(source.begin()), std::make_move_iterator(source.end()));
 }
 
-// With several slots elements end out of order: neighbours are found by sorting.
+// With several slots, elements end out of order. Sorting brings neighbours together.
 void merge_neighbours(std::vector<DoneRun>& runs) {
   std::sort(runs.begin(), runs.end(), [](const DoneRun& a, const DoneRun& b) {
     return std::tie(a.lease, a.array, a.first) < std::tie(b.lease, b.array, b.first);

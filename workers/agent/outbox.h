@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Results on their way: gathered into batches, kept until the coordinator has committed them.
+// Results for the coordinator: gathered into batches, and kept until the coordinator has committed them.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace wflow::workers {
 
-// About how many bytes results take in memory, in the journal and on the way.
+// Returns the approximate size of results in memory, in the journal and in a message.
 std::size_t weight(const engine::wire::Results& results);
 
 class Outbox {
@@ -19,15 +19,16 @@ class Outbox {
   static constexpr std::size_t kBatchBytes = 8 << 20;
   static constexpr double kBatchTime_s = 0.01, kLongestBatchTime_s = 1;
 
-  // The number of the batch that is being filled: every record in the journal carries it.
+  // The number of the open batch, which every record in the journal carries.
   std::uint64_t sequence() const { return open_.sequence; }
   void add(engine::wire::Results&& part, double now_s);  // steady
 
   bool empty() const { return items_ == 0; }  // nothing in the open batch
   bool full() const { return items_ >= kBatchItems || bytes_ >= kBatchBytes; }
-  // At once after a pause; else so long after the batch before it. Not when empty().
+  // When to send: at once after a pause, else one batch time after the previous batch. Only if not empty().
   double due_s() const { return std::max(oldest_s_, sealed_s_ + batch_time_s_); }
-  // As the coordinator asks: many workers would send it too many messages.
+  // Sets the batch time to the coordinator's wish. With many workers, short batches would be too many
+  // messages.
   void set_batch_time(double seconds) {
     batch_time_s_ = std::clamp(seconds, kBatchTime_s, kLongestBatchTime_s);
   }
@@ -46,10 +47,10 @@ class Outbox {
   std::size_t items_ = 0;
   std::size_t bytes_ = 0;
   double oldest_s_ = 0;
-  double sealed_s_ = -kLongestBatchTime_s;  // the batch before
+  double sealed_s_ = -kLongestBatchTime_s;  // when the previous batch was closed
   double batch_time_s_ = kBatchTime_s;
   std::deque<engine::wire::Results> sealed_;
-  std::size_t sent_ = 0;  // of sealed_
+  std::size_t sent_ = 0;  // number of batches in sealed_ that were sent
 };
 
 }  // namespace wflow::workers

@@ -77,7 +77,7 @@ TEST(Outbox, IsDueAtOnceAfterAPauseAndLaterInARow) {
   outbox.seal(kNow);
   outbox.add(done(1), kNow + 0.001);
   EXPECT_DOUBLE_EQ(outbox.due_s(), kNow + Outbox::kBatchTime_s);
-  outbox.set_batch_time(0.2);  // of a coordinator with many workers
+  outbox.set_batch_time(0.2);  // as set by a coordinator with many workers
   EXPECT_DOUBLE_EQ(outbox.due_s(), kNow + 0.2);
   outbox.seal(kNow + 0.2);
   outbox.add(done(2), kNow + 1);

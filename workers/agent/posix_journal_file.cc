@@ -1,23 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "workers/agent/posix_journal_file.h"
-
+// The journal's file on the disk.
 #include <fcntl.h>
 #include <sys/file.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "engine/wire/worker_journal.h"
+#include "workers/agent/journal.h"
 
 namespace wflow::workers {
+
+namespace {
+
+class PosixJournalFile : public JournalFile {
+ public:
+  // Creates the file and takes the lock.
+  PosixJournalFile(const std::filesystem::path& campaign, const std::string& worker);
+  void append(std::string_view bytes) override;
+  void truncate(std::uint64_t size) override;
+  std::string read() override;
+  void remove() override;
+  void sync() override;
+  void note_results(std::uint64_t count) override;
+  std::optional<std::uint64_t> noted_results() override;
+
+ private:
+  std::filesystem::path path_;
+  FileDescriptor fd_;
+  FileDescriptor count_;  // opened for the first result
+};
 
 PosixJournalFile::PosixJournalFile(const std::filesystem::path& campaign, const std::string& worker)
     : path_(campaign / ".wflow" / "workers" / (worker + ".journal")) {
   make_directories(path_.parent_path());
   fd_ = open_file(path_, O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
-  // Some file systems have no locks: there a worker seems dead to others only after it has been silent.
+  // On file systems without locks, other processes take a worker for dead only after a time of silence.
   if (::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     throw system_error(errno, "another process holds " + path_.string());
   }
@@ -32,7 +58,7 @@ void PosixJournalFile::truncate(std::uint64_t size) {
     throw system_error(errno, "cannot shorten " + path_.string());
 }
 
-// Through the descriptor: the name may be gone with the campaign's directory.
+// Reads through the descriptor, because the name may have gone with the campaign's directory.
 std::string PosixJournalFile::read() {
   std::string bytes;
   std::array<char, 1 << 16> buffer{};
@@ -54,7 +80,7 @@ void PosixJournalFile::sync() {
   if (::fsync(fd_.get()) != 0) throw system_error(errno, "cannot sync " + path_.string());
 }
 
-// Where the disk refuses it, the number stays too small, and nothing is missed.
+// If the disk refuses the write, the number stays too small, and readers miss nothing.
 void PosixJournalFile::note_results(std::uint64_t count) {
   const std::string text = engine::wire::frame_count(count);
   if (!count_) {
@@ -67,6 +93,12 @@ void PosixJournalFile::note_results(std::uint64_t count) {
 
 std::optional<std::uint64_t> PosixJournalFile::noted_results() {
   return engine::wire::noted_results(path_);
+}
+
+}  // namespace
+
+std::unique_ptr<JournalFile> create_journal_file(const std::filesystem::path& campaign, const std::string& worker) {
+  return std::make_unique<PosixJournalFile>(campaign, worker);
 }
 
 }  // namespace wflow::workers

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "workers/agent/agent.h"
+#include "workers/agent/worker.h"
 
 namespace {
 

@@ -1,36 +1,72 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <memory>
+#include <new>
 #include <string_view>
+#include <thread>
 
 #include "base/control_group.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/process.h"
-#include "base/process_handle.h"
-#include "workers/agent/agent_process.h"
-#include "workers/agent/guardian.h"
-#include "workers/agent/posix_journal_file.h"
-#include "workers/execute/process_limits.h"
-#include "workers/execute/usable.h"
+#include "workers/agent/worker_processes.h"
+#include "workers/execute/host.h"
 
 namespace wflow::workers {
 
 namespace {
 
-// Devices that the scheduler gives to this node of the allocation: more than were asked for where it gives whole
-// nodes, fewer where it could not give them. 0: it does not say.
+[[noreturn]] void keep_asking(const EndWatch::Ask& ask, double period_s, pid_t parent,
+                              std::atomic<double>& answer) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(0);
+  while (true) {
+    std::this_thread::sleep_for(std::chrono::duration<double>(period_s));
+    try {
+      if (const auto ends_unix_s = ask()) answer = *ends_unix_s;
+    } catch (const std::exception&) {
+      // The scheduler does not answer at the moment: the known end stays valid.
+    }
+  }
+}
+
+}  // namespace
+
+EndWatch::EndWatch(double ends_unix_s) {
+  void* memory =
+      ::mmap(nullptr, sizeof(std::atomic<double>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw system_error(errno, "cannot map memory for the worker");
+  shared_ = new (memory) std::atomic<double>(ends_unix_s);
+}
+
+EndWatch::~EndWatch() {
+  ::munmap(shared_, sizeof(std::atomic<double>));
+}
+
+void EndWatch::start(const Ask& ask, double period_s) {
+  const pid_t parent = ::getpid();
+  // If fork fails, the known end stays valid and the worker goes on.
+  if (::fork() == 0) keep_asking(ask, period_s, parent, *shared_);
+}
+
+namespace {
+
+// The number of devices that the scheduler assigned on this node: more than requested if it assigns whole nodes, fewer
+// if it could not assign them. 0: not known.
 int listed_devices() {
   const char* devices = std::getenv("CUDA_VISIBLE_DEVICES");
   if (devices == nullptr || *devices == '\0' || std::string_view(devices) == "NoDevFiles") return 0;
@@ -78,7 +114,7 @@ Journal new_journal(const WorkerOptions& options, const Identity& identity) {
   header.group = options.group;
   header.guardian = identity.guardian;
   header.started_by = options.started_by;
-  return {std::make_unique<PosixJournalFile>(options.campaign, identity.worker), header};
+  return {create_journal_file(options.campaign, identity.worker), header};
 }
 
 int agent_main(const WorkerOptions& options, const Identity& identity, const EndWatch& end, SlotTable& table,
@@ -101,7 +137,7 @@ int run_worker(const WorkerOptions& given) {
   const Identity identity = new_identity(options);
   SlotTable table(static_cast<std::size_t>(options.slots));
   Journal journal = new_journal(options, identity);
-  ::setsid();  // fails for the leader of a group, which its starter has set apart already
+  ::setsid();  // fails for a group leader, which its starter has already separated
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   EndWatch end(options.ends_unix_s);
   if (options.ask_end) end.start(options.ask_end, options.ask_end_every_s);
@@ -118,7 +154,7 @@ int run_worker(const WorkerOptions& given) {
     const int code = agent_main(options, identity, end, table, journal);
     leave_group(group);
     std::fflush(nullptr);
-    ::_exit(code);  // what this process has of its parent's is not its to destroy
+    ::_exit(code);  // without destructors: the objects inherited by fork belong to the parent
   }
   log::open(options.campaign, "guardian-" + identity.worker);
   return run_guardian(agent, options, table, journal, identity.directory);
@@ -127,7 +163,7 @@ int run_worker(const WorkerOptions& given) {
 }  // namespace wflow::workers
 
 #ifdef __SANITIZE_THREAD__
-// Read by the sanitizer, whose own thread makes the fork above look like one of a process with threads.
+// The sanitizer reads these options. Its own thread makes the fork above look like one in a process with threads.
 extern "C" const char* __tsan_default_options();
 extern "C" const char* __tsan_default_options() {
   return "die_after_fork=0";

@@ -7,12 +7,11 @@
 #include <fstream>
 
 #include "base/file.h"
-#include "base/printable.h"
 #include "base/process.h"
-#include "base/process_handle.h"
+#include "base/text.h"
 #include "engine/wire/worker_journal.h"
 #include "workers/agent/fake_coordinator.h"
-#include "workers/execute/process_tree.h"
+#include "workers/execute/processes.h"
 
 namespace wflow::workers {
 namespace {

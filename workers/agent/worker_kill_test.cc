@@ -14,7 +14,7 @@
 #include "engine/wire/worker_journal.h"
 #include "steps/packed_output.h"
 #include "workers/agent/fake_coordinator.h"
-#include "workers/execute/process_tree.h"
+#include "workers/execute/processes.h"
 
 namespace wflow::workers {
 namespace {
@@ -70,7 +70,7 @@ class WorkerKillTest : public ::testing::Test {
     });
   }
 
-  // Of the only journal, which says that its worker has ended.
+  // Reads the only journal, which says that its worker has ended.
   wire::JournalHeader header_of_ended() const {
     const auto left = wire::find_worker_journals(campaign_.path());
     EXPECT_EQ(left.size(), 1U);
@@ -132,7 +132,7 @@ TEST_F(WorkerKillTest, TheGuardianTakesWhatTheAgentHadNotSeen) {
               std::filesystem::exists(path("step/00/00/MERLIN_FINISHED")));
 }
 
-// An agent is told to end before it has seen that tasks have: these are done, and are not given back.
+// An agent gets SIGTERM before it has seen that tasks have ended: they are done, and it does not return them.
 TEST_F(WorkerKillTest, WhatHasEndedIsNotGivenBack) {
   std::ofstream(path("hold")) << "";
   begin(40, 1000);
@@ -153,7 +153,7 @@ TEST_F(WorkerKillTest, WhatHasEndedIsNotGivenBack) {
   EXPECT_EQ(returned, 40 - coordinator_->ends.size());
 }
 
-// What a process did is what waitid() says, also where its worker has decided to end it before.
+// waitid() decides how a process ended, also if its worker had decided to end it before.
 class OwnEndTest : public WorkerKillTest {
  protected:
   // Three tasks run, of which none ends before `hold` is gone.
@@ -234,7 +234,7 @@ TEST_F(OwnEndTest, ATaskThatAnswersTheSignalWithExitCode0RunsAgain) {
 }
 
 // The agent is killed after it has read a task's last line, while it writes what the task printed: into a
-// pipe here, which nobody empties.
+// pipe here, which no process empties.
 TEST_F(WorkerKillTest, NoLineOfATaskIsLostWithAnAgentThatPacks) {
   coordinator_->acknowledging = false;
   worker_ =
@@ -301,7 +301,7 @@ TEST_F(WorkerKillTest, NothingFinishedIsLostWheneverTheAgentDies) {
     EXPECT_EQ(worker_->wait(), 70);
     auto ends = coordinator_->ends;
     coordinator_->until([end = std::chrono::steady_clock::now() + std::chrono::milliseconds(100)] {
-      return std::chrono::steady_clock::now() > end;  // what was still in the socket
+      return std::chrono::steady_clock::now() > end;  // while messages were left in the socket
     });
     ends = coordinator_->ends;
     for (const auto& left : wire::find_worker_journals(campaign_.path())) {
@@ -322,7 +322,7 @@ TEST_F(WorkerKillTest, NothingFinishedIsLostWheneverTheAgentDies) {
   }
 }
 
-// Of every task that counts as done, what it printed and what it left is in its place, whoever took its
+// For every task that counts as done, output and files are in place, whichever process took its
 // result.
 TEST_F(WorkerKillTest, PackedOutputIsWholeWheneverTheAgentDies) {
   for (std::uint64_t round = 0; round < 8; ++round) {
@@ -378,7 +378,7 @@ echo $WFLOW_FIRST >> )" + path("ended"),
     ::kill(worker_->agent(), SIGKILL);
     EXPECT_EQ(worker_->wait(), 70);
     coordinator_->until([end = std::chrono::steady_clock::now() + std::chrono::milliseconds(100)] {
-      return std::chrono::steady_clock::now() > end;  // what was still in the socket
+      return std::chrono::steady_clock::now() > end;  // while messages were left in the socket
     });
     std::map<wire::Element, int> done;
     std::map<wire::Element, int> failed;
@@ -468,7 +468,7 @@ TEST_F(WorkerKillTest, TheTasksLeadersDieWithGuardianAndAgentKilledAtOnce) {
   ::kill(agent, SIGKILL);
   EXPECT_EQ(worker_->wait(), 128 + SIGKILL);
   EXPECT_TRUE(coordinator_->until([&] { return processes_with(path("step/step.sh")).empty(); }));
-  // Without guardian and agent nobody is left to end what the leaders had started.
+  // Without guardian and agent, no process is left to end the children of the leaders.
   for (const pid_t pid : processes_with("WFLOW_WORKSPACE=" + path("step"))) ::kill(pid, SIGKILL);
 }
 

@@ -9,7 +9,7 @@
 #include <set>
 
 #include "base/file.h"
-#include "base/process_handle.h"
+#include "base/process.h"
 #include "base/text.h"
 #include "engine/wire/worker_journal.h"
 #include "steps/packed_output.h"
@@ -140,7 +140,7 @@ TEST_F(WorkerTest, KillsTheWholeTreeAtATimeOut) {
   EXPECT_TRUE(coordinator_.until([&] { return processes_with("WFLOW_WORKSPACE=" + path("step")).empty(); }));
 }
 
-// What has left the group and whose parents have ended is known by its environment.
+// A process that has left the group and whose parents have ended is found by its environment.
 TEST_F(WorkerTest, KillsDaemonsToo) {
   begin("(setsid sh -c 'sleep 1000 & echo started >> " + path("started") +
             "') & wait; while :; do sleep 1000; done",

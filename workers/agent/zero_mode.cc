@@ -7,7 +7,9 @@ namespace wflow::workers {
 
 namespace wire = engine::wire;
 
-wire::Results complete_at_once(const wire::Lease& lease, double failures, double unix_s) {
+namespace {
+
+wire::Results completed_lease(const wire::Lease& lease, double failures, double unix_s) {
   wire::Results results;
   if (failures <= 0) {
     results.done.push_back({lease.id, lease.array, lease.first, lease.count, lease.attempt, 0, 0, unix_s});
@@ -23,6 +25,14 @@ wire::Results complete_at_once(const wire::Lease& lease, double failures, double
     }
   }
   return results;
+}
+
+}  // namespace
+
+CompleteLease complete_at_once(double failures) {
+  return [failures](const wire::Lease& lease, double unix_s) {
+    return completed_lease(lease, failures, unix_s);
+  };
 }
 
 }  // namespace wflow::workers

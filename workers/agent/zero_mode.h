@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Benchmarks of the coordinator alone: every lease is over at once and nothing is run.
+// Zero mode, for benchmarks of the coordinator alone: the worker completes every lease at once and runs
+// nothing.
 #pragma once
 
-#include "engine/wire/messages.h"
+#include "workers/agent/machine.h"
 
 namespace wflow::workers {
 
-// `failures`: the fraction that fails, by a hash of array, element and attempt.
-engine::wire::Results complete_at_once(const engine::wire::Lease& lease, double failures, double unix_s);
+// `failures`: the fraction of tasks that fails, by a hash of array, element and attempt.
+CompleteLease complete_at_once(double failures);
 
 }  // namespace wflow::workers

@@ -15,10 +15,10 @@ namespace wflow::workers {
 namespace {
 
 constexpr std::size_t kReadBytes = 1 << 20;
-constexpr int kReadsAtEnd =
-    16;  // what a task writes in its last moment beyond 16 MiB is lost: it is a defect
+// Limits the last read of a task to 16 MiB; the rest is lost, because only a faulty task writes so much.
+constexpr int kReadsAtEnd = 16;
 
-// Takes the whole lines off `text`; gives the number of bytes that are done with.
+// Appends the whole lines of `text` to `lines`; returns the number of bytes that they take.
 std::size_t take_lines(std::string_view text, EventTail& tail, std::vector<std::string>& lines) {
   std::size_t done = 0;
   while (true) {
@@ -71,6 +71,45 @@ std::vector<engine::wire::EventBody> read_event_bodies(const std::string& path, 
     bodies.push_back(std::move(std::get<engine::wire::EventBody>(*event)));
   }
   return bodies;
+}
+
+using engine::wire::Element;
+
+void SampleReports::take(const engine::wire::SampleReport& report) {
+  const Element from = report.first;
+  if (from < first_ || from - first_ >= count_ || report.count > count_ - (from - first_)) return;
+  for (Element element = from; element < from + report.count; ++element) {
+    set_done(element, report.done);
+    if (report.done) {
+      failures_.erase(element);
+    } else {
+      failures_[element] = {report.error, report.exit_code};
+    }
+  }
+}
+
+void SampleReports::set_done(Element element, bool done) {
+  if (done_.empty()) {
+    if (!done) return;
+    done_.resize(static_cast<std::size_t>(count_));
+  }
+  done_[static_cast<std::size_t>(element - first_)] = done;
+}
+
+SampleReports read_reports(const std::string& path, Element first, std::uint64_t count) {
+  SampleReports reports(first, count);
+  EventTail tail;
+  while (true) {
+    const std::uint64_t before = tail.offset;
+    for (const std::string& line : read_events(path, tail, true)) {
+      // Parses reports only. A bundle may have millions of them.
+      if (line.find("\"sample_") == std::string::npos) continue;
+      const auto event = engine::wire::parse_event_line(line);
+      const auto* report = event ? std::get_if<engine::wire::SampleReport>(&*event) : nullptr;
+      if (report != nullptr) reports.take(*report);
+    }
+    if (tail.offset == before) return reports;
+  }
 }
 
 }  // namespace wflow::workers

@@ -1,36 +1,70 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns the end of a slot's process into results: judges it, has its outputs checked, keeps what it printed
-// and left.
+// Turns the end of a slot's process into results: judges the end, has the outputs checked, and keeps the
+// task's output and files.
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "steps/packed_output.h"
 #include "workers/agent/machine.h"
-#include "workers/execute/disk_probe.h"
-#include "workers/execute/output_check.h"
-#include "workers/execute/packs.h"
-#include "workers/execute/process_usage.h"
+#include "workers/execute/host.h"
+#include "workers/execute/launcher.h"
+#include "workers/execute/processes.h"
 #include "workers/execute/slots.h"
 #include "workers/execute/supervisor.h"
-#include "workers/execute/task_arrays.h"
 
 namespace wflow::workers {
 
+// Checks that a task that has succeeded has left its declared outputs: that the files exist, and with
+// `wflow-convert check`, a process in the task's slot, what they contain.
+class OutputCheck {
+ public:
+  OutputCheck(const TaskArrays& arrays, Slots& slots, Launcher& launcher)
+      : arrays_(arrays), slots_(slots), launcher_(launcher) {}
+
+  // Returns true if a process that checks the outputs now runs in the task's slot. Otherwise `ending` holds
+  // the result.
+  bool start(std::size_t slot, Ending& ending);
+  // Returns the ending of the task, given the end of that process.
+  Ending judge(std::size_t slot, int code, int status) const;
+
+ private:
+  const TaskArrays& arrays_;
+  Slots& slots_;
+  Launcher& launcher_;
+};
+
+// The packed output files that this worker has open.
+class Packs {
+ public:
+  explicit Packs(std::string worker) : worker_(std::move(worker)) {}
+
+  // Adds the output of the slot's task to its step's pack. Throws Error{system}.
+  void add(Slots& slots, std::size_t slot, const Ending& ending, double unix_s);
+
+ private:
+  std::string worker_;
+  std::map<specs::ArrayId, steps::PackWriter> open_;
+};
+
 class Finisher {
  public:
-  // All outlive the finisher.
+  // All arguments must outlive the finisher.
   Finisher(const TaskArrays& arrays, Slots& slots, Supervisor& supervisor, Launcher& launcher,
            DiskProbe& disk);
 
-  // What the machine is told of a child that has ended in a slot: TaskEnded, or TaskChecking where its
-  // outputs are looked at now.
+  // Returns the event for a child that has ended in a slot: TaskEnded, or TaskChecking if its outputs are
+  // being checked.
   std::vector<AgentEvent> finish(const EndedChild& child);
-  // Once the results are in the journal: until then a guardian needs the slot's files to judge.
+  // Frees the slot. Call it once the results are in the journal: until then a guardian needs the slot's
+  // files.
   void clear(std::size_t slot);
-  // Markers that the disk has refused; once a second at most.
+  // Tries again to write markers that the disk has refused, once a second at most.
   void mark_again();
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Against what the launchers really printed: Slurm 22.05.8, Open MPI 4.1.4.
-#include "workers/execute/launch_failure.h"
+#include "workers/execute/slot_table.h"
 
 #include <gtest/gtest.h>
 

@@ -12,10 +12,10 @@
 
 #include <cerrno>
 
-#include "workers/execute/process_limits.h"
+#include "workers/execute/host.h"
 
 // Until exec the child shares the parent's memory, shadow memory of sanitizers included, and never returns
-// from its functions: what they record of it would stay.
+// from its functions, so their records of it would remain.
 #define WFLOW_CHILD __attribute__((no_sanitize("address", "thread", "undefined")))
 
 namespace wflow::workers {
@@ -58,14 +58,14 @@ WFLOW_CHILD int run_child(void* argument) {
   Plan* plan = static_cast<Plan*>(argument);
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // The parent died before the line above: end as the kernel would have ended it, not with an exit code.
+  // The parent died before the line above. Ends by a signal, as the kernel would have ended it, without an exit code.
   if (::getppid() != plan->parent) ::kill(::getpid(), SIGKILL);
   if (::chdir(plan->directory) != 0) return failed(plan, Stage::directory);
   if (!redirect(plan->out_file, plan->out_fd, STDOUT_FILENO) ||
       !redirect(plan->err_file, plan->err_fd, STDERR_FILENO)) {
     return failed(plan, Stage::output);
   }
-  // A processor may have gone off line meanwhile: then it runs unpinned.
+  // If a processor has gone off line meanwhile, the task runs unpinned.
   if (plan->cpus != nullptr) ::sched_setaffinity(0, sizeof *plan->cpus, plan->cpus);
   ::sigprocmask(SIG_SETMASK, &plan->no_signals, nullptr);
   ::execve(plan->program, plan->argv, plan->environment);

@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "workers/execute/own_end.h"
+#include "workers/execute/slot_table.h"
 
 namespace wflow::workers {
 
@@ -28,7 +28,7 @@ std::string read_of_process(pid_t pid, const char* name) {
   }
 }
 
-// Of a line of /proc/PID/status that holds a set of signals in hexadecimal digits.
+// True if the set of signals in a line of /proc/PID/status, in hexadecimal digits, contains SIGTERM.
 bool set_has_term(std::string_view status, std::string_view name) {
   const std::size_t at = status.find(name);
   if (at == std::string_view::npos) return false;
@@ -48,7 +48,7 @@ bool has_ended(pid_t pid) {
 }
 
 // Fields of /proc/PID/stat: 9 the flags, 20 the threads; the second, the name in brackets, may hold anything.
-// A process whose first thread alone has ended goes on.
+// A process goes on if only its first thread has ended.
 bool is_exiting(pid_t pid) {
   constexpr unsigned long kExiting = 0x4;  // PF_EXITING
   constexpr int kFlags = 9;
@@ -68,7 +68,7 @@ bool is_exiting(pid_t pid) {
   return (flags & kExiting) != 0 && threads <= 1;
 }
 
-// A process whose state can't be read may have a handler: its exit code proves nothing then.
+// A process whose state cannot be read may have a handler, so its exit code proves nothing.
 TermDisposition term_disposition(pid_t pid) {
   const std::string status = read_of_process(pid, "status");
   if (status.find("\nSigCgt:") == std::string::npos) return {true, false, false, false};
@@ -95,8 +95,8 @@ bool ended_by_itself(const SlotRecord& slot, bool dropped, pid_t pid, int code, 
   if (signals.terminated && exited) {
     if (slot.own_program && status == 0) return true;
     const TermDisposition now = term_disposition(pid);
-    // A block that was seen before the signal says nothing of a process that ignores it. What is still
-    // pending was not taken by anything.
+    // A block seen before the signal does not matter if the process ignores the signal. A pending signal
+    // was not taken.
     const bool held = now.blocks && now.pending;
     const bool blocked = now.blocks || (slot.blocks_term && !now.ignores);
     signals.handles = slot.catches_term || now.catches || (blocked && !held);

@@ -10,7 +10,7 @@
 #include <functional>
 #include <utility>
 
-#include "workers/execute/own_end.h"
+#include "workers/execute/slot_table.h"
 
 namespace wflow::workers {
 namespace {
@@ -75,7 +75,7 @@ void block() {
   ::sigaddset(&set, SIGTERM);
   ::sigprocmask(SIG_BLOCK, &set, nullptr);
 }
-// What a test runner's own parent has set is not for the child.
+// The child must not inherit the signal settings of the test runner's parent.
 void plain() {
   ::signal(SIGTERM, SIG_DFL);
   sigset_t none;
@@ -150,7 +150,7 @@ TEST(ProcessEnd, OneThatBlocksTheSignalHasItsOwnSuccessUnlessItTookTheSignal) {
       ::sigemptyset(&set);
       ::sigaddset(&set, SIGTERM);
       sigset_t pending;
-      // As a program with a loop of its own does (signalfd); sigwait() would unblock the signal while it
+      // A program with an event loop does the same (signalfd); sigwait() would unblock the signal while it
       // waits.
       do {
         ::usleep(1000);

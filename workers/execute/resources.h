@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cores, memory and GPUs of this worker, and who has them.
+// Cores, memory and GPUs of this worker, and their assignment to tasks.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace wflow::workers {
 
-// What one task has been given.
+// The resources assigned to one task.
 struct Share {
   int cores = 0;
   std::int64_t memory_bytes = 0;
-  std::vector<int> cpus;  // the processors themselves, where tasks are pinned
+  std::vector<int> cpus;  // processors, if tasks are pinned
   std::vector<std::size_t> gpus;
 };
 
@@ -22,18 +22,18 @@ struct Capacity {
   int cores = 1;
   int gpus = 0;
   std::int64_t memory_bytes = 0;
-  std::string visible;  // the worker's own CUDA_VISIBLE_DEVICES, whose entries tasks are given; may be empty
-  std::vector<int> cpus;  // to pin tasks to, one a core; empty: no pinning
+  std::string visible;    // the worker's own CUDA_VISIBLE_DEVICES, whose entries tasks get; may be empty
+  std::vector<int> cpus;  // processors to pin tasks to, one a core; empty: no pinning
 };
 
 class ResourcePool {
  public:
   explicit ResourcePool(const Capacity& capacity);
 
-  // A task takes cores * procs cores and its memory, all where it wants more than there is.
+  // A task takes cores * procs cores and its memory; all of them if it needs more than the worker has.
   bool fits(const specs::Resources& wanted) const;
-  bool possible(const specs::Resources& wanted) const;  // ever: it has so many GPUs
-  Share take(const specs::Resources& wanted);           // only when it fits
+  bool possible(const specs::Resources& wanted) const;  // true if the worker has enough GPUs in all
+  Share take(const specs::Resources& wanted);           // only if it fits
   void give_back(const Share& share);
 
  private:
@@ -49,7 +49,7 @@ class ResourcePool {
   int free_gpus_ = 0;
 };
 
-// What CUDA_VISIBLE_DEVICES is for a task.
+// The value of CUDA_VISIBLE_DEVICES for a task.
 class DeviceNames {
  public:
   explicit DeviceNames(const Capacity& capacity);

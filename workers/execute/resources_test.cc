@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "workers/execute/usable.h"
+#include "workers/execute/host.h"
 
 namespace wflow::workers {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "workers/execute/sample_reports.h"
+#include "workers/execute/event_tail.h"
 
 #include <gtest/gtest.h>
 

@@ -16,8 +16,8 @@ namespace wflow::workers {
 
 namespace {
 
-// The time of an empty directory: whatever is made in it gives it another. The present would not do: a task
-// may be over within one tick of the file system's clock.
+// The modification time of an empty directory. Every new entry changes it. The present time would not work: a task
+// may end within one tick of the file system's clock.
 constexpr timespec kUntouched{1, 0};
 
 bool untouched(const std::string& directory) {
@@ -33,7 +33,7 @@ void set_untouched(const std::string& directory) {
   }
 }
 
-// Into a directory that is there: file by file, and what is there under the same name is replaced.
+// Moves into an existing directory, file by file, and replaces files of the same name.
 void merge(const std::filesystem::path& from, const std::filesystem::path& to) {
   make_directories(to);
   for (const auto& entry : std::filesystem::directory_iterator(from)) {
@@ -105,7 +105,7 @@ void SlotFiles::leave(const std::string& target) {
   try {
     move_to(target);
   } catch (...) {
-    // The task has failed with it; the next one must not find what it left.
+    // The task has failed with it; the next task must not find the files.
     std::filesystem::remove_all(directory_, error);
     throw;
   }
@@ -115,15 +115,15 @@ void SlotFiles::move_to(const std::string& target) {
   make_directories(std::filesystem::path(target).parent_path());
   if (::rename(directory_.c_str(), target.c_str()) == 0) return;
   if (errno == EXDEV) return copy_to(target);
-  // A directory that is there and not empty: what an earlier execution left.
+  // The target exists and is not empty: an earlier execution left files there.
   if (errno != EEXIST && errno != ENOTEMPTY) {
     throw system_error(errno, fmt::format("cannot move {} to {}", directory_, target));
   }
   move_into(directory_, target);
 }
 
-// The step's directory is a link to another file system. Whole beside its place first, as readers of the place must not see a
-// part of it.
+// For a step's directory that is a link to another file system. Copies beside the target first, because readers of the
+// target must not see a part of the files.
 void SlotFiles::copy_to(const std::string& target) {
   const std::string beside =
       fmt::format("{}.tmp.{}.{}", target, ::getpid(), std::filesystem::path(directory_).stem().string());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files that one slot has below the worker's own directory while a task runs in it. Agent and guardian
-// find them by name, so that the guardian can finish what a killed agent had begun.
+// The files of one slot in the worker's own directory while a task runs in it. Agent and guardian
+// find them by name, so that the guardian can complete the work of a killed agent.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@ class SlotFiles {
  public:
   SlotFiles(const std::filesystem::path& directory, std::size_t slot);
 
-  const std::string& events() const { return events_; }  // $WFLOW_EVENTS; a task makes it, if any does
+  const std::string& events() const { return events_; }  // $WFLOW_EVENTS; made by the task, if at all
 
-  // What a task with packed output prints goes here first: opened once for appending, and used again.
+  // The output of a task with packed output is written here first. Opened once for appending, then reused.
   const std::string& out() const { return out_; }
   const std::string& err() const { return err_; }
   void open_output();
@@ -26,13 +26,13 @@ class SlotFiles {
   bool printed() const;
   void empty_output();  // for the next task
 
-  // The working directory of a task whose own one is made on demand: `target` where that is there already
+  // Returns the working directory of a task whose own directory is made on demand: `target` if it exists
   // (the task ran before), else an empty directory of the slot.
   const std::string& enter(const std::string& target);
-  // Moves what the task left in the slot's directory to `target`; costs one system call where it left
-  // nothing. Throws Error{system}.
+  // Moves the files that the task left in the slot's directory to `target`; one system call if it left
+  // none. Throws Error{system}.
   void leave(const std::string& target);
-  // Removes it: the task's own place may be another worker's by now.
+  // Removes the slot's directory, because another worker may already use the task's own directory.
   void discard();
 
  private:
@@ -47,7 +47,7 @@ class SlotFiles {
   std::string directory_;
   FileDescriptor out_fd_;
   FileDescriptor err_fd_;
-  bool made_ = false;  // directory_, and it is empty
+  bool made_ = false;  // directory_ exists and is empty
 };
 
 }  // namespace wflow::workers

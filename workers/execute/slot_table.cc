@@ -6,23 +6,83 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <new>
 #include <optional>
 
 #include "base/error.h"
-#include "base/printable.h"
+#include "base/text.h"
 #include "steps/files.h"
-#include "workers/execute/launch_failure.h"
-#include "workers/execute/sample_reports.h"
+#include "workers/execute/event_tail.h"
 
 namespace wflow::workers {
+
+namespace {
+
+// A line that begins and goes on so.
+struct Words {
+  std::string_view begin, then;
+};
+
+constexpr std::array<Words, 9> kWords = {{
+    {"srun: error: Unable to create step for job ", ""},
+    {"srun: error: Unable to confirm allocation for job ", ""},
+    {"srun: error: Task launch for ", " failed on node "},
+    {"srun: error: task ", " launch failed: "},
+    {"There are not enough slots available in the system to satisfy the ", ""},  // Open MPI
+    {"ORTE was unable to reliably start one or more daemons.", ""},              // Open MPI 4
+    {"PRTE was unable to reliably start one or more daemons.", ""},              // Open MPI 5
+    {"An ORTE daemon has unexpectedly failed after launch and before", ""},
+    {"A daemon (pid ", " died unexpectedly with status "},
+}};
+
+bool is_launcher_message(std::string_view line) {
+  return std::any_of(kWords.begin(), kWords.end(), [line](const Words& words) {
+    return line.starts_with(words.begin) && line.substr(words.begin.size()).find(words.then) != line.npos;
+  });
+}
+
+}  // namespace
+
+std::string without_warnings(std::string_view output) {
+  constexpr std::string_view kWarning = "warning: ";
+  constexpr std::string_view kMpirun = "-------";
+  std::string kept;
+  std::string after;  // the last error
+  bool has_error = false;
+  for (std::string_view rest = output; !rest.empty();) {
+    const std::size_t end = std::min(rest.find('\n'), rest.size() - 1) + 1;
+    const std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(end);
+    std::string_view words;
+    for (const std::string_view program : {"wflow-train: ", "wflow-convert: "})
+      if (line.starts_with(program)) words = line.substr(program.size());
+    if (words.starts_with(kWarning)) continue;
+    after += line;
+    if (words.empty()) continue;
+    has_error = true;
+    kept += after;
+    after.clear();
+  }
+  if (!has_error) return std::string(output);
+  return kept + after.substr(0, after.starts_with(kMpirun) ? 0 : after.find("\n-------"));
+}
+
+bool is_launch_failure(std::string_view output) {
+  while (!output.empty()) {
+    const std::size_t end = std::min(output.find('\n'), output.size());
+    if (is_launcher_message(output.substr(0, end))) return true;
+    output.remove_prefix(std::min(end + 1, output.size()));
+  }
+  return false;
+}
 
 namespace wire = engine::wire;
 
 namespace {
 constexpr std::size_t kDetailBytes = 4096;
-constexpr double kShortest_s = 1e-3;  // what is shorter has no record of its usage
+constexpr double kShortest_s = 1e-3;  // successful tasks below this duration have no usage record
 }  // namespace
 
 void store_path(std::array<char, SlotRecord::kPathBytes>& target, const std::string& path) {
@@ -48,13 +108,13 @@ namespace {
 
 std::string detail_of(const SlotRecord& slot, const Ending& ending) {
   if (!ending.detail.empty()) return printable(ending.detail);
-  // Tasks may print any bytes; what becomes JSON later must be text.
+  // Tasks may print any bytes, but the detail becomes JSON later and must be text.
   return printable(without_warnings(steps::output_tail(slot.out.data(), slot.err.data(),
                                                        {slot.out_before, slot.err_before}, kDetailBytes)));
 }
 
-// The ending of a process of a bundled step, sample by sample: what it has reported, and for all others how
-// the process ended.
+// The ending of a process of a bundled step, sample by sample: its reports, and the end of the process for all other
+// samples.
 class BundleEnding {
  public:
   BundleEnding(wire::Results& results, const SlotRecord& slot, const std::string& events,
@@ -102,13 +162,13 @@ class BundleEnding {
     }
   }
 
-  // The process's output stands at the first of its samples only: it may have thousands.
+  // Only the first sample without a report gets the output of the process, which may have thousands of samples.
   std::string unreported(wire::Element element) {
-    if (!told_) {
-      told_ = element;
+    if (!first_unreported_) {
+      first_unreported_ = element;
       return detail_of(slot_, ending_);
     }
-    return fmt::format("ended with the process of sample {}, which has its output", *told_);
+    return fmt::format("ended with the process of sample {}, which has its output", *first_unreported_);
   }
 
   void done(wire::Element element) {
@@ -127,7 +187,7 @@ class BundleEnding {
                                  slot_.started_unix_s, each_s_, std::move(detail)});
   }
 
-  // In parts of at most half of the process's samples, so that the one it died of is soon alone.
+  // Makes parts of at most half of the process's samples, so that the sample that kills it is soon alone.
   void again(wire::Element element) {
     const std::uint64_t most = (slot_.count + 1) / 2;
     const bool joins =
@@ -143,7 +203,7 @@ class BundleEnding {
   double each_s_;
   SampleReports reports_;
   bool isolating_;
-  std::optional<wire::Element> told_;
+  std::optional<wire::Element> first_unreported_;
   std::vector<wire::Lease> again_;
 };
 
@@ -151,13 +211,13 @@ class BundleEnding {
 
 std::vector<wire::Lease> add_ending(wire::Results& results, const SlotRecord& slot, const std::string& events,
                                     const Ending& ending, Now now) {
-  // What it printed is read here, once; a launcher's failure stands there alone.
+  // Reads the output here, once. Only the output shows a failure of the launcher.
   const bool exited = !ending.success && ending.reason == wire::EndReason::exited;
   if (exited && ending.detail.empty()) {
-    Ending told = ending;
-    told.detail = detail_of(slot, ending);
-    if (is_launch_failure(told.detail)) told.reason = wire::EndReason::launcher;
-    if (!told.detail.empty()) return add_ending(results, slot, events, told, now);
+    Ending detailed = ending;
+    detailed.detail = detail_of(slot, ending);
+    if (is_launch_failure(detailed.detail)) detailed.reason = wire::EndReason::launcher;
+    if (!detailed.detail.empty()) return add_ending(results, slot, events, detailed, now);
   }
   if (slot.bundled) return BundleEnding(results, slot, events, ending, now).add();
   const double duration_s = std::max(0.0, now.steady_s - slot.started_steady_s);

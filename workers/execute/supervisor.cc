@@ -13,10 +13,11 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "steps/kinds.h"
+#include "steps/step.h"
 #include "workers/execute/mpi_sessions.h"
 #include "workers/execute/process_end.h"
-#include "workers/execute/process_tree.h"
+#include "workers/execute/mpi_sessions.h"
+#include "workers/execute/processes.h"
 
 namespace wflow::workers {
 
@@ -53,12 +54,12 @@ void Supervisor::note_cause(std::size_t slot, EndCause cause) {
   record.killed = true;
 }
 
-// The search for descendants takes long on a node with many processes. It comes first, so that little time is
-// left between the look at the process and the signal. What ends in between keeps its own result all the same
-// (own_end.h).
+// The search for descendants takes long on a node with many processes. It comes first, so that little time
+// passes between the look at the process and the signal. A process that ends in between keeps its own result
+// (is_own_end).
 void Supervisor::end_gently(std::size_t slot, EndCause cause) {
   SlotRecord& record = slots_.records[slot];
-  // The task has ended well; the look at its outputs is short.
+  // The task has succeeded, and the check of its outputs is short.
   if (record.killed || record.returned || record.checking) return;
   slots_.tasks[slot].below = descendants(record.pid);
   const TermDisposition before = settled_term_disposition(record.pid);
@@ -87,7 +88,7 @@ void Supervisor::kill(std::size_t slot, EndCause cause) {
     SlotTask& task = slots_.tasks[slot];
     task.below = descendants(record.pid);
     if (has_ended(record.pid)) return;
-    // The record stays as it is: whether the task had ended before the signal, its status tells.
+    // The record stays as it is: the status tells if the task had ended before the signal.
     if (cause == EndCause::returned) {
       task.dropped = true;
     } else {
@@ -100,7 +101,7 @@ void Supervisor::kill(std::size_t slot, EndCause cause) {
 
 void Supervisor::interrupt(std::size_t slot) {
   slots_.tasks[slot].interrupted = true;
-  // To the leader alone: mpirun passes it on to its ranks.
+  // Signals only the leader: mpirun passes the signal on to its ranks.
   ::kill(slots_.records[slot].pid, SIGUSR1);
 }
 
@@ -122,7 +123,7 @@ void Supervisor::clean_up_after(std::size_t slot) {
   remove_mpi_sessions(killed);
 }
 
-// Those that no other task has.
+// Returns variables that no other task has.
 std::vector<std::string> Supervisor::own_variables(std::size_t slot) const {
   const SlotTask& task = slots_.tasks[slot];
   std::vector<std::string> variables =
@@ -168,12 +169,12 @@ std::vector<event::TaskReports> Supervisor::follow_events() {
   return reports;
 }
 
-// The kernel tells the peak of each process when it has ended, but not that of several at once. A look costs
-// as much as the node has processes: on a node with many it is taken less often. What counts is its CPU time:
-// on a busy node it may take long.
+// The kernel reports the peak of each process when it has ended, but not that of several at once. The cost of
+// a sample grows with the number of processes on the node: on a node with many, samples are rarer. The
+// measure is CPU time, because on a busy node a sample may take long.
 event::TaskMemory Supervisor::sample_memory() {
   constexpr double kPeriod_s = 1;
-  constexpr double kCostFraction = 0.008;  // of one core
+  constexpr double kCostFraction = 0.008;  // part of one core
   const double begin_s = steady_now_s();
   if (begin_s < next_sample_s_ || !usage_is_measured()) return {};
   next_sample_s_ = begin_s + kPeriod_s;
@@ -194,9 +195,9 @@ event::TaskMemory Supervisor::sample_memory() {
   return memory;
 }
 
-// Silence counts from look to look, so that a time in which this process itself was frozen is none. CPU time
-// of less than a hundredth of a core is what waiting takes (a poll, a timer). A task on several nodes works
-// in processes of other parents: nothing is said of it.
+// Adds up the time between looks, so that time in which this process itself was frozen does not count. A
+// waiting task (a poll, a timer) uses less than a hundredth of a core. A task on several nodes works in
+// processes of other parents, and is left out.
 std::vector<event::TaskSilent> Supervisor::silent_tasks() {
   constexpr double kPeriod_s = 1;
   constexpr double kIdle = 0.01;  // cores
@@ -218,13 +219,13 @@ std::vector<event::TaskSilent> Supervisor::silent_tasks() {
     const std::size_t slot = slot_of_.at(pid);
     SlotTask& task = slots_.tasks[slot];
     const SlotRecord& record = slots_.records[slot];
-    const std::uint64_t told =
+    const std::uint64_t printed =
         size_of(record.out.data()) + size_of(record.err.data()) + size_of(slots_.files[slot].events());
     const double cpu_s = static_cast<double>(usage.cpu_ticks) / ticks_a_second;
-    const bool works =
-        told != task.told_bytes || std::abs(cpu_s - task.cpu_s) > kIdle * std::max(elapsed_s, kPeriod_s);
+    const bool works = printed != task.printed_bytes ||
+                       std::abs(cpu_s - task.cpu_s) > kIdle * std::max(elapsed_s, kPeriod_s);
     task.silent_s = works ? 0 : task.silent_s + elapsed_s;
-    task.told_bytes = told;
+    task.printed_bytes = printed;
     task.cpu_s = cpu_s;
     silent.push_back({slot, task.silent_s});
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Watches and ends the processes of the slots. When is the machine's decision (workers/agent/machine.h).
+// Watches and ends the processes of the slots. The machine decides when (workers/agent/machine.h).
 #pragma once
 
 #include <sys/types.h>
@@ -12,53 +12,53 @@
 #include <vector>
 
 #include "workers/agent/machine.h"
-#include "workers/execute/process_usage.h"
+#include "workers/execute/processes.h"
 #include "workers/execute/slots.h"
-#include "workers/execute/task_arrays.h"
 
 namespace wflow::workers {
 
-// A child that has ended and is not reaped yet. Its number is its own until then.
+// A child that has ended and is not reaped yet. Until then no other process gets its pid.
 struct EndedChild {
   pid_t pid = 0;
-  int code = 0;  // as waitid() gives them
+  int code = 0;  // si_code and si_status of waitid()
   int status = 0;
   ProcessUsage used;
-  std::optional<std::size_t> slot;  // absent: an orphan that this subreaper has adopted
+  std::optional<std::size_t> slot;  // no value: an orphan that this subreaper has adopted
 };
 
 class Supervisor {
  public:
   Supervisor(const TaskArrays& arrays, Slots& slots) : arrays_(arrays), slots_(slots) {}
 
-  // The process in the slot's record runs from now on.
+  // Watches the process in the slot's record, which has been started.
   void watch(std::size_t slot) { slot_of_.emplace(slots_.records[slot].pid.load(), slot); }
   std::size_t running() const { return slot_of_.size(); }
 
-  // What has ended by itself before has its own result and is left alone.
+  // Does nothing if the task has already ended by itself: it has its own result.
   void end(std::size_t slot, EndCause cause, bool kill);
   void interrupt(std::size_t slot);  // SIGUSR1
-  // The task's group, and what has left it: descendants from before that are still ours, and what is known by
-  // its environment alone.
+  // Kills the task's group and the processes that have left it: earlier descendants that are still below this
+  // process, and processes found by their environment.
   void kill_tree(std::size_t slot);
-  // Removes what a killed tree can't remove itself.
+  // Removes files that a killed tree cannot remove itself.
   void clean_up_after(std::size_t slot);
 
-  // The next child that has ended; its slot is not watched any more.
+  // Returns the next child that has ended; its slot is not watched any more.
   std::optional<EndedChild> next_ended();
   static void reap(const EndedChild& child);
 
-  // What tasks have reported since.
+  // Returns the reports since the last call.
   std::vector<event::TaskReports> follow_events();
   std::vector<engine::wire::TaskEvent> read_events(std::size_t slot, bool at_end);
 
-  // For how long those with a stall_timeout have done nothing; about once a second, else none.
+  // Returns how long the tasks with a stall_timeout have done nothing; about once a second, else an empty
+  // list.
   std::vector<event::TaskSilent> silent_tasks();
-  // Looks at the memory of tasks that have run for a while, about once a second; gives the most that each of
-  // them has held.
+  // Samples the memory of tasks that have run for a while, about once a second; returns the peak of
+  // each.
   event::TaskMemory sample_memory();
 
-  // All processes below this one, at once; false when some are still there after `limit`.
+  // Kills all processes below this one at once; returns false if some are left after `limit`.
   bool kill_everything(std::chrono::milliseconds limit);
 
  private:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scales, ticks and legends of the report's plots. The same rules for labels as cli/plot/ticks.cc.
+// Scales, ticks and legends of the report's plots, with the same rules for labels as cli/plot/ticks.cc,
+// which a browser can't run.
 "use strict";
 
 const elapsedSteps = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 28800, 43200, 86400];
@@ -54,7 +55,7 @@ function ticksOf(axis, scale, wanted) {
   return scale.ticks(wanted);
 }
 
-// What an axis spans: the data, widened a little so that no mark lies on the frame.
+// The extent of an axis: the data, widened a little so that no mark lies on the frame.
 function extentOf(axis, values, options) {
   const logarithmic = axis.scale === "logarithmic";
   let low = Infinity, high = -Infinity;
@@ -111,7 +112,7 @@ function drawMark(parent, series, x, y, area) {
     .attr("d", d3.symbol().type(symbols[series % symbols.length]).size(area)());
 }
 
-// Lines in another direction for each series, so that filled areas differ without colours.
+// Draws lines in a different direction for each series, so that filled areas differ without colours.
 function drawHatch(parent, series, x, y, width, height) {
   const direction = series % 4;
   if (direction === 0 || width < 2 || height < 3) return;
@@ -130,7 +131,7 @@ function drawHatch(parent, series, x, y, width, height) {
   parent.append("path").attr("class", "hatch").attr("d", path);
 }
 
-// Returns its height.
+// Draws the legend and returns its height.
 function drawLegend(svg, figure, width) {
   if (!figure.series || figure.series.length < 2) return 0;
   const legend = svg.append("g").attr("class", "legend");

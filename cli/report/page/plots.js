@@ -17,7 +17,7 @@ function yValues(figure) {
   return values;
 }
 
-// Axes, legend and an area for the data, with scales.
+// Draws axes and legend, and adds an area for the data with scales.
 function frameOf(container, figure) {
   const width = Math.max(280, container.clientWidth || 480);
   const rows = hasRows(figure) ? figure.categories.length : 0;
@@ -147,7 +147,7 @@ function drawTimeline(frame, figure) {
   }
 }
 
-// Rising in lightness, so that it is readable in grey.
+// Colours of rising lightness, so that they are readable in grey.
 function drawImages(container, figure) {
   const list = d3.select(container).append("div").attr("class", "images");
   const count = figure.images.length;

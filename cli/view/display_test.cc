@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/view/display.h"
+
+#include <gmock/gmock.h>
+
+namespace wflow::cli {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+// Epochs 1 to `epochs` of a metric whose value is the epoch.
+engine::MetricCurve curve(const std::string& name, std::uint64_t epochs, specs::Element element = 0) {
+  engine::MetricCurve made;
+  made.element = element;
+  made.task = "train/" + std::to_string(element);
+  made.name = name;
+  for (std::uint64_t epoch = 1; epoch <= epochs; ++epoch)
+    made.points.push_back({epoch, 10 * epoch, static_cast<double>(epoch)});
+  return made;
+}
+
+engine::CampaignStatus status_of(std::vector<engine::MetricCurve> curves) {
+  engine::CampaignStatus status;
+  status.metrics = std::move(curves);
+  return status;
+}
+
+class Lines : public testing::Test {
+ protected:
+  Lines() { lines_.take({}, 100, false); }
+  std::vector<std::string> take(std::vector<engine::MetricCurve> curves, bool all = false) {
+    return lines_.take(status_of(std::move(curves)), 60, all);
+  }
+  TrainingLines lines_;
+};
+
+TEST_F(Lines, NoEpochIsSkipped) {
+  EXPECT_THAT(take({curve("train_loss", 4)}),
+              ElementsAre("epoch 1: train_loss 1", "epoch 2: train_loss 2", "epoch 3: train_loss 3"));
+  EXPECT_THAT(take({curve("train_loss", 6)}, true),
+              ElementsAre("epoch 4: train_loss 4", "epoch 5: train_loss 5", "epoch 6: train_loss 6"));
+  EXPECT_THAT(take({curve("train_loss", 6)}, true), IsEmpty());
+}
+
+TEST_F(Lines, AnEpochWhoseMetricsStillArriveWaits) {
+  EXPECT_THAT(take({curve("train_loss", 1)}), IsEmpty());
+  EXPECT_THAT(take({curve("train_loss", 1), curve("validation_loss", 1)}), IsEmpty());
+  EXPECT_THAT(take({curve("train_loss", 1), curve("validation_loss", 1)}),
+              ElementsAre("epoch 1: train_loss 1, validation_loss 1"));
+}
+
+TEST_F(Lines, TheLossesComeFirstAndALongLineIsCounted) {
+  const std::vector<engine::MetricCurve> curves = {curve("a_metric_with_a_long_name", 1),
+                                                   curve("learning_rate", 1), curve("train_loss", 1),
+                                                   curve("validation_loss", 1)};
+  EXPECT_THAT(take(curves, true), ElementsAre("epoch 1: train_loss 1, validation_loss 1, and 2 more"));
+}
+
+TEST_F(Lines, SeveralTrainingsSayWhichOne) {
+  EXPECT_THAT(take({curve("train_loss", 1, 0), curve("train_loss", 2, 7)}, true),
+              ElementsAre("train/0 epoch 1: train_loss 1", "train/7 epoch 1: train_loss 1",
+                          "train/7 epoch 2: train_loss 2"));
+}
+
+TEST(TrainingLines, WhatWasThereBeforeIsNotGiven) {
+  TrainingLines lines;
+  EXPECT_THAT(lines.take(status_of({curve("train_loss", 5)}), 60, false), IsEmpty());
+  EXPECT_THAT(lines.take(status_of({curve("train_loss", 6)}), 60, true),
+              ElementsAre("epoch 6: train_loss 6"));
+}
+
+}  // namespace
+}  // namespace wflow::cli

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The names of a data set's files below its directory (docs/formats/shards.md), for modules that move or check these
+// files without HDF5.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "converters/split.h"
+
+namespace wflow::converters {
+
+inline constexpr const char* kManifestFile = "manifest.json";
+inline constexpr const char* kBlocksFolder = "blocks";  // one record per block
+inline constexpr const char* kBlockRecordEnding = ".json";
+
+// The record of a converted block, which exists once its shards are on disk.
+inline std::string block_record_file(std::uint64_t block) {
+  return fmt::format("{}/{:05}{}", kBlocksFolder, block, kBlockRecordEnding);
+}
+
+// The shard of a block in one of kSplitNames; not every block has samples of each split.
+inline std::string shard_file(std::string_view split, std::uint64_t block) {
+  return fmt::format("{}/shard-{:05}.h5", split, block);
+}
+
+}  // namespace wflow::converters

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one part of a plan that asks the file system: where the files are that train: and plugin: blocks name.
+#include <initializer_list>
+#include <utility>
+
+#include "base/file.h"
+#include "specs/plan/expansion.h"
+#include "specs/plan/plan.h"
+#include "specs/study/blocks.h"
+#include "specs/study/reading.h"
+#include "specs/study/tokens.h"
+#include "trainer/config.h"
+
+namespace wflow::specs {
+
+namespace {
+
+// Returns the keys of a step's block that name files; of `model:`, only its file.
+yaml::Node file_keys(const yaml::Node& settings) {
+  yaml::Node keys = yaml::map({});
+  for (const char* name : {"data", "init_from", "library"}) {
+    if (const yaml::Node* value = settings.find(name); value != nullptr) set_key(keys, name, *value);
+  }
+  const yaml::Node* model = settings.find("model");
+  const yaml::Node* file = model != nullptr && model->is_map() ? model->find("file") : model;
+  if (file != nullptr && file->is_scalar()) set_key(keys, "model", model->is_map() ? yaml::map({{"file", *file}}) : *file);
+  return keys;
+}
+
+bool has_tokens(const yaml::Node& node) {
+  if (node.is_scalar()) return find_token(node.text).has_value();
+  for (const auto& [key, value] : node.entries)
+    if (has_tokens(value)) return true;
+  return false;
+}
+
+}  // namespace
+
+Plan::Plan(Study study, const std::filesystem::path& campaign)
+    : Plan(std::move(study), absolute_path(campaign).lexically_normal(), LocatedFiles()) {
+  located_ = locate_files();
+}
+
+// Looks once for each text: most blocks name the same files for all combinations of parameters.
+LocatedFiles Plan::locate_files() const {
+  LocatedFiles located;
+  const auto add_file = [&](const std::string& text) {
+    if (!located.files.contains(text)) located.files.emplace(text, locate(*study_, text).string());
+  };
+  for (const PlannedStep& planned : steps_) {
+    if (planned.kind != StepKind::train && planned.kind != StepKind::plugin) continue;
+    const Step& step = study_->steps[planned.study_step];
+    const yaml::Node keys = file_keys(step.settings);
+    const std::uint32_t combinations = has_tokens(keys) ? planned.arrays : 1;
+    for (std::uint32_t i = 0; i < combinations; ++i) {
+      yaml::Node settings = keys;
+      replace_tokens(
+          settings,
+          [&](std::string_view name) {
+            return expansion_->resolve(campaign_, planned.study_step, expansion_->row(planned.study_step, i), name);
+          },
+          kTokenLevels);
+      if (planned.kind == StepKind::plugin) {
+        const yaml::Node* library = settings.find("library");
+        if (library != nullptr && !located.libraries.contains(library->text))
+          located.libraries.emplace(library->text, locate_library(*study_, library->text).string());
+        continue;
+      }
+      const yaml::Node* data = settings.find("data");
+      if (!expansion_->step_index(source_step(step))) add_file(data == nullptr ? "" : data->text);
+      if (const yaml::Node* init = settings.find("init_from"); init != nullptr && init->is_scalar()) add_file(init->text);
+      if (const std::string file = trainer::module_file(settings); !file.empty()) add_file(file);
+    }
+  }
+  return located;
+}
+
+}  // namespace wflow::specs

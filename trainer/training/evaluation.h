@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Evaluates and predicts with the weights that a training reports and exports, over all ranks.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+#include "trainer/model/network.h"
+#include "trainer/training/objective.h"
+#include "trainer/training/optimizer.h"
+#include "trainer/training/prediction_file.h"
+#include "trainer/training/session.h"
+
+namespace wflow::trainer {
+
+// Memory of one pass through the network. Training and evaluation share it: they take turns.
+struct PassBuffers {
+  Feed feed;
+  std::vector<float> outputs;
+};
+
+// Every call but evaluation_of() is collective.
+class Evaluator {
+ public:
+  Evaluator(Session& session, const Objective& objective, FlatState& state, WeightAverage& average,
+            Network& network, PassBuffers& buffers)
+      : session_(session),
+        objective_(objective),
+        state_(state),
+        average_(average),
+        network_(network),
+        buffers_(buffers) {}
+
+  // Errors on the validation split with the evaluation weights. The training weights are back afterwards; the
+  // norms' statistics stay those of the evaluation.
+  Evaluation validate();
+  double seconds() const { return seconds_; }  // in validate()
+
+  // The weights that are evaluated and exported: the averaged ones where there is an average, and statistics
+  // of the norms that belong to these weights. The running statistics lag behind by tens of batches.
+  void use_evaluation_weights();
+
+  struct Predictions {
+    std::vector<double> records;  // Objective::record() of all ranks' samples
+    std::vector<float> outputs;   // only where the targets are labels
+  };
+  Predictions predict(CachedSplit& split);
+  // Rank 0 also writes every prediction into `file`, which is nullptr on the other ranks.
+  Predictions predict_into(PredictionFile* file, CachedSplit& split);
+  Evaluation evaluation_of(const Predictions& predictions) const;
+
+ private:
+  // Calls `done(first row, samples)` after each pass, as often on every rank; there may be no samples.
+  using PassDone = std::function<void(std::size_t first, std::size_t samples)>;
+  Predictions predict(CachedSplit& split, const PassDone& done);
+  void write_rows(PredictionFile* file, std::size_t first, std::size_t samples);
+  void use_training_weights();
+  void measure_norms();
+
+  Session& session_;
+  const Objective& objective_;
+  FlatState& state_;
+  WeightAverage& average_;
+  Network& network_;
+  PassBuffers& buffers_;
+  double seconds_ = 0;
+};
+
+}  // namespace wflow::trainer

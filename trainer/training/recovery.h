@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checkpoints of a training: the start from one, writing them beside the training, the step back to one.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "trainer/training/checkpoint.h"
+#include "trainer/training/checkpoint_writer.h"
+#include "trainer/training/common_guard.h"
+#include "trainer/training/run_report.h"
+#include "trainer/training/session.h"
+#include "trainer/training/training_state.h"
+
+namespace wflow::trainer {
+
+// Puts the training where its newest checkpoint stands. Without one it begins: with the weights of
+// `init_from` or random ones, in which case the data's normalisation is computed. Rank 0 reads the files and
+// broadcasts them: the other nodes need not see them. A collective call.
+void start_training(Session& session, TrainingState& state, const CheckpointDirectory& checkpoints,
+                    RunReport& report);
+
+// Every call but find_best() is made on all ranks; rank 0 writes.
+class Recovery {
+ public:
+  // After start_training(). With the guard on, rank 0 keeps a copy of the state in memory until there are two
+  // checkpoints.
+  Recovery(Session& session, TrainingState& state, const CheckpointDirectory& checkpoints, RunReport& report);
+
+  // By steps or by time, within an epoch.
+  bool is_due() const;
+  void write();
+  void write_best();
+  // Returns when all checkpoints are durable.
+  void finish() { writer_.finish(); }
+
+  // Collective: restores the newest checkpoint that the error cannot have touched. CommonError where there is
+  // none, or after too many steps back.
+  void go_back(CommonGuard& guard);
+
+  double seconds() const { return seconds_; }  // for which the training stood still
+
+ private:
+  std::string bytes_before(const CommonGuard& guard, std::int64_t from) const;
+  std::string snapshot_now();
+
+  Session& session_;
+  TrainingState& state_;
+  const CheckpointDirectory& checkpoints_;
+  RunReport& report_;
+  CheckpointWriter writer_;
+  std::string beginning_;  // on rank 0: the state at the start
+  std::int64_t written_ = 0;
+  Clock::time_point last_ = Clock::now();
+  double seconds_ = 0;
+};
+
+}  // namespace wflow::trainer

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/training/results.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "base/resources.h"
+#include "base/process.h"
+#include "base/version.h"
+#include "trainer/model/model_export.h"
+#include "trainer/training/report.h"
+
+namespace wflow::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+
+// With `select: best`: restores the best weights in place of the last ones. Returns the epoch of the weights.
+std::int64_t select_weights(Session& session, TrainingState& state, const CheckpointDirectory& checkpoints,
+                            RunReport& report) {
+  const TrainingCounters& counters = state.counters;
+  if (session.config.select != Select::best || session.data.validation().size() == 0) return counters.epoch;
+  std::string bytes;
+  if (session.leader()) {
+    bytes = checkpoints.best_bytes([&](const std::string& sentence) { report.warn(sentence); });
+  }
+  session.communicator.broadcast(bytes);
+  if (bytes.empty()) {
+    const std::string warning = fmt::format(
+        "the weights of epoch {}, the best in validation, are not there ({}/checkpoints/best.wfck): "
+        "test and model are of epoch {}, the last one; --fresh trains anew",
+        counters.best_epoch, session.config.output, counters.epoch);
+    if (session.leader()) report.warn(warning);
+    return counters.epoch;
+  }
+  restore_network(decode_checkpoint(bytes, "best.wfck"), state.flat, state.average);
+  report.say(fmt::format("using the weights of epoch {}, the best in validation", counters.best_epoch));
+  return counters.best_epoch;
+}
+
+void write_onnx(const Session& session, const FlatState& state, RunReport& report) {
+  const ModelGraph& graph = session.graph;
+  const fs::path path = fs::path(session.config.output) / "model.onnx";
+  if (fits_onnx(graph)) {
+    write_file_durably(path, onnx_file(graph, state, session.units()));
+    return;
+  }
+  fs::remove(path);  // left by an earlier run
+  if (graph.is_module()) {
+    report.say("model.onnx is not written: what is inside a TorchScript module is not known");
+    return;
+  }
+  report.warn(
+      fmt::format("the network has {} parameters, and an ONNX file holds 2 GiB: only model.pt is written",
+                  graph.parameter_count()));
+}
+
+// A collective call. Null if the shards are not staged.
+nlohmann::json staging_result(Session& session) {
+  const Staging* staging = session.data.staging();
+  if (staging == nullptr) return {};
+  const Staging::Report& report = staging->report();
+  std::uint64_t fetched = 0;
+  for (const std::uint64_t bytes :
+       gather_values(session.communicator, std::vector<std::uint64_t>{staging->fetched_bytes()}))
+    fetched += bytes;
+  return {{"where", name_of(session.config.stage)},
+          {"shards", report.shards},
+          {"bytes", report.bytes},
+          {"seconds", report.seconds},
+          {"nodes", report.groups},
+          {"fetched_bytes", fetched}};
+}
+
+std::vector<std::int64_t> ids_of(const CachedSplit& split) {
+  std::vector<std::int64_t> ids;
+  for (std::size_t i = 0; i < split.size(); ++i) ids.push_back(split.source().id(i));
+  return ids;
+}
+
+std::unique_ptr<PredictionFile> prediction_file(const Session& session, const Objective& objective,
+                                                const CachedSplit& split, std::int64_t epoch) {
+  const RunData& data = session.data;
+  PredictionFileDescription description;
+  description.grid = data.target_grid();
+  description.without_channels = data.target_is_without_channels();
+  if (!data.roles().field_target()) description.truths = data.truths(split.source());
+  description.data_hash = data.info().hash;
+  description.epoch = epoch;
+  return std::make_unique<PredictionFile>(fs::path(session.config.output) / "predictions.h5", objective,
+                                          session.units(), description, ids_of(split));
+}
+
+nlohmann::json result_of(Session& session, const TrainingCounters& counters, const Network& network,
+                         std::int64_t selected_epoch, const Evaluation& test, const Performance& performance,
+                         const SegmentTimes& times) {
+  const TrainConfig& config = session.config;
+  const ModelGraph& graph = session.graph;
+  RunData& data = session.data;
+  Communicator& communicator = session.communicator;
+  const EpochRow& selected = counters.history.at(static_cast<std::size_t>(selected_epoch - 1));
+  return {{"wflow_format", 1},
+          {"data",
+           {{"directory", config.data},
+            {"name", data.info().name},
+            {"hash", data.info().hash},
+            {"train", data.train().size()},
+            {"validation", data.validation().size()},
+            {"test", data.test().size()},
+            {"missing", data.info().missing}}},
+          {"model",
+           {{"name", name_of(config.model.name)},
+            {"parameters", graph.parameter_count()},
+            {"training_flops_per_sample", graph.training_flops()}}},
+          {"test", to_json(test)},
+          {"validation", to_json(selected.validation)},
+          {"train_loss", selected.train_loss},
+          {"seeds", {{"seed", config.seed}, {"shuffle_labels", config.shuffle_labels}}},
+          {"epochs", counters.epoch},
+          {"steps", counters.step},
+          {"best_epoch", counters.best_epoch},
+          {"selected_epoch", selected_epoch},
+          {"stopped_early", counters.stopped_early},
+          {"begun_from", counters.begun_from},
+          {"segments", counters.segments},
+          {"rollbacks", counters.rollbacks},
+          {"ranks", communicator.size()},
+          {"threads", config.threads},
+          {"host", host_name()},
+          {"device", compute_device()},
+          {"precision", name_of(config.precision)},
+          {"kernels", network.describe()},
+          {"versions",
+           {{"wflow", kVersion},
+            {"libtorch", torch_version()},
+            {"onednn", onednn_version()},
+            {"mpi", communicator.library()}}},
+          {"performance", to_json(performance)},
+          {"seconds",
+           {{"training", counters.seconds},
+            {"this_segment", seconds_since(times.begin)},
+            {"validation_this_segment", times.validation},
+            {"waited_for_data_this_segment", times.data_wait},
+            {"waited_for_checkpoints_this_segment", times.checkpoint_wait},
+            {"waited_for_ranks_this_segment", communicator.exposed_seconds()},
+            {"reductions_this_segment", communicator.reduction_seconds()}}}};
+}
+
+}  // namespace
+
+void write_results(Session& session, const Objective& objective, TrainingState& state, const Network& network,
+                   Evaluator& evaluator, const CheckpointDirectory& checkpoints, RunReport& report,
+                   const SegmentTimes& times) {
+  const TrainingCounters& counters = state.counters;
+  const fs::path output = session.config.output;
+  const std::int64_t epoch = select_weights(session, state, checkpoints, report);
+  evaluator.use_evaluation_weights();
+  CachedSplit& split = session.data.test();
+  std::unique_ptr<PredictionFile> file;
+  if (session.leader()) file = prediction_file(session, objective, split, epoch);
+  const Evaluator::Predictions predictions = evaluator.predict_into(file.get(), split);
+  const nlohmann::json staging = staging_result(session);
+  Performance performance = performance_of(counters.history, session.graph.training_flops());
+  performance.peak_memory = gather_values(
+      session.communicator, std::vector<std::uint64_t>{static_cast<std::uint64_t>(peak_memory())});
+  if (!session.leader()) return;
+  file->publish();
+  const Evaluation test = evaluator.evaluation_of(predictions);
+  const bool table = !session.data.roles().field_target();
+  write_file_durably(output / "predictions.csv",
+                     table ? predictions_csv(objective, session.data.normalisation(), ids_of(split),
+                                             session.data.truths(split.source()), predictions.outputs)
+                           : file->table());
+  report.write_metrics(counters.history);
+  write_file_durably(output / "train.yaml", yaml::emit(to_yaml(session.config)));
+  export_model(session.graph, state.flat, session.units(), (output / "model.pt").string());
+  write_onnx(session, state.flat, report);
+  nlohmann::json result = result_of(session, counters, network, epoch, test, performance, times);
+  if (!staging.is_null()) result["staging"] = staging;
+  write_result(output, std::move(result));
+  if (split.size() > 0) report.say("\n" + test_lines(test));
+  report.say(performance_line(performance));
+  report.say(fmt::format(
+      "results in {}: model.pt, model.onnx, predictions.h5, predictions.csv, metrics.csv, result.json",
+      output.string()));
+  report.results(test, counters, output / "model.pt",
+                 output / (table ? "predictions.csv" : "predictions.h5"));
+}
+
+}  // namespace wflow::trainer

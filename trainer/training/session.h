@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// A training run before its first step: configuration, ranks and options as they were given, and what follows
+// from them: data, network, order of the samples. The same program runs on every rank.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "trainer/config.h"
+#include "trainer/data/data_loader.h"
+#include "trainer/data/run_data.h"
+#include "trainer/model/model_export.h"
+#include "trainer/model/model_graph.h"
+#include "trainer/parallel/communicator.h"
+#include "trainer/search_config.h"
+#include "trainer/training/guard.h"
+
+namespace wflow::trainer {
+
+using Clock = std::chrono::steady_clock;
+
+inline double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+struct RunOptions {
+  bool fresh = false;                // ignore and remove earlier checkpoints
+  bool fresh_on_new_data = false;    // the same, if only the data have changed since; else an error
+  std::function<bool()> stop_asked;  // returns true after a signal
+  std::vector<BitFlip> bit_flips;    // injected errors, each once
+  SearchConfig search;               // the search that this training belongs to; off: none
+  // Index of this training in an ensemble, and its size (train_members).
+  std::int64_t member = 0;
+  std::int64_t members = 1;
+  std::function<void()> metrics_written = {};  // called on rank 0 after each write of the metrics
+};
+
+// The steps of a run. The learning rate follows the full run, also where a search ends earlier.
+struct StepPlan {
+  TrainingOrder order;
+  std::int64_t steps_per_epoch = 0;
+  std::int64_t end_epoch = 0;  // a search: the end of the rung
+  std::int64_t total_steps() const { return end_epoch * steps_per_epoch; }
+};
+
+struct Session {
+  // A collective call. `completed`: with every choice made that depends on the data (completed()).
+  Session(const TrainConfig& completed, Communicator& ranks, const RunOptions& run_options);
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  bool leader() const { return communicator.rank() == 0; }
+  // Units of the network's inputs and outputs; valid once the data's normalisation is set.
+  ExportedUnits units() const;
+
+  const TrainConfig config;
+  Communicator& communicator;
+  const RunOptions& options;
+  RunData data;
+  const ModelGraph graph;
+  const StepPlan plan;
+  const nlohmann::json fingerprint;  // names the training: checkpoints of another one are refused
+};
+
+// Output of --dry-run: network, parameters, flops, memory, steps. Reads the manifest only.
+std::string describe_run(const TrainConfig& config);
+
+}  // namespace wflow::trainer

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/training/training_loop.h"
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "base/random.h"
+#include "trainer/training/optimizer.h"
+
+namespace wflow::trainer {
+
+TrainingLoop::End TrainingLoop::run() {
+  const TrainingOrder& order = session_.plan.order;
+  const TrainingCounters& counters = state_.counters;
+  DataLoader loader(session_.data.train(), session_.data.scales(), order.batch / order.ranks + 1,
+                    static_cast<int>(session_.config.loader_threads), batches());
+  End end = End::complete;
+  double waited = 0;
+  while (end == End::complete && counters.epoch < session_.plan.end_epoch && !counters.stopped_early) {
+    end = run_epoch(loader);
+    if (end != End::unsound && !ranks_agree()) end = End::unsound;
+    const double waited_in_epoch = loader.waited_seconds() - waited;
+    waited += waited_in_epoch;
+    if (end == End::complete) hooks_.epoch_done(finished_epoch(waited_in_epoch));
+  }
+  data_wait_seconds_ += loader.waited_seconds();
+  return end;
+}
+
+TrainingLoop::End TrainingLoop::run_epoch(DataLoader& loader) {
+  TrainingCounters& counters = state_.counters;
+  while (counters.step_of_epoch < session_.plan.steps_per_epoch) {
+    const Clock::time_point begin = Clock::now();
+    const Batch* batch = loader.next();
+    WFLOW_CHECK(batch != nullptr);
+    const double exposed = session_.communicator.exposed_seconds();
+    if (!step_.take(*batch)) return End::unsound;
+    exposed_seconds_ += session_.communicator.exposed_seconds() - exposed;
+    ++counters.step;
+    ++counters.step_of_epoch;
+    const double seconds = seconds_since(begin);
+    counters.epoch_seconds += seconds;
+    counters.seconds += seconds;
+    if (step_.stopping()) return End::interrupted;
+    hooks_.step_done();
+    const std::int64_t agree_every = session_.config.guard.agree_every;
+    if (agree_every > 0 && counters.step % agree_every == 0 && !ranks_agree()) return End::unsound;
+    hooks_.step_sound();
+  }
+  // Before an evaluation all gradients are applied.
+  if (!step_.take_lagged()) return End::unsound;
+  return step_.stopping() ? End::interrupted : End::complete;
+}
+
+bool TrainingLoop::ranks_agree() {
+  return guard_.ranks_agree(state_.counters.step, [this] { return state_.hash(); });
+}
+
+// This rank's part of each batch, from the counters' step on.
+DataLoader::Plan TrainingLoop::batches() {
+  const std::int64_t steps_per_epoch = session_.plan.steps_per_epoch;
+  const auto first =
+      static_cast<std::uint64_t>(state_.counters.epoch * steps_per_epoch + state_.counters.step_of_epoch);
+  const auto last = static_cast<std::uint64_t>(session_.plan.total_steps());
+  return [this, first, last](std::uint64_t n) -> std::optional<std::vector<BatchItem>> {
+    if (first + n >= last) return std::nullopt;
+    const TrainConfig& config = session_.config;
+    RunData& data = session_.data;
+    const TrainingOrder& order = session_.plan.order;
+    const std::uint64_t epoch = (first + n) / order.steps_per_epoch();
+    const std::uint64_t step = (first + n) % order.steps_per_epoch();
+    std::vector<BatchItem> items;
+    for (const std::size_t index : order.indices(epoch, step)) {
+      const std::int64_t id = data.train().source().id(index);
+      BatchItem& item = items.emplace_back(BatchItem{index});
+      item.augmentation = draw_augmentation(config.augment, data.grid(), hash64(config.seed, 2), epoch, id);
+      if (config.augment.noise > 0) item.noise = noise_key(hash64(config.seed, 2), epoch, id);
+    }
+    return items;
+  };
+}
+
+EpochRow TrainingLoop::finished_epoch(double waited_seconds) {
+  const TrainingCounters& counters = state_.counters;
+  const auto samples = static_cast<double>(counters.epoch_samples);
+  EpochRow row;
+  row.learning_rate = learning_rate(session_.config, counters.step - 1, session_.plan.steps_per_epoch);
+  row.epoch = counters.epoch + 1;
+  row.step = counters.step;
+  row.train_loss = counters.epoch_loss / (samples * static_cast<double>(loss_terms_));
+  row.seconds = counters.epoch_seconds;
+  row.samples_per_second = samples / counters.epoch_seconds;
+  row.data_wait = std::min(1.0, waited_seconds / row.seconds);
+  row.exposed_communication = std::min(1.0, exposed_seconds_ / row.seconds);
+  exposed_seconds_ = 0;
+  return row;
+}
+
+}  // namespace wflow::trainer

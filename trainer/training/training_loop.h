@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// The steps of the epochs, from where the counters stand to the end of the plan.
+#pragma once
+
+#include <functional>
+
+#include "trainer/data/data_loader.h"
+#include "trainer/training/common_guard.h"
+#include "trainer/training/session.h"
+#include "trainer/training/training_state.h"
+#include "trainer/training/training_step.h"
+
+namespace wflow::trainer {
+
+// Called by the loop, on every rank at the same step.
+struct LoopHooks {
+  std::function<void()> step_done;
+  // After step_done, where the guard has found nothing: the place for checkpoints within an epoch.
+  std::function<void()> step_sound;
+  // A row without validation. The hook moves the counters on to the next epoch, or sets stopped_early.
+  std::function<void(EpochRow row)> epoch_done;
+};
+
+class TrainingLoop {
+ public:
+  // unsound: the guard wants a step back; run() may be called again after it.
+  enum class End { complete, interrupted, unsound };
+
+  // `loss_terms`: Objective::terms().
+  TrainingLoop(Session& session, std::size_t loss_terms, TrainingState& state, TrainingStep& step,
+               CommonGuard& guard, LoopHooks hooks)
+      : session_(session),
+        loss_terms_(loss_terms),
+        state_(state),
+        step_(step),
+        guard_(guard),
+        hooks_(std::move(hooks)) {}
+
+  // A collective call.
+  End run();
+  double data_wait_seconds() const { return data_wait_seconds_; }
+
+ private:
+  End run_epoch(DataLoader& loader);
+  bool ranks_agree();
+  DataLoader::Plan batches();
+  EpochRow finished_epoch(double waited_seconds);
+
+  Session& session_;
+  const std::size_t loss_terms_;
+  TrainingState& state_;
+  TrainingStep& step_;
+  CommonGuard& guard_;
+  const LoopHooks hooks_;
+  double data_wait_seconds_ = 0;
+  double exposed_seconds_ = 0;  // waits for sums over the ranks in the current epoch
+};
+
+}  // namespace wflow::trainer

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/training/training_step.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/random.h"
+#include "trainer/training/optimizer.h"
+
+namespace wflow::trainer {
+namespace {
+
+void multiply(std::span<float> values, double factor) {
+  for (float& value : values) value *= static_cast<float>(factor);
+}
+
+}  // namespace
+
+TrainingStep::TrainingStep(Session& session, const Objective& objective, TrainingState& state,
+                           Network& network, PassBuffers& buffers, CommonGuard& guard, RunReport& report,
+                           std::function<bool()> stop_wanted)
+    : session_(session),
+      objective_(objective),
+      state_(state),
+      network_(network),
+      buffers_(buffers),
+      guard_(guard),
+      report_(report),
+      stop_wanted_(std::move(stop_wanted)),
+      flips_(session.options.bit_flips),
+      exchange_(session.communicator, state.flat.exchange()) {}
+
+double TrainingStep::rate() const {
+  return learning_rate(session_.config, state_.counters.step, session_.plan.steps_per_epoch);
+}
+
+// Only gradients may be rounded: scalars and the norms' statistics must be exact.
+Wire TrainingStep::wire() const {
+  return {session_.config.gradients.wire == WireFormat::half,
+          hash64(session_.config.seed, static_cast<std::uint64_t>(state_.counters.step)), 0,
+          static_cast<std::size_t>(state_.flat.gradients_begin())};
+}
+
+bool TrainingStep::take(const Batch& batch) {
+  const TrainConfig& config = session_.config;
+  const TrainingOrder& order = session_.plan.order;
+  FlatState& flat = state_.flat;
+  const auto step_of_epoch = static_cast<std::uint64_t>(state_.counters.step_of_epoch);
+  inject(BitFlip::Where::weights, flat.values());
+  const std::size_t samples = batch.items.size();
+  const std::size_t global_batch = order.global_batch(step_of_epoch);
+  const auto share = order.share(step_of_epoch);
+  WFLOW_CHECK(samples == share.second - share.first);
+  session_.data.fill(buffers_.feed, batch, session_.data.train(), true);
+  const double scale = 1.0 / static_cast<double>(global_batch * objective_.terms());
+  const std::size_t passes = std::min(samples, static_cast<std::size_t>(config.accumulate));
+  double loss = 0;
+  if (samples == 0) {
+    // This rank has no part of the last batch: it adds zeros and takes part in every collective.
+    std::fill(flat.exchange().begin(), flat.exchange().end(), 0.0F);
+  }
+  for (std::size_t pass = 0; pass + 1 < passes; ++pass) {
+    loss += forward(even_part(samples, pass, passes), share.first, scale);
+    network_.backward(output_gradients_, [](std::int64_t) {});
+    accumulated_.add(flat.exchange());
+  }
+  if (samples > 0) loss += forward(even_part(samples, passes - 1, passes), share.first, scale);
+  flat.scalar(Scalar::loss) = static_cast<float>(loss);
+  flat.scalar(Scalar::alarm) = guard_.has_own_alarm() ? 1.0F : 0.0F;
+  flat.scalar(Scalar::stop) = stop_wanted_() ? 1.0F : 0.0F;
+  const bool lags = config.optimizer.lag > 0;
+  exchange_.set_wire(wire());
+  if (samples > 0) {
+    inject(BitFlip::Where::gradients, output_gradients_);
+    network_.backward(output_gradients_, [this, lags](std::int64_t from) {
+      accumulated_.add_to(state_.flat.exchange(), from);
+      if (!lags) exchange_.ready(from);
+    });
+  }
+  accumulated_.add_to(flat.exchange(), kScalarSpace);
+  const LaggedSums::Step now = {static_cast<std::int64_t>(global_batch), state_.counters.loss_scale.value,
+                                rate()};
+  if (!lags) {
+    exchange_.finish();
+    return apply(now);
+  }
+  const auto before = state_.lagged.exchange(flat.exchange(), now, wire());
+  return !before || apply(*before);
+}
+
+bool TrainingStep::take_lagged() {
+  if (session_.config.optimizer.lag == 0) return true;
+  const auto last = state_.lagged.take(state_.flat.exchange());
+  return !last || apply(*last);
+}
+
+// Applies the sums over the ranks, which are in state_.flat.exchange().
+bool TrainingStep::apply(const LaggedSums::Step& step) {
+  FlatState& flat = state_.flat;
+  TrainingCounters& counters = state_.counters;
+  const auto global_batch = static_cast<std::size_t>(step.samples);
+  if (counters.loss_scale.on) multiply(flat.gradients(), 1 / step.loss_scale);
+  const double total = flat.scalar(Scalar::loss);
+  const double largest = largest_of(flat.gradients());
+  const bool taken = counters.loss_scale.takes(std::isfinite(largest));
+  if (taken && session_.config.guard.on) {
+    const double mean = total / static_cast<double>(global_batch * objective_.terms());
+    if (!guard_.is_sound(counters.step, mean, largest, flat.scalar(Scalar::alarm) > 0)) return false;
+  }
+  if (taken && !guard_.has_own_alarm()) check_finite(total, std::isfinite(largest));
+  stopping_ = flat.scalar(Scalar::stop) > 0;
+  if (std::isfinite(total)) counters.epoch_loss += total;  // a step that is left out may overflow
+  counters.epoch_samples += static_cast<std::int64_t>(global_batch);
+  if (!taken) return true;
+  if (session_.graph.is_module()) {
+    flat.add_to_running_statistics(step.samples);
+  } else {
+    flat.update_running_statistics(step.samples, kNormMomentum);
+  }
+  Optimizer& optimizer = state_.optimizer;
+  if (!optimizer.slots().empty()) inject(BitFlip::Where::optimizer, optimizer.slots().back().values.span());
+  optimizer.step(flat.values(), flat.gradients(), step.rate);
+  state_.average.update(flat.values(), counters.step + 1);
+  network_.values_changed();
+  return true;
+}
+
+void TrainingStep::check_finite(double loss, bool gradient_finite) const {
+  const bool finite = std::isfinite(loss);
+  if (finite && gradient_finite) return;
+  throw NotFinite(
+      ExitCode::data,
+      fmt::format("the {} is not finite at epoch {}, step {}; lower the learning rate (now "
+                  "{:.3g}) or look at the data",
+                  finite ? "gradient" : "loss", state_.counters.epoch + 1, state_.counters.step + 1, rate()));
+}
+
+// Each flip comes once: steps that are computed again after a step back run without it.
+void TrainingStep::inject(BitFlip::Where where, std::span<float> values) {
+  std::erase_if(flips_, [&](const BitFlip& what) {
+    if (what.where != where || what.step != state_.counters.step) return false;
+    if (what.rank != session_.communicator.rank()) return true;
+    report_.warn("injected " + flip(what, values));
+    network_.values_changed();
+    return true;
+  });
+}
+
+// Runs the samples [part) of the batch in buffers_.feed. Returns the sum of their losses and leaves the
+// gradient of the outputs in output_gradients_.
+double TrainingStep::forward(const std::pair<std::size_t, std::size_t>& part, std::size_t first_of_rank,
+                             double scale) {
+  const Feed& feed = buffers_.feed;
+  std::vector<float>& outputs = buffers_.outputs;
+  const LossScale& loss_scale = state_.counters.loss_scale;
+  const std::size_t samples = part.second - part.first;
+  const auto slice = [&](std::span<const float> all, std::size_t values) {
+    return all.subspan(part.first * values, samples * values);
+  };
+  std::vector<std::span<const float>> inputs;
+  for (std::size_t i = 0; i < feed.inputs.size(); ++i)
+    inputs.push_back(slice(feed.inputs[i], static_cast<std::size_t>(session_.graph.inputs[i].shape.count())));
+  outputs.resize(samples * objective_.all_output_count());
+  output_gradients_.resize(outputs.size());
+  const StepKey key = {hash64(session_.config.seed, 3), static_cast<std::uint64_t>(state_.counters.step),
+                       static_cast<std::int64_t>(first_of_rank + part.first)};
+  network_.forward(inputs, static_cast<std::int64_t>(samples), key, outputs);
+  inject(BitFlip::Where::activations, outputs);
+  const double loss = objective_.loss_and_gradient(outputs, slice(feed.truths, objective_.truth_count()),
+                                                   samples, scale, output_gradients_);
+  if (loss_scale.on) multiply(output_gradients_, loss_scale.value);
+  return loss;
+}
+
+}  // namespace wflow::trainer

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// One step of a training: gradients of this rank's part of a batch, their sums over the ranks, the update.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "trainer/model/network.h"
+#include "trainer/parallel/gradient_exchange.h"
+#include "trainer/training/common_guard.h"
+#include "trainer/training/evaluation.h"
+#include "trainer/training/gradients.h"
+#include "trainer/training/objective.h"
+#include "trainer/training/run_report.h"
+#include "trainer/training/session.h"
+#include "trainer/training/training_state.h"
+
+namespace wflow::trainer {
+
+// A loss or a gradient that is infinite or NaN. A search goes on without such a training.
+class NotFinite : public CommonError {
+ public:
+  using CommonError::CommonError;
+};
+
+class TrainingStep {
+ public:
+  // `stop_wanted`: called once a step; where a rank returns true, stopping() is true on all ranks after this
+  // step.
+  TrainingStep(Session& session, const Objective& objective, TrainingState& state, Network& network,
+               PassBuffers& buffers, CommonGuard& guard, RunReport& report,
+               std::function<bool()> stop_wanted);
+
+  // A collective call. Returns false if the guard finds the step wrong: nothing is updated then.
+  bool take(const Batch& batch);
+  // With a lag, at the end of an epoch: applies the gradient of the last step. As take() otherwise.
+  bool take_lagged();
+  bool stopping() const { return stopping_; }
+
+ private:
+  double forward(const std::pair<std::size_t, std::size_t>& part, std::size_t first_of_rank, double scale);
+  bool apply(const LaggedSums::Step& step);
+  void check_finite(double loss, bool gradient_finite) const;
+  void inject(BitFlip::Where where, std::span<float> values);
+  double rate() const;
+  Wire wire() const;
+
+  Session& session_;
+  const Objective& objective_;
+  TrainingState& state_;
+  Network& network_;
+  PassBuffers& buffers_;
+  CommonGuard& guard_;
+  RunReport& report_;
+  const std::function<bool()> stop_wanted_;
+  std::vector<BitFlip> flips_;  // those to come
+  GradientExchange exchange_;
+  Accumulated accumulated_;
+  std::vector<float> output_gradients_;
+  bool stopping_ = false;
+};
+
+}  // namespace wflow::trainer
