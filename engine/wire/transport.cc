@@ -31,6 +31,8 @@
 namespace wflow::engine::wire {
 
 namespace {
+constexpr const char* kEvents = "inproc://wflow.admission";
+}  // namespace
 
 // Counts connections to a coordinator's socket that have shown no key, and bounds their number: a connection costs
 // libzmq some 40 KB before the first message of its peer.
@@ -64,8 +66,6 @@ class Admission {
   std::unordered_map<int, std::list<int>::iterator> places_;
   std::uint64_t ended_unheard_ = 0;
 };
-
-constexpr const char* kEvents = "inproc://wflow.admission";
 
 Admission::Admission(zmq::context_t& context, zmq::socket_t& socket, std::size_t most)
     : socket_(socket), monitor_(context, ZMQ_PAIR), most_(most) {
@@ -120,6 +120,8 @@ bool Admission::forget(int fd) {
 void Admission::heard(zmq::message_t& message) {
   if (!waiting_.empty()) forget(::zmq_msg_get(message.handle(), ZMQ_SRCFD));
 }
+
+namespace {
 
 constexpr int kQueuedMessages = 100'000;  // per peer; beyond it send() returns false
 constexpr std::size_t kUnheard = 1024;    // connections without a message yet
