@@ -91,12 +91,12 @@ endfunction()
 
 # wflow_test(<name> SOURCES ... LINK ... [DEFINITIONS ...] [NEEDS <target>...] [LABELS ...] [OWN_HEADERS]): a GoogleTest program, where
 # tests are built; one ctest entry a program keeps the list short, and the program's own output names the failing case. It ends with 77 if
-# all of its tests were skipped (cmake/test_main.cc).
+# all of its tests were skipped (cmake/test_main.cc). Without WFLOW_UNIT_TESTS, only tests with labels of their own are built.
 function(wflow_test name)
-  if(NOT BUILD_TESTING)
+  cmake_parse_arguments(arg "OWN_HEADERS" "TIMEOUT" "SOURCES;LINK;DEFINITIONS;NEEDS;LABELS" ${ARGN})
+  if(NOT BUILD_TESTING OR NOT (WFLOW_UNIT_TESTS OR arg_LABELS))
     return()
   endif()
-  cmake_parse_arguments(arg "OWN_HEADERS" "TIMEOUT" "SOURCES;LINK;DEFINITIONS;NEEDS;LABELS" ${ARGN})
   find_package(GTest REQUIRED)
   if(NOT TARGET wflow_test_main)
     add_library(wflow_test_main STATIC "${CMAKE_SOURCE_DIR}/cmake/test_main.cc")

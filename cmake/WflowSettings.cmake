@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Options, language level, warnings and sanitizers, the same for every target of the tree.
 option(BUILD_TESTING "build the tests and benchmarks (needs GoogleTest)" OFF)
+option(WFLOW_UNIT_TESTS "with BUILD_TESTING: build all unit tests; OFF: those alone that need an optimised build or a scheduler" ON)
 option(WFLOW_WERROR "warnings are errors" OFF)
 option(WFLOW_TRAINER "build wflow-train (needs MPI and libtorch)" ON)
 option(WFLOW_FAST_BUILD "few large translation units and precompiled headers: half the compile time" ON)

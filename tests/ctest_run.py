@@ -2,17 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the ctest entries of presets as CI does, and ends with one summary of all of them in ctest's words.
 
-  ctest_run.py run PRESET [--keep-going]     adds the results to build/ctest-results.json
+  ctest_run.py run PRESET [--keep-going] [--sample N]     adds the results to build/ctest-results.json
   ctest_run.py summary [--full] [--slowest N]
 
 `run`: entries with the label `unit` come first. If one of them fails, the whole-system tests do not run, unless --keep-going
-is given. A whole-system test that fails runs once more, alone. Unit tests and simulations are deterministic and never run twice.
+is given. --sample: of the whole-system tests without the label `simulation`, only N run, drawn from the commit's hash, so that each commit
+runs others and a failure can be repeated. A whole-system test that fails runs once more, alone. Unit tests and simulations are deterministic and never run twice.
 
 `summary` lists what was skipped and why, which tests are flaky (failed, then passed alone), and the result of every entry. These count as
 failures: a failed entry, more than two flaky ones, and with --full (a machine as CI has it: root, Slurm, Grid Engine) a test that was
 skipped for a reason that is not in PERMITTED. `--slowest N` lists the N slowest entries as a table of Markdown, instead."""
 
 import argparse
+import hashlib
 import json
 import os
 import re
@@ -120,7 +122,20 @@ def run_again(preset, entries, names, run=ctest):
             entries[name]["outcome"] = "flaky"
 
 
-def run_preset(preset, keep_going=False, run=ctest, labels=None):
+def head():
+    """The commit that is tested; empty outside of git."""
+    shown = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+    return shown.stdout.strip()
+
+
+def sample_of(labels, count, commit):
+    """The names of `count` whole-system tests, drawn by the commit, and of all simulations."""
+    system = [name for name, its in labels.items() if not set(DETERMINISTIC) & set(its)]
+    drawn = sorted(system, key=lambda name: hashlib.sha256(f"{commit} {name}".encode()).digest())[:count]
+    return sorted(drawn + [name for name, its in labels.items() if "simulation" in its])
+
+
+def run_preset(preset, keep_going=False, run=ctest, labels=None, sample=None):
     """{name: entry} of a preset, and whether the whole-system tests ran."""
     labels = labels_of(preset) if labels is None else labels
     jobs = os.cpu_count() or 1
@@ -129,7 +144,12 @@ def run_preset(preset, keep_going=False, run=ctest, labels=None):
         print(f"\n{preset}: a unit test failed; the whole-system tests do not run (--keep-going runs them)", flush=True)
         return entries
     # One more than there are cores: the tests with real schedulers wait most of their time.
-    system, held = run(preset, "-LE", "^unit$", "-j", str(jobs + 1), hold_summary=True)
+    chosen = ["-LE", "^unit$"]
+    if sample is not None:
+        names = sample_of(labels, sample, head())
+        print(f"\n{preset}: drawn by the commit: {' '.join(names)}", flush=True)
+        chosen = ["-R", "^(" + "|".join(re.escape(name) for name in names) + ")$"]
+    system, held = run(preset, *chosen, "-j", str(jobs + 1), hold_summary=True)
     again = [name for name in failed_in(system) if not set(DETERMINISTIC) & set(labels.get(name, []))]
     if 0 < len(again) <= RERUNS_AT_MOST:
         run_again(preset, system, again, run)
@@ -140,7 +160,7 @@ def run_preset(preset, keep_going=False, run=ctest, labels=None):
 
 def command_run(options):
     started_s = time.monotonic()
-    entries = run_preset(options.preset, options.keep_going)
+    entries = run_preset(options.preset, options.keep_going, sample=options.sample)
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     results[options.preset] = {"seconds": time.monotonic() - started_s, "entries": entries}
     RESULTS.write_text(json.dumps(results))
@@ -204,6 +224,7 @@ def main():
     run = commands.add_parser("run")
     run.add_argument("preset")
     run.add_argument("--keep-going", action="store_true")
+    run.add_argument("--sample", type=int, metavar="N")
     run.set_defaults(run=command_run)
     summary = commands.add_parser("summary")
     summary.add_argument("--full", action="store_true")
