@@ -184,8 +184,13 @@ void start_training(Session& session, TrainingState& state, const CheckpointDire
 }
 
 Recovery::Recovery(Session& session, TrainingState& state, const CheckpointDirectory& checkpoints,
-                   RunReport& report)
-    : session_(session), state_(state), checkpoints_(checkpoints), report_(report), writer_(checkpoints) {
+                   RunReport& report, Clock::time_point begin)
+    : session_(session),
+      state_(state),
+      checkpoints_(checkpoints),
+      report_(report),
+      writer_(checkpoints),
+      last_(begin) {
   if (session.config.guard.on && session.leader()) beginning_ = sealed(snapshot_now());
 }
 

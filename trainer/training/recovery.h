@@ -25,7 +25,9 @@ class Recovery {
  public:
   // After start_training(). With the guard on, rank 0 keeps a copy of the state in memory until there are two
   // checkpoints.
-  Recovery(Session& session, TrainingState& state, const CheckpointDirectory& checkpoints, RunReport& report);
+  // `begin`: of this run of the program, from which the time to the first checkpoint counts.
+  Recovery(Session& session, TrainingState& state, const CheckpointDirectory& checkpoints, RunReport& report,
+           Clock::time_point begin);
 
   // By steps or by time, within an epoch.
   bool is_due() const;
@@ -51,7 +53,7 @@ class Recovery {
   CheckpointWriter writer_;
   std::string beginning_;  // on rank 0: the state at the start
   std::int64_t written_ = 0;
-  Clock::time_point last_ = Clock::now();
+  Clock::time_point last_;  // the last checkpoint
   double seconds_ = 0;
 };
 

@@ -128,7 +128,7 @@ Outcome run(Session& session) {
       make_network(config.backend, config.precision, session.graph, state.flat);
   CommonGuard guard(config.guard, session.communicator, report);
   guard.begin_at(counters.step);
-  Recovery recovery(session, state, checkpoints, report);
+  Recovery recovery(session, state, checkpoints, report, begin);
   PassBuffers buffers;
   Evaluator evaluator(session, objective, state.flat, state.average, *network, buffers);
   const auto stop_wanted = [&] {
