@@ -41,7 +41,7 @@ struct wflow_array {
   uint64_t shape[WFLOW_MOST_AXES]; /* slowest axis first, each at least 1 */
 };
 
-/* What a process receives before its first sample. All of it belongs to wflow and lives until end() has
+/* The input of a process before its first sample. All of it belongs to wflow and lives until end() has
  * returned. */
 struct wflow_context {
   uint32_t parameters;                /* how many doubles run() gets */

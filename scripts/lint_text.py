@@ -124,7 +124,7 @@ def too_wide(name, text):
     if not name.endswith(".md"):
         return
     for number, line, exempt in fenced(text.split("\n")):
-        if not exempt and len(line) > COLUMNS and " " in line.strip()[: COLUMNS - 1]:
+        if not exempt and not line.lstrip().startswith("<") and len(line) > COLUMNS and " " in line.strip()[: COLUMNS - 1]:
             yield number, f"{len(line)} columns; pages wrap at {COLUMNS} (scripts/lint --wrap)"
 
 
@@ -137,13 +137,16 @@ def refill(lines):
     first, rest = (found[1], found[2]) if found else (re.match(r"\s*", lines[0])[0], lines[0].strip())
     indent = ("> " if first.startswith(">") else " " * len(first))
     words = " ".join([rest, *(line.strip().removeprefix("> ") if first.startswith(">") else line.strip() for line in lines[1:])])
-    # Short code spans stay whole.
-    words = re.sub(r"`[^`]{1,70}`", lambda span: span[0].replace(" ", "\0"), words)
-    filled = textwrap.wrap(words, COLUMNS, initial_indent=first, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-    filled = [line.replace("\0", " ") for line in filled]
-    # A line that begins with these would be a list, a heading or a table.
-    safe = not any(re.match(r"\s*([-*+#|]|\d+\.)\s", line) for line in filled[1:])
-    return filled if safe else lines
+    # Short code spans stay whole where that is possible.
+    whole = re.sub(r"`[^`]{1,70}`", lambda span: span[0].replace(" ", "\0"), words)
+    for text in (whole, words):
+        for width in range(COLUMNS, COLUMNS - 20, -1):
+            filled = textwrap.wrap(text, width, initial_indent=first, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+            # A line that begins with these would be a list, a heading or a table.
+            safe = not any(re.match(r"\s*([-*+#|]|\d+\.)\s", line) for line in filled[1:])
+            if safe and all(len(line) <= COLUMNS for line in filled):
+                return [line.replace("\0", " ") for line in filled]
+    return lines
 
 
 def wrapped(text):
@@ -157,7 +160,7 @@ def wrapped(text):
         paragraph.clear()
 
     for _, line, exempt in fenced(text.split("\n")):
-        if exempt or not line.strip() or line.startswith(("#", "<")):
+        if exempt or not line.strip() or line.lstrip().startswith(("#", "<")):
             flush()
             result.append(line)
         else:

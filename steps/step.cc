@@ -53,7 +53,7 @@ std::string process_suffix(const specs::TaskTemplate& t, const Execution& execut
 std::vector<std::string> element_environment(const specs::TaskTemplate& task_template,
                                              const Execution& execution) {
   std::vector<std::string> environment;
-  environment.reserve(6);  // with room for the variables that the worker adds
+  environment.reserve(6);  // includes the variables that the worker adds
   environment.push_back("WFLOW_TASK=" +
                         specs::numbered_task_name(specs::array_name(task_template.step, task_template.label),
                                                   execution.element));

@@ -3,7 +3,8 @@
 """Runs the ctest entries of presets as CI does, and ends with one summary of all of them in ctest's words.
 
   ctest_run.py run PRESET [--keep-going] [--sample N]     adds the results to build/ctest-results.json
-  ctest_run.py summary [--full] [--slowest N]
+  ctest_run.py summary [--full]
+  ctest_run.py slowest                       writes the slowest twenty entries into tests/README.md
 
 `run`: entries with the label `unit` come first. If one of them fails, the whole-system tests do not run, unless --keep-going
 is given. --sample: of the whole-system tests without the label `simulation`, only N run, drawn from the commit's hash, so that each commit
@@ -11,7 +12,7 @@ runs others and a failure can be repeated. A whole-system test that fails runs o
 
 `summary` lists what was skipped and why, which tests are flaky (failed, then passed alone), and the result of every entry. These count as
 failures: a failed entry, more than two flaky ones, and with --full (a machine as CI has it: root, Slurm, Grid Engine) a test that was
-skipped for a reason that is not in PERMITTED. `--slowest N` lists the N slowest entries as a table of Markdown, instead."""
+skipped for a reason that is not in PERMITTED."""
 
 import argparse
 import hashlib
@@ -30,6 +31,7 @@ DETERMINISTIC = ("unit", "simulation")
 FLAKY_AT_MOST = 2
 # More failures than this have one cause, and no second run would say more.
 RERUNS_AT_MOST = 6
+SLOWEST = 20
 ALL_SKIPPED = "SKIP_RETURN_CODE=77"
 
 # Reasons to skip a test on a full machine. Each depends on the processor, the kernel, the preset, or is one half of a choice.
@@ -200,7 +202,7 @@ def summary_of(results, full):
 
 
 def slowest(results, count):
-    """The slowest entries as a table. With several presets, the first one counts."""
+    """The slowest entries as a table of Markdown. With several presets, the first one counts."""
     entries = next(iter(results.values()))["entries"]
     ordered = sorted(entries.items(), key=lambda item: -item[1]["seconds"])[:count]
     return ["| entry | s |", "|---|---:|", *(f"| `{name}` | {entry['seconds']:.0f} |" for name, entry in ordered)]
@@ -210,12 +212,22 @@ def command_summary(options):
     if not RESULTS.exists():
         raise SystemExit("ctest_run: no results; `ctest_run.py run PRESET` makes them")
     results = json.loads(RESULTS.read_text())
-    if options.slowest:
-        print("\n".join(slowest(results, options.slowest)))
-        return 0
     lines, passed = summary_of(results, options.full)
     print("\n".join(lines))
     return 0 if passed else 1
+
+
+def with_slowest(page, table):
+    """The page with the table between its two marks."""
+    begin, end = "<!-- slowest: ctest_run.py slowest -->\n", "<!-- end of slowest -->"
+    before, rest = page.split(begin)
+    return before + begin + "\n" + "\n".join(table) + "\n\n" + end + rest.split(end)[1]
+
+
+def command_slowest(_):
+    page = ROOT / "tests" / "README.md"
+    page.write_text(with_slowest(page.read_text(), slowest(json.loads(RESULTS.read_text()), SLOWEST)))
+    return 0
 
 
 def main():
@@ -228,8 +240,8 @@ def main():
     run.set_defaults(run=command_run)
     summary = commands.add_parser("summary")
     summary.add_argument("--full", action="store_true")
-    summary.add_argument("--slowest", type=int, metavar="N")
     summary.set_defaults(run=command_summary)
+    commands.add_parser("slowest").set_defaults(run=command_slowest)
     options = parser.parse_args()
     return options.run(options)
 

@@ -109,7 +109,13 @@ class Rules(unittest.TestCase):
 
     def test_slowest(self):
         entries = {"a": self.entry("passed"), "b": self.entry("passed") | {"seconds": 7.4}}
-        self.assertEqual(ctest_run.slowest({"dev": {"entries": entries}}, 1)[2:], ["| `b` | 7 |"])
+        table = ctest_run.slowest({"dev": {"entries": entries}}, 1)
+        self.assertEqual(table[2:], ["| `b` | 7 |"])
+        page = (ctest_run.ROOT / "tests" / "README.md").read_text()
+        new = ctest_run.with_slowest(page, table)
+        self.assertIn("| `b` | 7 |\n\n<!-- end of slowest -->", new)
+        self.assertEqual(ctest_run.with_slowest(new, table), new)
+        self.assertEqual(new.split("<!--")[0], page.split("<!--")[0])
 
 
 if __name__ == "__main__":

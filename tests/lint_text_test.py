@@ -81,7 +81,10 @@ class Width(unittest.TestCase):
 
     def test_wrap_makes_no_lists(self):
         text = "word " * 23 + "abcd - " + "word " * 10
-        self.assertEqual(lint_text.wrapped(text), text)
+        new = lint_text.wrapped(text)
+        self.assertEqual(new.split(), text.split())
+        self.assertNotIn("\n- ", new)
+        self.assertEqual(list(lint_text.too_wide("a.md", new)), [])
 
 
 if __name__ == "__main__":

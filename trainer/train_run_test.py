@@ -893,7 +893,7 @@ class Ranks(TrainRun):
         self.assertEqual(self.weights("half")[0], self.weights("halves")[0])
 
     def test_threads_and_bits(self):
-        """As docs/train.md has it: the same threads give the same bits, others round differently; loader threads and cache change none."""
+        """The promises of docs/train.md: the same threads give the same bits, others round differently; loader threads and cache change none."""
         for name, keys in {"conv": {}, "unet": {"model": {"name": "unet", "width": 2, "depth": 1}, "inputs": ["x"], "targets": ["x"]}}.items():
             for number, more in enumerate(({"threads": 2}, {"threads": 2, "loader_threads": 3, "cache": 0}, {"threads": 1})):
                 self.train(self.config(f"{name}{number}", epochs=1, **keys, **more))

@@ -129,7 +129,7 @@ def _last_of_each(knots, levels):
 
 
 def _with_masks(fields):
-    """As the trainer finds them (trainer/data/roles.cc): a field NAME_mask of one channel, with the role and the cells of NAME."""
+    """Adds masks by the trainer's rule (trainer/data/roles.cc): a field NAME_mask of one channel, with the role and the cells of NAME."""
     for name, field in fields.items():
         padded = fields.get(name.removesuffix("_mask")) if name.endswith("_mask") else None
         if padded and padded.role == field.role and field.shape == padded.shape[padded.layout.startswith("C"):]:

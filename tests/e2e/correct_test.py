@@ -636,7 +636,7 @@ class CorrectKilled(CorrectTest):
         self.assertEqual(len(json.loads(self.wflow("history", "--json").out)), 3)
 
     def test_a_reader_moves_nothing(self):
-        """As after a kill between the record and the link: readers use the recorded version and change no file."""
+        """The state after a kill between the record and the link: readers use the recorded version and change no file."""
         self.wflow("run", self.write(), "-j", "2", "-q")
         self.write(learning_rate=0.02)
         self.update()

@@ -107,7 +107,7 @@ class KillTraining(CampaignTest):
         self.assert_continued(segments=2)
 
     def test_mpirun_alone(self):
-        # As the kernel does when memory is short.
+        # Like the kernel when memory is short.
         mpirun = [pid for pid in self.processes("wflow-train") if "mpirun" in read_text(f"/proc/{pid}/cmdline")]
         self.assertEqual(len(mpirun), 1)
         os.kill(mpirun[0], signal.SIGKILL)

@@ -17,7 +17,7 @@ namespace {
 constexpr double kFenceMargin_s = 2;  // how long a guardian waits for an agent that does not end its tasks at the fence
 constexpr double kSettleAtMost_s = 0.3;
 constexpr double kEndLimit_s = 10;  // after the grace of tasks, for an agent that has received SIGTERM
-constexpr double kNews_s = 0.01;       // until a process hears of another's end
+constexpr double kNews_s = 0.01;       // until a process learns of another's end
 // The part of the margin for the kill of tasks and the message about it.
 constexpr double kKillAllowance_s = 3;
 constexpr double kSlowestClock = 0.02;

@@ -23,7 +23,7 @@ namespace wflow::workers {
 
 namespace {
 
-// The slot table must have room for the paths of a packed task.
+// The paths of a packed task must fit into the slot table.
 void check_paths(const std::string& pack, const steps::PreparedTask& task) {
   if (!task.packed || std::max(pack.size(), task.directory.size()) < SlotRecord::kPathBytes) return;
   throw Error(

@@ -45,7 +45,7 @@ bool has_ended(pid_t pid);
 // state may last a second if the process held much memory.
 bool is_exiting(pid_t pid);
 
-// What a process does with SIGTERM. Also known for a process that has ended and is not reaped yet.
+// How a process handles SIGTERM. Also known for a process that has ended and is not reaped yet.
 struct TermDisposition {
   bool catches = false;
   bool blocks = false;
