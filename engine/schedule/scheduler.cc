@@ -144,7 +144,6 @@ void Scheduler::hold(Worker& worker, const Lease& lease, Range part) {
   arrays_[lease.array].states.set(part, ElementState::leased);
   leases_.hold(lease.id, worker, lease.array, part, lease.memory_bytes);
   if (!lease.nodes.empty()) leases_.set_gang(lease.id, lease.nodes);
-  leases_.make_spare(lease.id);
 }
 
 // Back to what waits for its input.
@@ -244,7 +243,7 @@ void Scheduler::returned(const std::vector<Lease>& leases) {
     const Range range{lease.first, lease.first + lease.count - 1};
     for (const Range& part : leases_.parts(lease.id, lease.array, range)) {
       end_ranks(lease.id, part);
-      leases_.release(lease.id, part, true);
+      leases_.release(lease.id, part);
       give_back(lease.id, lease.array, part);
     }
   }
@@ -279,24 +278,10 @@ Scheduler::Cancelled Scheduler::cancel(ArrayId array, Range range, bool kill) {
   if (kill) {
     cancelled.running = request_cancel(array, range);
   } else {
-    cancelled = cancel_spares(array, range);
+    leases_.holders(array).for_each_in(range, [&](Range part, LeaseId) { cancelled.running += part.size(); });
   }
-  cancelled.waiting += cancel_waiting_in(array, range);
+  cancelled.waiting = cancel_waiting_in(array, range);
   propagate();
-  return cancelled;
-}
-
-// Revokes elements that their worker has not begun; they are cancelled when they come back.
-Scheduler::Cancelled Scheduler::cancel_spares(ArrayId array, Range range) {
-  Cancelled cancelled;
-  leases_.holders(array).for_each_in(range, [&](Range part, LeaseId lease) {
-    const std::uint64_t spare = std::min(leases_.find(lease)->spare, part.size());
-    cancelled.waiting += spare;
-    cancelled.running += part.size() - spare;
-    if (spare == 0) return;
-    revoke(lease, array, part, false);
-    arrays_[array].cancel_requested.add(part);
-  });
   return cancelled;
 }
 
