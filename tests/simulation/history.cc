@@ -16,7 +16,7 @@ constexpr std::uint32_t kMemoryRetries = 8;
 constexpr int kHardFail = 102;
 constexpr std::size_t kSureMemoryRetries = 2;  // until a task has the memory of the simulation's workers
 
-bool is_success(const wire::Outcome& outcome) {
+bool succeeds_without_marker(const wire::Outcome& outcome) {
   return outcome.reason == wire::EndReason::exited && (outcome.exit_code == 103 || outcome.exit_code == 105);
 }
 
@@ -309,7 +309,7 @@ void History::secured(const wire::Results& record) {
     }
   }
   for (const wire::Outcome& outcome : record.outcomes) {
-    if (!is_success(outcome)) continue;
+    if (!succeeds_without_marker(outcome)) continue;
     ElementTruth& truth = at(outcome.array, outcome.element);
     truth.secured = std::max(truth.secured, outcome.lease);
   }
@@ -451,7 +451,7 @@ void History::committed(const engine::store::Batch& batch) {
     const wire::Outcome& outcome = failure.outcome;
     ElementTruth& truth = at(outcome.array, outcome.element);
     if (outcome.lease != 0 && outcome.lease < truth.floor) continue;  // recorded before the element was opened again
-    if (is_success(outcome)) continue;                                // recorded because it leaves no marker
+    if (succeeds_without_marker(outcome)) continue;                                // recorded because it leaves no marker
     const engine::ArraySpec& spec = study_.arrays[outcome.array];
     if (outcome.reason == wire::EndReason::worker_lost) {
       ++truth.crashes;
@@ -481,7 +481,7 @@ void History::acknowledged(const wire::Results& results) {
       acknowledged_.push_back({run.array, element, run.lease});
   }
   for (const wire::Outcome& outcome : results.outcomes) {
-    if (is_success(outcome)) acknowledged_.push_back({outcome.array, outcome.element, outcome.lease});
+    if (succeeds_without_marker(outcome)) acknowledged_.push_back({outcome.array, outcome.element, outcome.lease});
   }
 }
 
