@@ -210,7 +210,8 @@ std::string study_schema() {
   // These keys are in run: or beside it. Merges them here, because few editors support unevaluatedProperties.
   const Json keys = definitions["step_keys"];
   definitions.erase("step_keys");
-  for (const char* home : {"run", "step"}) definitions[home]["properties"].update(keys);
+  definitions["run"]["properties"].update(keys);
+  definitions["step"]["properties"].update(keys);
   definitions["convert"] = Json::parse(kConvertSchema);
   definitions["train"] = trainer::train_schema();
   return schema.dump(2) + "\n";
