@@ -73,7 +73,7 @@ OPERATORS = {
 
 
 class Model:
-    """A model that libonnx has checked, types and shapes included."""
+    """Loads a model after libonnx has checked it, types and shapes included."""
 
     def __init__(self, path):
         self.proto = onnx.load(path)

@@ -35,7 +35,7 @@ class Staging(train_run_test.TrainRun):
         return self.config(name, stage=stage, cache=0, epochs=2, batch=8, **keys)
 
     def reads(self, config, ranks, env):
-        """Bytes that all processes of a job have read of each file of the data set; None in a sanitized build, where they can't be counted."""
+        """Returns the bytes that all processes of a job have read of each file of the data set; None in a sanitized build, where they can't be counted."""
         if not train_run_test.PROGRAMS.counter:
             return None, self.train(config, ranks, env=env)
         log = self.root / "reads.log"
@@ -57,7 +57,7 @@ class Staging(train_run_test.TrainRun):
             if not (self.root / plain).exists():
                 found, _ = self.reads(self.config(plain, cache=0, epochs=2, batch=8), ranks, env)
                 if found is not None:
-                    self.assertGreater(found[self.shards[0]], sizes[self.shards[0]])  # the counter counts
+                    self.assertGreater(found[self.shards[0]], sizes[self.shards[0]])  # checks that the counter works
             for where in MEMORY_AND_FILES:
                 with self.subTest(where, ranks=ranks, nodes=nodes):
                     name = f"{where}{ranks}on{nodes}"
@@ -74,7 +74,7 @@ class Staging(train_run_test.TrainRun):
                     self.assertEqual(list(self.scratch.iterdir()), [])
 
     def test_killed_in_the_middle(self):
-        """All of its processes; nothing stays on the scratch disk, and the next start ends with the same bits."""
+        """Kills all processes of a training: nothing stays on the scratch disk, and the next start ends with the same bits."""
         keys = {"checkpoint": {"every_steps": 2}}
         env = {**os.environ, "WFLOW_RANKS_PER_GROUP": "1"}
         for where in MEMORY_AND_FILES:
@@ -94,14 +94,14 @@ class Staging(train_run_test.TrainRun):
             self.assertEqual(self.weights(f"{where}killed")[0], self.weights(f"{where}whole")[0])
 
     def test_every_way_of_storing(self):
-        """Compressed and not; samples of less than 4 KiB, as elsewhere here, share a chunk."""
+        """Compressed and uncompressed. Samples of less than 4 KiB share a chunk, as in the other tests of this file."""
         for compression in ("gzip", "none"):
             root = self.root / compression
             root.mkdir()
             with unittest.mock.patch.object(train_run_test, "CELLS", 16):
                 train_run_test.make_data(root, f"compression: {compression}\n")
             keys = {"data": str(root / "shards"), "cache": 0, "epochs": 1, "batch": 8}
-            for augment in (None, ["flip"]):  # straight into the batch, and not
+            for augment in (None, ["flip"]):  # reads directly into the batch, and not
                 name = f"{compression}{len(augment or [])}"
                 self.train(self.config(f"{name}-memory", augment=augment, stage="memory", transform=None, **keys), 2,
                            env={"WFLOW_RANKS_PER_GROUP": "1"})
@@ -110,7 +110,7 @@ class Staging(train_run_test.TrainRun):
                 self.assertGreater(self.result(f"{name}-memory")["staging"]["fetched_bytes"], 0)
 
     def test_no_room(self):
-        """One sentence before anything is read."""
+        """The error comes before anything is read."""
         small = self.root / "small"
         small.mkdir()
         if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", small], capture_output=True).returncode != 0:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads TensorBoard's event files with Debian's protobuf and the format's definitions, without any of our code.
+"""Reads TensorBoard's event files with Debian's protobuf and the format's definitions, without code of this project.
 
 The framing: https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details. The messages:
 tensorflow/core/util/event.proto and tensorflow/core/framework/summary.proto.
@@ -37,7 +37,7 @@ def event_message():
 
 
 def masked_crc32c(data):
-    """Bit by bit."""
+    """Computed bit by bit."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc ^= byte
@@ -64,7 +64,7 @@ def events(path):
 
 
 def scalars(folder):
-    """{(tag, step): value} of the folder's only event file, checked as TensorBoard reads it."""
+    """Returns {(tag, step): value} of the folder's only event file, with the checks that TensorBoard makes."""
     (path,) = pathlib.Path(folder).iterdir()
     assert path.name.startswith("events.out.tfevents."), path
     head, start, *rest = events(path)

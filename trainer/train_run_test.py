@@ -55,7 +55,7 @@ CELLS = 8
 
 
 def make_data(root, more=""):
-    """48 boxes whose amplitude and slope are the targets, through wflow-convert."""
+    """Converts 48 boxes whose amplitude and slope are the targets."""
     rng = numpy.random.default_rng(1)
     rows = ["id,file,amplitude,slope"]
     ramp = numpy.linspace(-1, 1, CELLS, dtype=numpy.float32)[:, None, None]
@@ -83,7 +83,7 @@ class TrainRun(unittest.TestCase):
         cls.directory.cleanup()
 
     def config(self, name, **keys):
-        """A configuration file; a key of None is left out."""
+        """Writes a configuration file; a key with the value None is left out."""
         settings = {"data": str(self.root / "shards"), "output": str(self.root / name), "epochs": 4, "batch": 7,
                     "transform": {"log": 0.1}, "augment": ["flip", "shift"], "model": {"name": "cosmoflow", "width": 3},
                     "optimizer": {"name": "adamw", "learning_rate": 0.01}}
@@ -103,7 +103,7 @@ class TrainRun(unittest.TestCase):
         return done
 
     def weights(self, name):
-        """The arrays of the last checkpoint, as bytes, and its header."""
+        """Returns the arrays of the last checkpoint, as bytes, and its header."""
         path = sorted(glob.glob(str(self.root / name / "checkpoints" / "step-*.wfck")))[-1]
         data = pathlib.Path(path).read_bytes()
         length = int.from_bytes(data[16:24], "little")
@@ -111,7 +111,7 @@ class TrainRun(unittest.TestCase):
         return data[(24 + length + 63) // 64 * 64:-32], header
 
     def arrays(self, name):
-        """Those of the last checkpoint: all values of each kind."""
+        """Returns all values of each kind in the last checkpoint."""
         data, header = self.weights(name)
         kinds = {}
         for array in header["arrays"]:
@@ -120,7 +120,7 @@ class TrainRun(unittest.TestCase):
         return {kind: numpy.concatenate(parts) for kind, parts in kinds.items()}
 
     def check_tensorboard(self, name):
-        """Its file says what metrics.jsonl says."""
+        """TensorBoard's file has the values of metrics.jsonl."""
         expected = {}
         for line in (self.root / name / "metrics.jsonl").read_text().splitlines():
             row = json.loads(line)
@@ -142,7 +142,7 @@ class TrainRun(unittest.TestCase):
 
 class EndToEnd(TrainRun):
     def test_predictions_do_not_depend_on_the_ranks(self):
-        # 9 test samples: with 4 ranks and 2 samples a round, the last rank has a round more than the first.
+        # 9 test samples: with 4 ranks and 2 samples a round, the last rank has one round more than the first.
         self.train(self.config("ranks", epochs=1, batch=8))
         table = self.root / "ranks/predictions.csv"
         expected = table.read_text().splitlines()
@@ -182,7 +182,7 @@ class EndToEnd(TrainRun):
             self.assertAlmostEqual(row["validation"]["slope"]["rmse"] ** 2, float(in_table["validation_mse/slope"]), places=6)
         self.check_tensorboard("whole")
 
-        # Python's torch, without any of our code, predicts what predictions.csv says.
+        # Python's torch, without code of this project, predicts the values of predictions.csv.
         import torch
         model = torch.jit.load(str(self.root / "whole/model.pt"))
         with open(self.root / "whole/predictions.csv") as file:
@@ -199,7 +199,7 @@ class EndToEnd(TrainRun):
                         self.assertLess(abs(value - expected), 1e-4 * abs(expected) + 1e-6)
         self.assertEqual(rows, {})
 
-        # predictions.h5 holds the same rows.
+        # predictions.h5 has the same rows.
         with open(self.root / "whole/predictions.csv") as file:
             rows = {int(row["id"]): row for row in csv.DictReader(file)}
         with h5py.File(self.root / "whole/predictions.h5") as file:
@@ -219,7 +219,7 @@ class EndToEnd(TrainRun):
         self.assertRegex(done.stdout, r"training: \d+\.\d samples/s, \d+\.\d GFLOP/s, \d+\.\d % of the time waiting for data; "
                                       r"up to \d+\.\d MiB of memory\n")
 
-        # The same command again has nothing to train and says the same.
+        # The same command again has nothing to train and prints the same result.
         again = self.train(self.root / "whole.yaml")
         self.assertEqual(self.result("whole")["performance"]["gflops"], result["performance"]["gflops"])
         self.assertIn("continued from epoch 12, step 60", again.stdout)
@@ -298,7 +298,7 @@ class EndToEnd(TrainRun):
         self.predict(self.root / "padded", self.root / "padded/shards", "--split", "test", "-o", self.root / "padded.h5")
         result = self.result("padded")
         self.assertEqual(list(result["test"]["targets"]), ["f"])
-        # The loss is the mean over the samples of the mean over their cells that count.
+        # The loss is the mean over the samples of the mean over their cells that are not padding.
         std = json.loads((self.root / "padded/shards/manifest.json").read_text())["statistics"]["f"][0]["std"]
         with h5py.File(self.root / "padded/predictions.h5") as file:
             squares = ((file["prediction"][:] - file["truth"][:]) / std) ** 2
@@ -319,7 +319,7 @@ class EndToEnd(TrainRun):
         self.assertEqual(wflow.load_model(self.root / "padded/model.pt")(numpy.zeros((3, 1))).shape, (3, 8, 8))
 
     def check_onnx(self, name):
-        """model.onnx gives what model.pt gives."""
+        """model.onnx and model.pt give the same values."""
         import onnx_run
         import torch
         model = torch.jit.load(str(self.root / name / "model.pt"))
@@ -332,7 +332,7 @@ class EndToEnd(TrainRun):
         self.assertLess((onnx_model(*inputs) - expected).abs().max(), 1e-4 * expected.abs().max() + 1e-6)
 
     def check_predict(self, name):
-        """model.pt, used by itself on the same samples, says what predictions.h5 says."""
+        """model.pt, used alone on the same samples, gives the values of predictions.h5."""
         data = json.loads((self.root / f"{name}.yaml").read_text())["data"]
         again = self.root / name / "again.h5"
         done = self.predict(self.root / name, data, "--split", "test", "-o", again)
@@ -356,7 +356,7 @@ class EndToEnd(TrainRun):
         expected = torch.jit.load(str(self.root / "surrogate/model.pt"))(torch.tensor([[0.25], [-0.5]]))
         numpy.testing.assert_allclose([float(row["amplitude_predicted"]) for row in rows], expected[:, 0].numpy(), rtol=1e-5)
 
-        # Anybody's network, without names.
+        # Another network, without names.
         class Mean(torch.nn.Module):
             def forward(self, x):
                 return x.mean([1, 2, 3, 4]).unsqueeze(1)
@@ -382,7 +382,7 @@ class EndToEnd(TrainRun):
             self.assertIn(failed.returncode, (2, 4), failed.stderr)
 
     def check_damaged_models(self):
-        """libtorch compares no checksum: a bit of a weight gave other predictions, one of the code another network."""
+        """libtorch compares no checksum: a flipped bit of a weight changed predictions, a flipped bit of the code changed the network."""
         model = self.root / "surrogate" / "model.pt"
         whole = model.read_bytes()
         with zipfile.ZipFile(model) as archive:
@@ -409,7 +409,7 @@ class EndToEnd(TrainRun):
         self.check_onnx("kinds")
 
     def check_predicted_fields(self, name):
-        """predictions.h5 of a field against model.pt, and the truth against the shard."""
+        """Compares predictions.h5 of a field with model.pt, and the truth with the shard."""
         import torch
         model = torch.jit.load(str(self.root / name / "model.pt"))
         with h5py.File(self.root / name / "predictions.h5") as file:
@@ -443,7 +443,7 @@ class EndToEnd(TrainRun):
         self.assertLess(numpy.abs(a - b).max(), 1e-4 * numpy.abs(a).max())
 
     def test_statistics_of_norms_are_those_of_the_evaluated_weights(self):
-        # A rate so high that the running statistics are far behind the weights after so few steps.
+        # With this high rate, the running statistics are far behind the weights after so few steps.
         keys = {"epochs": 2, "model": {"name": "cosmoflow", "width": 3, "norm": "batch"}, "augment": None}
         self.train(self.config("norms", **keys))
         import torch
@@ -495,7 +495,7 @@ class EndToEnd(TrainRun):
 
 
 class Offsets(TrainRun):
-    """A time of 2460000.5 days, of which float32 holds quarters."""
+    """A time of 2460000.5 days, which float32 stores in steps of a quarter."""
 
     @classmethod
     def setUpClass(cls):
@@ -520,7 +520,7 @@ class Offsets(TrainRun):
             test = self.result(name)["test"]["targets"]
             for target in "yz":
                 self.assertLess(test[target]["mae_ratio"], 0.01, (name, target))
-        # predict, on the data set and on a table, says what the training said.
+        # predict, on the data set and on a table, gives the predictions of the training.
         found = self.ratios(self.predict(self.root / "plain", self.root / "shards", "--split", "test").stderr)
         test = self.result("plain")["test"]["targets"]
         for target in "yz":
@@ -548,7 +548,7 @@ class Offsets(TrainRun):
             numpy.testing.assert_allclose(found.numpy(), predictions, rtol=0, atol=1e-4)
         logarithm = torch.jit.load(str(self.root / "logarithm/model.pt"))(t).numpy()
         self.assertLess(numpy.abs(logarithm - truths).mean(0).max(), 0.01)
-        # Points beyond those of the training.
+        # Points outside of the training data.
         table.write_text("t\n2460000.7\n2460002.5\n")
         self.assertRegex(self.predict(self.root / "plain", table).stderr, r"1 of 2 rows lie outside the training samples \(t 2460000\.5\d* to 2460001\.\d+\)")
 
@@ -628,7 +628,7 @@ class Members(TrainRun):
             return {name: file[name][...] for name in file}
 
     def ask(self, name, path):
-        """wflow-train predict on the test samples."""
+        """Runs wflow-train predict on the test samples."""
         done = subprocess.run([PROGRAMS.train, "predict", self.root / name, self.root / "shards", "--split", "test", "-o", path],
                               capture_output=True, text=True, timeout=120)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -662,7 +662,7 @@ class Members(TrainRun):
                          [json.loads((self.member(name, k + 1) / "result.json").read_text())["test"] for k in range(members)])
 
     def check_events(self, path):
-        """One training after the other, as one curve and one bar; files and test errors are the ensemble's."""
+        """The members train one after the other, as one curve and one bar. Files and test errors are those of the ensemble."""
         told = [json.loads(line) for line in path.read_text().splitlines()]
         losses = [event for event in told if event["type"] == "metric" and event["name"] == "train_loss"]
         self.assertEqual([(event["epoch"], event["step"]) for event in losses], [(k, 5 * k) for k in range(1, 7)])
@@ -688,7 +688,7 @@ class Members(TrainRun):
         self.check_combination("members", 3)
         self.assertEqual([one["seed"] for one in self.result("members")["members"]], [5, 6, 7])
         self.check_events(events)
-        # A member is what a training with its seed is.
+        # A member equals a training with its seed.
         for member, seed in ((1, 5), (2, 6)):
             self.train(self.config(f"alone{seed}", seed=seed, epochs=2))
             alone, _ = self.weights(f"alone{seed}")
@@ -697,7 +697,7 @@ class Members(TrainRun):
                              (self.root / f"alone{seed}/predictions.csv").read_bytes())
         self.assertNotEqual(self.weights("members/member-1")[0], alone)
         self.assertNotIn("members", (self.root / "alone5/train.yaml").read_text())
-        # The table and the exported model say what predictions.h5 says.
+        # The table and the exported model have the values of predictions.h5.
         both = self.predictions(self.root / "members")
         self.ask("members", self.root / "again.csv")
         for path in (self.root / "members/predictions.csv", self.root / "again.csv"):
@@ -708,7 +708,7 @@ class Members(TrainRun):
                                                   rtol=1e-3, atol=1e-4)
         self.assertFalse((self.root / "members/model.onnx").exists())
         self.assertTrue((self.member("members", 3) / "model.onnx").exists())
-        # One more: the others are as they were.
+        # One more member does not change the others.
         self.train(self.config("members", members=4, seed=5, epochs=2))
         self.assertEqual(self.weights("members/member-2")[0], alone)
         self.check_combination("members", 4)
@@ -817,7 +817,7 @@ numpy.savez(sys.argv[1] + "/found.npz", found=found, each=each)
     def test_fresh_forgets_every_member(self):
         config = self.config("fresh", members=2, epochs=1)
         self.train(config)
-        self.train(self.config("fresh", members=2, epochs=2), code=4)  # of another training
+        self.train(self.config("fresh", members=2, epochs=2), code=4)  # the checkpoint of another training
         self.train(self.config("fresh", members=2, epochs=1), 1, "--fresh")
         self.assertEqual(self.weights("fresh/member-2")[1]["segments"], 1)
 
@@ -871,7 +871,7 @@ class Ranks(TrainRun):
         self.assertEqual(self.weights("bits1")[0], self.weights("bits2")[0])
 
     def test_groups_of_ranks_give_the_bits_of_one_node(self):
-        # Groups of two: the tree of the sums is the same.
+        # With groups of two, the tree of the sums is the same.
         self.train(self.config("node", epochs=1), 4)
         self.train(self.config("nodes", epochs=1), 4, env={"WFLOW_RANKS_PER_GROUP": "2"})
         self.assertEqual(self.weights("node")[0], self.weights("nodes")[0])
@@ -893,7 +893,7 @@ class Ranks(TrainRun):
         self.assertEqual(self.weights("half")[0], self.weights("halves")[0])
 
     def test_threads_and_bits(self):
-        """The promises of docs/train.md: the same threads give the same bits, others round differently; loader threads and cache change none."""
+        """Shows what docs/train.md promises: the same threads give the same bits, others round differently. Loader threads and cache change nothing."""
         for name, keys in {"conv": {}, "unet": {"model": {"name": "unet", "width": 2, "depth": 1}, "inputs": ["x"], "targets": ["x"]}}.items():
             for number, more in enumerate(({"threads": 2}, {"threads": 2, "loader_threads": 3, "cache": 0}, {"threads": 1})):
                 self.train(self.config(f"{name}{number}", epochs=1, **keys, **more))
@@ -902,7 +902,7 @@ class Ranks(TrainRun):
             self.assertLess(numpy.abs(first - other).max(), 1e-2 * numpy.abs(first).max())
 
     def test_one_rank_needs_no_folder_for_temporary_files(self):
-        # Nor do its sums: the bits are those of mpirun with one rank.
+        # Its sums do not either: the bits are those of mpirun with one rank.
         self.train(self.config("alone", epochs=1), env={"TMPDIR": "/dev/null"})
         launched = subprocess.run([PROGRAMS.mpirun, "-n", "1", PROGRAMS.train, self.config("launched", epochs=1)], capture_output=True, text=True)
         self.assertEqual(launched.returncode, 0, launched.stdout + launched.stderr)
@@ -915,7 +915,7 @@ class Ranks(TrainRun):
         self.train(path, 1, "--allow-any-ranks")
 
     def test_a_rank_that_fails_ends_all(self):
-        # Damaged in the middle of the first sample: one of the ranks meets it.
+        # The damage is in the middle of the first sample: one of the ranks reads it.
         shards = self.root / "damaged"
         shutil.copytree(self.root / "shards", shards)
         shard = sorted((shards / "train").glob("*.h5"))[0]
@@ -969,7 +969,7 @@ class Restarts(TrainRun):
         self.assertEqual([p for p in checkpoints.iterdir() if ".tmp" in p.name], [])
 
     def kill_after_step(self, path, step):
-        """SIGKILL when a checkpoint of this step or a later one is there; a run that was done before starts anew."""
+        """Sends SIGKILL when a checkpoint of this step or a later one exists; a run that ended before starts again."""
         for attempt in range(5):
             process = subprocess.Popen(self.command(path, 1, *(["--fresh"] if attempt else [])), start_new_session=True,
                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -1012,7 +1012,7 @@ class Restarts(TrainRun):
                 self.assertEqual(self.result(f"{name}-killed")["test"], self.result(f"{name}-whole")["test"])
 
     def test_a_lagging_gradient_is_of_the_weights_before(self):
-        """Two steps of an epoch find their gradients with the same weights: one step of twice the batch and the rate."""
+        """Two steps of an epoch compute their gradients with the same weights: they equal one step of twice the batch and the rate."""
         keys = {"epochs": 1, "augment": None, "model": {"name": "cosmoflow", "width": 3}, "schedule": "none"}
         sgd = {"name": "sgd", "momentum": 0}
 
@@ -1028,7 +1028,7 @@ class Restarts(TrainRun):
         self.assertGreater(numpy.abs(whole - apart).max(), 1e-4 * numpy.abs(whole).max())
 
     def test_a_scaled_loss_trains_as_without(self):
-        """The first steps of fp16 overflow: they are left out, and the scale halves until none does."""
+        """The first steps of fp16 overflow. They are left out, and the scale halves until no step overflows."""
         keys = {"epochs": 12, "model": {"name": "cosmoflow", "width": 3}}
         self.train(self.config("full", **keys))
         self.train(self.config("scaled", precision="fp16", **keys))
@@ -1108,7 +1108,7 @@ class Guard(TrainRun):
         return self.weights(name)[0], self.result(name)["rollbacks"], done.stdout + done.stderr
 
     def test_a_flipped_bit_leaves_no_trace(self):
-        """Bits of the exponent: of a weight, of an output, of a gradient, of Adam's second moment."""
+        """Flips bits of the exponent: in a weight, an output, a gradient, and Adam's second moment."""
         clean, rollbacks, _ = self.arrays("clean")
         self.assertEqual(rollbacks, 0)
         for number, flip in enumerate(("weights,step=33,bit=30,seed=5", "activations,step=31,bit=30",
@@ -1121,13 +1121,13 @@ class Guard(TrainRun):
                 self.assertIn("going back to step", said)
                 self.assertRegex(said, "warning: the (loss|gradient) of step .* when computed again: memory or a processor has failed")
                 self.check_tensorboard(f"flip{number}")
-        # Without the guard the flip is in the result.
+        # Without the guard the flip changes the result.
         harmed, rollbacks, _ = self.arrays("unguarded", 1, "weights,step=33,bit=29,seed=5", guard=False)
         self.assertNotEqual(harmed, clean)
         self.assertEqual(rollbacks, 0)
 
     def test_ranks_that_differ(self):
-        """The lowest bit of a weight shows in no loss."""
+        """The lowest bit of a weight changes no loss."""
         clean, _, _ = self.arrays("two", 2)
         for number, keys in enumerate(({}, {"guard": {"agree_every": 3}})):
             mended, rollbacks, said = self.arrays(f"two{number}", 2, "weights,step=23,bit=0,rank=1", **keys)
@@ -1173,7 +1173,7 @@ class WrongInput(TrainRun):
                  "'slope' is an input and a target: the network would copy it"),
                 ("flip", {**numbers, "augment": ["flip"]}, "'augment' moves the cells of fields, and the inputs and targets are numbers")):
             self.assertIn(sentence, self.train(self.config(f"senseless-{name}", **keys), 1, code=3).stderr)
-        # 12 samples, two columns of which are constant.
+        # 12 samples, with two constant columns.
         rows = [f"{i},{i / 7},3,5" for i in range(12)]
         (self.root / "small.csv").write_text("\n".join(["id,a,b,c", *rows]) + "\n")
         (self.root / "small.yaml").write_text(
@@ -1192,7 +1192,7 @@ class WrongInput(TrainRun):
         result = self.result("doubts")
         self.assertEqual(result["test"], {"loss": None, "mean_mae_ratio": None, "targets": {}})
         self.assertEqual(result["validation"], result["test"])
-        # Data of another shape.
+        # The data have another shape.
         self.train(self.config("eight", epochs=1))
         done = self.predict(self.root / "eight", self.root / "small", code=4)
         self.assertRegex(done.stderr, r"the model was trained with x of 1 channels or numbers, and .*/small has 2: predict from data")

@@ -104,11 +104,12 @@ std::string main_page(const CLI::App& app) {
 
 std::string table(const CLI::App& app) {
   std::string text =
-      "# Commands\n\nMade by `wflow manual --table`; a test compares. `wflow help COMMAND` tells all "
-      "options, "
-      "`docs/exit-codes.md` the exit codes.\nA campaign is named by its directory, by the beginning of its "
-      "name, or by "
-      "nothing: the newest here.\n\n| command | what it does | for example |\n|---|---|---|\n";
+      "# Commands\n\n`wflow manual --table` writes this page, and a test compares them. `wflow help COMMAND` "
+      "shows all "
+      "options,\n`docs/exit-codes.md` the exit codes. A campaign is named by its directory or by the "
+      "beginning of its "
+      "name. Without a\nname, a command uses the newest campaign in the current directory.\n\n"
+      "| command | what it does | for example |\n|---|---|---|\n";
   for (const CLI::App* command : commands_of(app)) {
     const auto examples = examples_of(*command);
     text += fmt::format("| `{}` | {} | {} |\n", command->get_name(), command->get_description(),

@@ -109,7 +109,7 @@ class DataSet(unittest.TestCase):
             u = wflow.open(self.folder / "data").fields["u"]
             x = self.field(4)
             y = u.normalise(x)
-            for value in range(1, 6):  # about as many below as above the middle level of a value's own
+            for value in range(1, 6):  # a repeated value is at the middle of its levels
                 level = (values[:, 0] < value).mean() + (values[:, 0] == value).mean() / 2
                 found = float(y[0][x[0] == value][0])
                 expected = level if shape == "uniform" else __import__("statistics").NormalDist().inv_cdf(level)
@@ -148,7 +148,7 @@ class DataSet(unittest.TestCase):
             try:
                 for i in range(start, len(split), 4):
                     self.check_sample(split[i])
-            except Exception as error:  # reported below: assertions of a thread are lost
+            except Exception as error:  # reported below, because assertions of a thread are lost
                 errors.append(error)
 
         threads = [threading.Thread(target=read, args=(k,)) for k in range(4)]
@@ -172,7 +172,7 @@ class DataSet(unittest.TestCase):
                     np.testing.assert_array_equal(again.read("small", row), np.arange(5) * i)
 
     def test_format_1(self):
-        """Written here as docs/formats/shards.md has it."""
+        """Written here, with the layout of docs/formats/shards.md."""
         folder = self.folder / "old"
         (folder / "train").mkdir(parents=True)
         x = np.random.default_rng(1).random((3, 1, 2, 8, 8)).astype("f4")
@@ -190,7 +190,7 @@ class DataSet(unittest.TestCase):
         np.testing.assert_array_equal(train[2]["x"], x[2])
         np.testing.assert_array_equal(train[2]["y"], [4, 5])
 
-    # ---- what is wrong
+    # ---- errors
 
     def test_damage_is_an_error(self):
         shard = self.shards()[0]
@@ -329,7 +329,7 @@ class DataSet(unittest.TestCase):
             got = [[[round(8 * float(e)) for e in y] for _, y in loader] for _ in range(3)]
             self.assertEqual(got, epochs[:3], workers)
             self.assertEqual(dataset.state_dict()["epoch"], 3)
-            for k, _ in enumerate(loader):  # given up: it begins again
+            for k, _ in enumerate(loader):  # ended early: the next iteration begins again
                 if k == 0:
                     break
             self.assertEqual(self.numbers(dataset), epochs[3], workers)
@@ -343,7 +343,7 @@ class DataSet(unittest.TestCase):
         self.assertEqual([len(b) for b in self.numbers(self.iterable(batch=41, drop_last=False))], [40])
 
     def test_values_far_from_zero_keep_what_varies(self):
-        """Julian days: float32 has steps of 0.25 there."""
+        """Julian days: float32 has steps of 0.25 at this size."""
         folder = self.folder / "far"
         folder.mkdir()
         days = 2460000.5 + np.random.default_rng(5).random(400)
@@ -380,7 +380,7 @@ class DataSet(unittest.TestCase):
             _, targets = wflow.torch.MapDataset(split)[i]
             np.testing.assert_array_equal(targets["f_mask"], expected)
             np.testing.assert_array_equal(data.fields["f_mask"].undo(targets["f_mask"].numpy()), expected)
-            # A loss over the cells that count: padding is 0 in the data's own unit.
+            # A loss over the cells that are not padding: padding is 0 in the data's own unit.
             f = data.fields["f"].undo(targets["f"].numpy())
             self.assertAlmostEqual((f * expected).sum() / expected.sum(), 5.0 + number, places=4)
         if not WITHOUT_LOADER:
@@ -416,7 +416,7 @@ class DataSet(unittest.TestCase):
         self.assertEqual(self.numbers(pickle.loads(pickle.dumps(fast)), 2), expected)
         self.assertEqual(self.numbers(fast), expected)
         fast.load_state_dict({**fast.state_dict(), "epoch": 0})
-        for k, _ in enumerate(fast):  # left half way, with batches on their way
+        for k, _ in enumerate(fast):  # ended half way, while batches are being read
             if k == 2:
                 break
         fast.load_state_dict({**fast.state_dict(), "position": 4})
@@ -424,7 +424,7 @@ class DataSet(unittest.TestCase):
 
     @unittest.skipIf(WITHOUT_LOADER, "a library with a sanitizer does not load into python")
     def test_fast_dataset_keeps_samples(self):
-        """Decoded ones, compressed ones, and as many as there is memory for: later epochs are the same, of the same values."""
+        """Later epochs have the same order and values, whether the cache keeps decoded samples, compressed ones, or as many as fit."""
         for cache in (1 << 30, 20_000, -1):
             plain, kept = (wflow.torch.FastDataset(self.data.train, batch=6, inputs="u", targets="energy", seed=3, cache=size) for size in (0, cache))
             for epoch in range(3):
@@ -450,7 +450,7 @@ class DataSet(unittest.TestCase):
         memory = wflow._loader._Memory()
         shape = (4, memory._LEAST // 4)
         first = memory.array(shape)
-        tensor = torch.from_numpy(first)[1]  # a view of a part keeps it, too
+        tensor = torch.from_numpy(first)[1]  # a view of a part also keeps the memory
         place = first.ctypes.data
         del first
         second = memory.array(shape)

@@ -15,7 +15,7 @@ class Install(unittest.TestCase):
     def test_pip_install(self):
         folder = Path(tempfile.mkdtemp(prefix="wflow-pip-"))
         self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
-        source = folder / "python"  # pip writes into the folder that it builds
+        source = folder / "python"  # pip writes to the folder that it builds
         shutil.copytree(PACKAGE, source, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "build", "tests"))
         subprocess.run([sys.executable, "-m", "venv", "--system-site-packages", folder / "venv"], check=True, capture_output=True)
         python = folder / "venv/bin/python"

@@ -18,7 +18,7 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name):
-    if name == "torch":  # only where it is used: importing torch takes seconds
+    if name == "torch":  # imported on first use: importing torch takes seconds
         import importlib
 
         return importlib.import_module("wflow.torch")

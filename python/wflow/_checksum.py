@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checksums of what is read: XXH3 by libxxhash, or by the package xxhash where that is installed."""
+"""Checksums of data that is read: XXH3 by libxxhash, or by the package xxhash if that is installed."""
 from __future__ import annotations
 
 import ctypes
@@ -12,7 +12,7 @@ class _Digest128(ctypes.Structure):
 
 
 def _functions():
-    """XXH3-64 and XXH3-128 of bytes, as whole numbers; nothing where there is neither library nor package."""
+    """Returns functions for XXH3-64 and XXH3-128 of bytes, as whole numbers; nothing if there is neither library nor package."""
     for name in ("libxxhash.so.0", ctypes.util.find_library("xxhash")):
         try:
             library = ctypes.CDLL(name)
@@ -62,7 +62,7 @@ _KEY = b'"wflow_checksum"'
 
 
 def checked_json(text: bytes):
-    """The bytes of a JSON file of wflow without the line of its checksum (base/checksum.h), and whether it matches: False only where it does not."""
+    """Returns the bytes of a JSON file of wflow without the line of its checksum (base/checksum.h), and whether it matches. None: not known."""
     key = text.find(_KEY)
     if key < 0:
         return text, None

@@ -21,7 +21,7 @@ SPLITS = ("train", "validation", "test")
 
 @dataclass(frozen=True)
 class Field:
-    """A named field of every sample. `layout` has a letter an axis (C, T, D, H, W); statistics are of the training samples, one an entry of C."""
+    """A named field of every sample. `layout` has a letter per axis (C, T, D, H, W). Statistics are of the training samples, one per channel."""
 
     name: str
     role: str  # "input" or "target"
@@ -34,7 +34,7 @@ class Field:
     std: np.ndarray
     min: np.ndarray
     max: np.ndarray
-    normalisation: Mapping = dataclass_field(default_factory=dict)  # as the manifest has it; empty: by mean and deviation
+    normalisation: Mapping = dataclass_field(default_factory=dict)  # from the manifest; empty: by mean and deviation
     quantiles: np.ndarray | None = None  # (channels, levels, 2): level and value
     is_mask: bool = False  # NAME_mask of a padded field: 1 where NAME has values, and never normalised
 
@@ -44,14 +44,15 @@ class Field:
         return values.reshape((-1,) + (1,) * (len(self.shape) - 1))
 
     def normalise(self, values):
-        """By the statistics of the training samples, a channel: as the last step of the field's transform says (standardise, min_max, quantile), else
-        to mean 0 and deviation 1. Channels that are constant in training are only shifted, to 0 (of min_max: low). float32."""
+        """Returns float32 values, normalised per channel by the statistics of the training samples. The last step of the field's transform sets
+        the kind (standardise, min_max, quantile); the default is mean 0 and deviation 1. Channels that are constant in training are only
+        shifted, to 0 (min_max: to low)."""
         if self.is_mask:
             return np.asarray(values, np.float32)
         kind = self.normalisation.get("kind")
         if kind == "quantile":
             return self._by_channel(values, lambda c, x: self._level(c, x)).astype(np.float32)
-        values = np.asarray(values, np.float64)  # also where the statistic is one number: numpy 1 would subtract in float32
+        values = np.asarray(values, np.float64)  # also if the statistic is one number: numpy 1 would subtract in float32
         if kind == "min_max":
             low, high = self.normalisation["low"], self.normalisation["high"]
             factor = np.where(self.max > self.min, (high - low) / np.where(self.max > self.min, self.max - self.min, 1), 1)
@@ -60,8 +61,8 @@ class Field:
         return ((values - self._along_channels(self.mean)) / deviation).astype(np.float32)
 
     def scales(self):
-        """The map of normalise(), as factor, offset and centre of each channel, shape (channels, 3): (value - centre) * factor + offset, of which the
-        difference is to be float64. The centre is 0 where float32 holds what varies. None where it is no straight line (quantile)."""
+        """Returns factor, offset and centre of each channel, shape (channels, 3): normalise() is (value - centre) * factor + offset. Compute the
+        difference in float64. The centre is 0 if float32 is precise enough for the values. None if the map is not linear (quantile)."""
         if self.is_mask:
             return np.array([[1.0, 0.0, 0.0]] * len(self.mean))
         kind = self.normalisation.get("kind")
@@ -78,7 +79,7 @@ class Field:
         return np.stack([factor, np.where(far, offset, offset - at * factor), np.where(far, at, 0.0)], axis=1)
 
     def undo(self, values):
-        """The inverse of normalise; of quantiles between the least and the greatest training value."""
+        """The inverse of normalise(). With quantiles, the result is between the least and the greatest training value."""
         if self.is_mask:
             return np.asarray(values, np.float64)
         kind = self.normalisation.get("kind")
@@ -99,7 +100,7 @@ class Field:
 
     def _level(self, c, x):
         levels, knots = self.quantiles[c].T
-        # The middle of several levels with the same value: interpolated from both sides.
+        # Interpolates from both sides, so that a value with several levels gets the middle one.
         below = np.interp(x, *_first_of_each(knots, levels))
         above = np.interp(x, *_last_of_each(knots, levels))
         level = (below + above) / 2
@@ -129,7 +130,7 @@ def _last_of_each(knots, levels):
 
 
 def _with_masks(fields):
-    """Adds masks by the trainer's rule (trainer/data/roles.cc): a field NAME_mask of one channel, with the role and the cells of NAME."""
+    """Adds masks as the trainer does (trainer/data/roles.cc): a field NAME_mask of one channel, with the role and the cells of NAME."""
     for name, field in fields.items():
         padded = fields.get(name.removesuffix("_mask")) if name.endswith("_mask") else None
         if padded and padded.role == field.role and field.shape == padded.shape[padded.layout.startswith("C"):]:
@@ -138,7 +139,7 @@ def _with_masks(fields):
 
 
 class Split:
-    """The samples of one part of a data set, in order of shard and row. Can be pickled and shared between threads and processes."""
+    """The samples of one split of a data set, in order of shard and row. You can pickle it, and share it between threads and processes."""
 
     def __init__(self, directory, name, entry, fields):
         self.name = name
@@ -167,7 +168,7 @@ class Split:
         return self._shard(k), i - (self._ends[k - 1] if k else 0)
 
     def __getitem__(self, i: int) -> dict:
-        """Sample i: a dictionary of its fields, and its number as "id"."""
+        """Returns sample i: a dictionary of its fields, and its number as "id"."""
         shard, row = self._locate(i)
         sample = {name: shard.read(name, row) for name in self.fields}
         sample["id"] = int(shard.ids[row])
@@ -177,13 +178,13 @@ class Split:
         return (self[i] for i in range(len(self)))
 
     def read(self, name: str, i: int) -> np.ndarray:
-        """One field of sample i."""
+        """Returns one field of sample i."""
         self._field(name)
         shard, row = self._locate(i)
         return shard.read(name, row)
 
     def batch(self, name: str, indices: Sequence[int]) -> np.ndarray:
-        """One field of several samples, the first axis is that of the samples."""
+        """Returns one field of several samples; the first axis is that of the samples."""
         field = self._field(name)
         values = np.empty((len(indices), *field.shape), field.dtype)
         for k, i in enumerate(indices):
@@ -191,7 +192,7 @@ class Split:
         return values
 
     def all(self, name: str) -> np.ndarray:
-        """One field of all samples: mind the memory."""
+        """Returns one field of all samples; they must fit into memory."""
         field = self._field(name)
         parts = [self._shard(k).read_all(name) for k in range(len(self._entries))]
         return np.concatenate(parts) if parts else np.empty((0, *field.shape), field.dtype)

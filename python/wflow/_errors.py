@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes wrong with data; the texts name the file and say what to do."""
+"""Errors of data. Their texts name the file and say what to do."""
 
 
 class Error(Exception):
-    """Base of all errors of this package."""
+    """The base of all errors of this package."""
 
 
 class DamagedData(Error):
-    """Bytes are not those that wflow-convert wrote."""
+    """The bytes of a file are not those that wflow-convert wrote."""
 
 
 class NewerFormat(Error):
-    """A newer wflow wrote it."""
+    """A newer wflow wrote the file."""

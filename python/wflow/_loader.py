@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libwflow_loader by ctypes: batches of float32 that threads of the library read, inflate, cast and scale (converters/load/loader_c.h)."""
+"""Calls libwflow_loader by ctypes. Threads of the library read, inflate, cast and scale batches of float32 (converters/load/loader_c.h)."""
 from __future__ import annotations
 
 import ctypes
@@ -19,7 +19,7 @@ _library = None
 
 
 def _candidates():
-    """Where the library may be: named by the user, installed with this package, or beside the program wflow-convert."""
+    """Yields the places of the library: the path that the user names, this package, and the folder of the program wflow-convert."""
     if "WFLOW_LOADER" in os.environ:
         yield os.environ["WFLOW_LOADER"]
         return
@@ -33,7 +33,7 @@ def _candidates():
 
 
 def library():
-    """The loaded library. Error where there is none."""
+    """Returns the loaded library. Raises Error if there is none."""
     global _library
     if _library is None:
         _library = _load()
@@ -66,8 +66,8 @@ def _load():
 class _Memory:
     """Memory of batches, reused once no reference to its last batch remains: new pages cost as much as inflating."""
 
-    _LEAST = 1 << 18  # values that are worth it
-    _MOST = 16  # pieces that are kept
+    _LEAST = 1 << 18  # values; smaller arrays are not reused
+    _MOST = 16  # pieces
 
     def __init__(self):
         self._pieces: list = []
@@ -78,7 +78,7 @@ class _Memory:
             return np.empty(shape, np.float32)
         for k in range(len(self._pieces)):
             piece = self._pieces[k]
-            # Referred to by the list, by `piece`, and by the call: what is made of it (arrays, tensors) refers to it, too.
+            # Three references are those of the list, of `piece`, and of the call. Arrays and tensors made of it add more.
             if piece.size == count and sys.getrefcount(piece) == 3:
                 self._pieces.append(self._pieces.pop(k))
                 return piece.reshape(shape)
@@ -100,7 +100,7 @@ class Loader:
     def __init__(self, directory, split: str, threads: int):
         self._library = library()
         self._memory = _Memory()
-        self._waiting: dict = {}  # what the library writes to must live on
+        self._waiting: dict = {}  # the library writes to it: keep it alive
         self._handle = self._library.wflow_loader_open(os.fsencode(directory), split.encode(), threads)
         if not self._handle:
             raise DamagedData(self._library.wflow_loader_error().decode())
@@ -109,14 +109,14 @@ class Loader:
         return self._library.wflow_loader_samples(self._handle)
 
     def keep(self, size: int, fields):
-        """Keeps the samples of these fields (numbers in the manifest) in up to `size` bytes; -1: a quarter of what this process could take. Once, before the
-        first batch."""
+        """Keeps the samples of these fields (numbers in the manifest) in up to `size` bytes; -1: a quarter of the memory that this process could
+        take. Call it once, before the first batch."""
         numbers = np.ascontiguousarray(fields, np.int32)
         if self._library.wflow_loader_keep(self._handle, size, len(numbers), numbers.ctypes.data):
             raise Error(self._library.wflow_loader_error().decode())
 
     def submit(self, samples, fields) -> Batch:
-        """Begins to read. `fields`: (number in the manifest, shape of a sample, (parts, 3) factors, offsets and centres or None)."""
+        """Starts to read. `fields`: (number in the manifest, shape of a sample, (parts, 3) factors, offsets and centres or None)."""
         samples = np.ascontiguousarray(samples, np.int64)
         arrays = [self._memory.array((len(samples), *shape)) for _, shape, _ in fields]
         scales = [np.ascontiguousarray(s, np.float64) if s is not None else np.empty((0, 3)) for _, _, s in fields]
@@ -133,7 +133,7 @@ class Loader:
         return batch
 
     def wait(self, batch: Batch) -> list:
-        """The arrays of a batch, in the order of its fields."""
+        """Returns the arrays of a batch, in the order of its fields."""
         code = self._library.wflow_loader_wait(self._handle, batch.number)
         del self._waiting[batch.number]
         if code:
@@ -141,7 +141,7 @@ class Loader:
         return batch.arrays
 
     def close(self):
-        """Ends the threads, once they have read what they are at."""
+        """Ends the threads once they have read their present batch."""
         if self._handle:
             self._library.wflow_loader_close(self._handle)
             self._handle = None

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One shard (docs/formats/shards.md), read past HDF5: h5py is asked once where the chunks lie; then samples are preads that zlib inflates.
+"""Reads one shard (docs/formats/shards.md) without HDF5: h5py gives the places of the chunks once; then a sample is a pread that zlib inflates.
 
-So that there is no handle to share, a shard can be pickled, and used from threads and from processes that were forked.
+No handle is shared, so you can pickle a shard, and use it from threads and from forked processes.
 """
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from wflow._checksum import xxh3_64
 from wflow._errors import DamagedData, NewerFormat
 
 FORMAT = 2
-_SHUFFLE, _DEFLATE = 2, 1  # HDF5's numbers of its filters
+_SHUFFLE, _DEFLATE = 2, 1  # the numbers of HDF5's filters
 
 
 
 
 class _Descriptor:
-    """An open file that is closed with its last reference."""
+    """An open file. It is closed with its last reference."""
 
     def __init__(self, path):
         self.number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -36,14 +36,14 @@ class _Descriptor:
 
 @dataclass
 class _Layout:
-    """Where the values of a field lie. Without `chunks`, only HDF5 can say."""
+    """The places of the values of a field. Without `chunks`, only HDF5 knows them."""
 
     name: str
     dtype: np.dtype  # in the file
     logical: np.dtype  # of the values
     shape: tuple
-    rows: int = 1  # samples a chunk
-    chunk: tuple = ()  # shape of a chunk of a sample; shorter than `shape` along one axis: the sample lies in slabs
+    rows: int = 1  # samples per chunk
+    chunk: tuple = ()  # shape of a chunk of a sample; shorter than `shape` along one axis if the sample is stored in slabs
     shuffle: bool = False
     deflate: bool = False
     hashed: bool = False
@@ -56,7 +56,7 @@ class _Layout:
 
     @property
     def slabs(self):
-        """Chunks of a sample."""
+        """The number of chunks of a sample."""
         return prod(-(-n // c) for n, c in zip(self.shape, self.chunk))
 
 
@@ -72,7 +72,7 @@ class Shard:
     def __init__(self, path, names):
         self.path = os.fspath(path)
         self._local = threading.local()
-        self._checked: set = set()  # (field, chunk) of packed chunks that are whole
+        self._checked: set = set()  # (field, chunk) of packed chunks whose checksum matches
         try:
             with h5py.File(self.path, "r") as file:
                 self._read_layout(file, names)
@@ -121,7 +121,7 @@ class Shard:
         whole = layout.chunk == layout.shape
         plain = set(filters) <= {_SHUFFLE, _DEFLATE} and filters == sorted(filters, reverse=True) and dataset.dtype.isnative
         if not plain or not (whole or (layout.rows == 1 and _contiguous_slabs(layout.shape, layout.chunk))) or (layout.rows > 1 and filters):
-            return layout  # another tool's chunks or filters: through h5py
+            return layout  # chunks or filters of another tool: through h5py
         layout.chunks, layout.hashed = self._places(file, dataset, layout, version)
         return layout
 
@@ -152,7 +152,7 @@ class Shard:
     # ---- reading
 
     def _descriptor(self):
-        """One a thread and process, closed with the thread."""
+        """Returns the file of this thread and process; it is closed with the thread."""
         local = self._local
         if getattr(local, "pid", None) != os.getpid():
             local.file = _Descriptor(self.path)
@@ -166,7 +166,7 @@ class Shard:
         return data
 
     def read(self, name, row):
-        """The values of a field of sample `row`, a new array of the field's shape and type."""
+        """Returns the values of a field of sample `row`: a new array of the field's shape and type."""
         layout = self.layouts[name]
         if layout.chunks is None:
             with h5py.File(self.path, "r") as file:
@@ -213,7 +213,7 @@ class Shard:
         return np.frombuffer(stored if not deflated else bytearray(stored), layout.dtype).copy()
 
     def _check_packed(self, layout, chunk):
-        """A chunk of several samples is read whole once, for its checksum."""
+        """Reads a whole chunk of several samples once, for its checksum."""
         if not layout.hashed or (layout.name, chunk) in self._checked:
             return
         offset, size, _, checksum = (int(w) for w in layout.chunks[chunk])
@@ -224,7 +224,7 @@ class Shard:
         self._checked.add((layout.name, chunk))
 
     def read_all(self, name):
-        """A field of all samples, through h5py; for small fields."""
+        """Returns a field of all samples, read through h5py; for small fields."""
         layout = self.layouts[name]
         if layout.hashed and layout.rows > 1:
             for chunk in range(len(layout.chunks)):

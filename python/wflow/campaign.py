@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A campaign, live or finished, as Python values. All is asked of the program `wflow`, which asks the coordinator where one runs.
+"""A campaign, running or finished, as Python values. All of them come from the program `wflow`, which queries the coordinator if one runs.
 
-The frames are pandas', which is imported when the first is made.
+Frames are those of pandas, which is imported when the first one is made.
 """
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wflow._errors import Error
 
 
 def _program() -> str:
-    """$WFLOW names the program; else the one on PATH."""
+    """$WFLOW names the program; the default is the one on PATH."""
     found = shutil.which(os.environ.get("WFLOW", "wflow"))
     if found is None:
         raise Error("there is no program wflow on PATH; put the folder of wflow there, or set the variable WFLOW to the program")
@@ -25,7 +25,7 @@ def _program() -> str:
 
 
 class Campaign:
-    """`directory`: of the campaign (the one that `wflow run` made)."""
+    """`directory`: that of the campaign, which `wflow run` made."""
 
     def __init__(self, directory: str | os.PathLike):
         self.directory = Path(directory)
@@ -39,7 +39,7 @@ class Campaign:
         return done.stdout
 
     def status(self) -> dict:
-        """State, steps with the counts of their tasks, failures, metrics: what `wflow status --json` prints."""
+        """Returns what `wflow status --json` prints: state, steps with the counts of their tasks, failures, metrics."""
         return json.loads(self._wflow("status", "--json"))
 
     @property
@@ -47,12 +47,12 @@ class Campaign:
         return self.status()["state"] == "finished"
 
     def tasks(self, step: str | None = None, state: str | None = None, where: str | None = None):
-        """A row a task: step, sample, state, attempts, exit_code, reason, worker, started, duration, cpu, peak_bytes, ... `where` is an expression of
-        `wflow tasks --where`."""
+        """Returns one row per task: step, sample, state, attempts, exit_code, reason, worker, started, duration, cpu, peak_bytes, ... `where` is
+        an expression of `wflow tasks --where`."""
         return self._tasks(step, state, where, ())
 
     def samples(self, step: str):
-        """tasks() of a step, with a column `parameters.NAME` for each parameter of the sample."""
+        """Returns tasks() of a step, with a column `parameters.NAME` for each parameter of the sample."""
         return self._tasks(step, None, None, ("--parameters",))
 
     def _tasks(self, step, state, where, more):
@@ -64,7 +64,7 @@ class Campaign:
         return pandas.json_normalize(json.loads(self._wflow("tasks", "--json", *words)))
 
     def query(self, sql: str, parameters=()):
-        """A frame from the views of docs/database.md, of one moment, also while the campaign runs."""
+        """Returns a frame from the views of docs/database.md at one moment, also while the campaign runs."""
         import pandas
 
         with tempfile.TemporaryDirectory(prefix="wflow-snapshot-") as folder:
@@ -79,21 +79,21 @@ class Campaign:
                 connection.close()
 
     def metrics(self, name: str | None = None):
-        """The reports of tasks: step, array, sample, name, epoch, train_step, value, not_finite, time."""
+        """Returns the metrics that tasks reported: step, array, sample, name, epoch, train_step, value, not_finite, time."""
         if name is None:
             return self.query("select * from v_metrics order by time")
         return self.query("select * from v_metrics where name = ? order by time", (name,))
 
     def failures(self):
-        """A row an execution that did not succeed."""
+        """Returns one row per execution that did not succeed."""
         return self.query("select * from v_failures")
 
     def log(self, task: str) -> str:
-        """The output of a task; `task` as in `wflow tasks`: simulate/12."""
+        """Returns the output of a task; `task` is as in `wflow tasks`: simulate/12."""
         return self._wflow("logs", task)
 
     def data(self, step: str):
-        """The data set of a convert step, once it is complete: wflow.open() of its folder."""
+        """Returns the data set of a convert step, once it is complete: wflow.open() of its folder."""
         from wflow._data import open_data
 
         return open_data(self.directory / step)

@@ -10,7 +10,7 @@ from wflow._errors import DamagedData, Error
 
 
 class Model:
-    """Called with a batch of raw samples (numpy or tensor), gives the targets in their own units, as it got them: numpy for numpy."""
+    """Call it with a batch of raw samples (numpy or tensor). It returns the targets in their own units, as numpy for numpy."""
 
     def __init__(self, module):
         self.module = module
@@ -18,7 +18,7 @@ class Model:
         self.wflow: str = getattr(module, "wflow", "")
 
     def _own_shape(self, result):
-        """A field as the data have it, (N, H, W) say, where the module gives (N, 1, 1, H, W)."""
+        """Returns a field in the shape of the data, for instance (N, H, W) if the module returns (N, 1, 1, H, W)."""
         import torch
 
         axes = len(getattr(self.module, "target_grid", []))
@@ -39,7 +39,7 @@ class Model:
 
 
 def _check_archive(path):
-    """The checksums of the archive's members, which torch does not compare: a changed weight would be loaded without a word."""
+    """Compares the checksums of the archive's members. torch does not, and would load a changed weight without an error."""
     try:
         with zipfile.ZipFile(path) as archive:
             damaged = archive.testzip()
@@ -52,7 +52,7 @@ def _check_archive(path):
 
 
 def load_model(path: str | os.PathLike) -> Model:
-    """Loads model.pt of a training."""
+    """Loads the model.pt of a training."""
     import torch
 
     _check_archive(os.fspath(path))

@@ -5,7 +5,7 @@
     loader = torch.utils.data.DataLoader(wflow.torch.MapDataset(data.train), batch_size=32, shuffle=True, num_workers=4)
     for inputs, targets in loader: ...
 
-Workers are safe: a sample is a pread of the worker's own descriptor, no handle of HDF5 is shared.
+You can use workers: each reads samples with its own descriptor, and no handle of HDF5 is shared.
 """
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from wflow._loader import Loader
 
 
 class _Fields:
-    """Which fields of a sample become tensors, and how."""
+    """The fields of a sample that become tensors, and their conversion."""
 
     def __init__(self, split: Split, inputs, targets, normalise):
         self.split = split
@@ -46,7 +46,7 @@ class _Fields:
         return torch.from_numpy(np.asarray(values, np.float32))
 
     def sample(self, i):
-        """(inputs, targets): a tensor where there is one field of the role, else a dictionary of tensors."""
+        """Returns (inputs, targets): a tensor if the role has one field, else a dictionary of tensors."""
         return tuple(self._role(role, i) for role in ("input", "target"))
 
     def _role(self, role, i):
@@ -57,8 +57,9 @@ class _Fields:
 
 
 class _Board:
-    """The epoch of each worker of a DataLoader, in memory that all workers share: the process that consumes the batches learns neither of
-    the beginning nor of the end of an iteration. A word a worker, which it alone writes: iteration, epoch, workers, and whether it has come to its end."""
+    """The epoch of each worker of a DataLoader, in memory that all workers share. The process that consumes the batches needs it, because
+    DataLoader does not report the beginning or end of an iteration. Each worker writes one word: iteration, epoch, workers, and whether it
+    has ended."""
 
     _WORKERS = 256
 
@@ -71,7 +72,7 @@ class _Board:
 
     def __setstate__(self, state):
         self.__dict__.update(state)
-        self._words.share_memory_()  # a copy, unless a DataLoader begins a worker
+        self._words.share_memory_()  # a copy, unless a DataLoader starts a worker
 
     def clear(self):
         self._words.zero_()
@@ -85,7 +86,7 @@ class _Board:
         return max((epoch for _, epoch, _, _ in self._rows()), default=0)
 
     def next_epoch(self):
-        """The one after the last that all of its workers finished, or the one that they did not finish. None before the first."""
+        """Returns the epoch after the last one if all workers finished it, else the last one. None before the first."""
         rows = list(self._rows())
         if not rows:
             return None
@@ -97,9 +98,9 @@ class _Board:
         return last + any(sum(ends) == workers for (_, workers), ends in of_last.items())
 
     def begin(self, info, least):
-        """The epoch of the iteration that this worker begins: the same for all of its workers, whichever looks first. And what end() wants."""
+        """Returns the epoch of the iteration that this worker begins, and the word for end(). All workers of an iteration get the same epoch."""
         self._iterations += 1
-        # The seed of an iteration is the same for all workers; those that stay for several iterations keep it.
+        # All workers have the same seed in an iteration. Persistent workers keep it over several iterations.
         key = hash((info.seed - info.id, self._iterations)) & (1 << 24) - 1 or 1
         known = [epoch for k, epoch, _, _ in self._rows() if k == key]
         epoch = known[0] if known else max(least, self.next_epoch() or 0)
@@ -113,8 +114,8 @@ class _Board:
 
 
 class MapDataset(torch.utils.data.Dataset):
-    """Samples by number. `inputs`, `targets`: names of fields; those of the role where left out. float32, to mean 0 and deviation 1 by the
-    training statistics unless `normalise` is false."""
+    """Samples by number. `inputs`, `targets`: names of fields; by default those of the role. Values are float32, normalised to mean 0 and
+    deviation 1 by the training statistics unless `normalise` is false."""
 
     def __init__(self, split: Split, inputs: Sequence[str] | str | None = None, targets: Sequence[str] | str | None = None, normalise: bool = True):
         self._fields = _Fields(split, inputs, targets, normalise)
@@ -127,16 +128,17 @@ class MapDataset(torch.utils.data.Dataset):
 
 
 class IterableDataset(torch.utils.data.IterableDataset):
-    """Batches of one epoch in a random order of (seed, epoch) that depends neither on the number of ranks nor of workers. An iteration that comes to its
-    end is followed by one over the next epoch.
+    """Batches of one epoch, in a random order that depends on (seed, epoch), but not on the number of ranks or workers. If an iteration reaches
+    its end, the next one is over the next epoch.
 
-    Give it to DataLoader(dataset, batch_size=None): it makes the batches, `batch` samples each over all ranks. Batch k of an epoch is the same samples on any number of
-    ranks; rank r takes its equal part of each (`batch` must be divisible by `world`), worker w of W takes the batches k with k % W == w, which is the order in
-    which DataLoader asks its workers. The samples that do not fill a batch are left out, unless `drop_last` is false.
+    Pass it to DataLoader(dataset, batch_size=None). It makes the batches itself, with `batch` samples each over all ranks. Batch k of an epoch
+    has the same samples on any number of ranks. Rank r takes its equal part of each batch (`batch` must be divisible by `world`). Worker w of
+    W takes the batches k with k % W == w, which is the order in which DataLoader reads from its workers. The samples that do not fill a batch
+    are left out, unless `drop_last` is false.
 
-    To resume, keep state_dict(), and give it to load_state_dict() before the iteration. The position counts batches, as the caller has
-    got them: call advance() for each batch that was used, for with workers only the caller knows that. Once it was called, it alone decides where the next
-    iteration begins.
+    To resume, save state_dict(), and pass it to load_state_dict() before the iteration. The position counts the batches that you have used.
+    Call advance() for each of them: with workers, the data set cannot know it. Once you have called advance(), it alone decides where the
+    next iteration begins.
     """
 
     def __init__(self, split: Split, batch: int, inputs=None, targets=None, normalise: bool = True, shuffle: bool = True, seed: int = 1, rank: int = 0,
@@ -152,12 +154,12 @@ class IterableDataset(torch.utils.data.IterableDataset):
         self.batch, self.shuffle, self.seed, self.rank, self.world, self.drop_last = batch, shuffle, seed, rank, world, drop_last
         self._epoch = self.position = 0
         self._advanced = False  # by advance()
-        self._before = None  # epoch and position before an iteration went to the next epoch by itself
+        self._before = None  # epoch and position before an iteration advanced to the next epoch
         self._board = _Board()
 
     @property
     def epoch(self):
-        """The one that the next iteration begins, or goes on with."""
+        """The epoch that the next iteration begins or continues."""
         return self._epoch if self._advanced else max(self._epoch, self._board.next_epoch() or 0)
 
     @epoch.setter
@@ -166,12 +168,12 @@ class IterableDataset(torch.utils.data.IterableDataset):
         self._epoch = epoch
 
     def __len__(self):
-        """Batches an epoch."""
+        """The number of batches in an epoch."""
         count = len(self._fields.split)
         return count // self.batch if self.drop_last else -(-count // self.batch)
 
     def order(self) -> np.ndarray:
-        """The samples of this epoch in their order, over all ranks."""
+        """Returns the samples of this epoch in their order, over all ranks."""
         return self._order(self.epoch)
 
     def _order(self, epoch):
@@ -181,7 +183,7 @@ class IterableDataset(torch.utils.data.IterableDataset):
         return np.random.Generator(np.random.Philox(key=[self.seed, epoch])).permutation(count)
 
     def _iteration(self, batches):
-        """`batches` from a position on, for this worker; then the next epoch begins."""
+        """Yields `batches` from a position on, for this worker; then the next epoch begins."""
         info = torch.utils.data.get_worker_info()
         if info is None:
             epoch, position = self.epoch, self.position
@@ -192,7 +194,7 @@ class IterableDataset(torch.utils.data.IterableDataset):
                 self._before = epoch, position
                 self._epoch, self.position = epoch + 1, 0
             return
-        if self._advanced:  # the consumer has set the place
+        if self._advanced:  # the consumer has set the position
             yield from batches(self._order(self._epoch), range(self.position + info.id, len(self), info.num_workers))
             return
         epoch, word = self._board.begin(info, self._epoch)
@@ -211,8 +213,8 @@ class IterableDataset(torch.utils.data.IterableDataset):
                 yield torch.utils.data.default_collate([self._fields.sample(int(i)) for i in ours])
 
     def advance(self, batches: int = 1):
-        """The caller has used that many; at the end of an epoch the next begins."""
-        if not self._advanced and self._before is not None:  # counted by itself already
+        """Records that you have used this number of batches. At the end of an epoch the next one begins."""
+        if not self._advanced and self._before is not None:  # already counted by the iteration
             self._epoch, self.position = self._before
         elif not self._advanced:
             self._epoch = max(self._epoch, self._board.last_epoch())
@@ -233,13 +235,16 @@ class IterableDataset(torch.utils.data.IterableDataset):
 
 
 class FastDataset(IterableDataset):
-    """The batches of IterableDataset, made by threads of libwflow_loader: merged reads, several times as fast to inflate, cast and scaled in one pass.
+    """The batches of IterableDataset, made by threads of libwflow_loader. They merge reads, inflate several times as fast, and cast and scale in
+    one pass.
 
-    Iterate over it as it is, or with DataLoader(dataset, batch_size=None) without workers: `threads` (default: as many as this process has
-    processors) read `ahead` batches ahead. Samples, order and state are those of IterableDataset, values the same to float32's rounding.
+    Iterate over it directly, or with DataLoader(dataset, batch_size=None) without workers. `threads` threads (default: the number of processors
+    of this process) read `ahead` batches ahead. Samples, order and state are those of IterableDataset. Values are the same within float32's
+    rounding.
 
-    `cache`: bytes for samples that stay in memory, so that later epochs need no file: decoded where all fit, else compressed ones as far as it goes. -1: a
-    quarter of the memory that this process could take, which the limits of its control groups bound. 0: none but the kernel's page cache.
+    `cache`: bytes for samples that stay in memory, so that later epochs need not read them again. If all decoded samples fit, it keeps them
+    decoded, else as many compressed ones as fit. -1: a quarter of the memory that this process could take within the limits of its control
+    groups. 0: only the kernel's page cache.
     """
 
     def __init__(self, split: Split, batch: int, *args, threads: int = 0, ahead: int = 3, cache: int = 0, **options):
@@ -256,7 +261,7 @@ class FastDataset(IterableDataset):
         return {**self.__dict__, "_loader": None}  # its threads belong to this process
 
     def _open(self):
-        if self._loader is None or self._pid != os.getpid():  # threads do not survive a fork
+        if self._loader is None or self._pid != os.getpid():  # threads end at a fork
             split = self._fields.split
             self._loader, self._pid = Loader(split._directory, split.name, self._threads), os.getpid()
             if self._cache:
@@ -264,7 +269,7 @@ class FastDataset(IterableDataset):
         return self._loader
 
     def _wanted(self):
-        """A tuple for each field that is read: name, number, shape, scales, and what is left to do in Python."""
+        """A tuple for each field that is read: name, number, shape, scales, and the work that remains for Python."""
         fields = self._fields
         numbers = {name: k for k, name in enumerate(fields.split.fields)}
         for name in dict.fromkeys(name for role in ("input", "target") for name in fields.names[role]):
@@ -285,7 +290,7 @@ class FastDataset(IterableDataset):
             while pending:
                 yield self._tensors(loader.wait(pending.popleft()), wanted)
         finally:
-            while pending:  # given up half way
+            while pending:  # ended half way
                 loader.wait(pending.popleft())
 
     def _tensors(self, arrays, wanted):
