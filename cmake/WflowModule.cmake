@@ -119,12 +119,13 @@ function(wflow_test name)
 endfunction()
 
 # wflow_python_test(<name> <file> [ARGUMENTS ...] [PROPERTIES ...]): a ctest entry that runs a file of unittest tests through
-# tests/entry.py, which ends with 77 if all of its tests were skipped. PROPERTIES: as set_tests_properties() takes them.
+# tests/entry.py, which ends with 77 if all of its tests were skipped. PROPERTIES: as set_tests_properties() takes them; ENVIRONMENT comes last.
 function(wflow_python_test name file)
-  cmake_parse_arguments(arg "" "" "ARGUMENTS;PROPERTIES" ${ARGN})
+  # ENVIRONMENT is a list: among the properties, its second variable would be the name of the next property.
+  cmake_parse_arguments(arg "" "" "ARGUMENTS;PROPERTIES;ENVIRONMENT" ${ARGN})
   # Debian's interpreter: its h5py and torch are what users have. No other python3 of this machine is used.
   find_program(WFLOW_TEST_PYTHON NAMES python3 PATHS /usr/bin NO_DEFAULT_PATH REQUIRED)
   get_filename_component(path "${file}" ABSOLUTE)
   add_test(NAME ${name} COMMAND ${WFLOW_TEST_PYTHON} ${CMAKE_SOURCE_DIR}/tests/entry.py ${path} ${arg_ARGUMENTS} COMMAND_EXPAND_LISTS)
-  set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 ${arg_PROPERTIES})
+  set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 ${arg_PROPERTIES} ENVIRONMENT "${arg_ENVIRONMENT}")
 endfunction()
