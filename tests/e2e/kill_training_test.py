@@ -22,7 +22,7 @@ MPIRUN = shutil.which("mpirun.openmpi") or shutil.which("mpirun")
 class KillTraining(CampaignTest):
     def setUp(self):
         super().setUp()
-        self.segments_before = {path.name for path in Path("/dev/shm").glob("vader_segment.*")}
+        self.mpi_jobs = set()
         study = quickstart(UNIVERSES, EPOCHS, checkpoint_steps=1) + "    max_retries: 2\n"
         self.run_ = self.start("run", self.study(study), "-j", "2")
         self.directory = self.wait_for_campaign(self.run_)
@@ -33,8 +33,15 @@ class KillTraining(CampaignTest):
         return max((int(p.stem.split("-")[1]) for p in (self.train / "checkpoints").glob("step-*.wfck")), default=0)
 
     def left_by_mpi(self):
-        segments = [path.name for path in Path("/dev/shm").glob("vader_segment.*") if path.name not in self.segments_before]
-        return [path.name for path in Path(self.environment["TMPDIR"]).glob("ompi.*/*")] + segments
+        """Open MPI's sessions in this test's TMPDIR, and the segments of shared memory of all that it has seen: /dev/shm also has
+        those of other tests."""
+        sessions = list(Path(self.environment["TMPDIR"]).glob("ompi.*/pid.*"))
+        for contact in (session / "contact.txt" for session in sessions):
+            if contact.exists():
+                self.mpi_jobs.add(int(contact.read_text().split(".")[0]) >> 16)
+        segments = [path.name for path in Path("/dev/shm").glob("vader_segment.*")
+                    if int(path.name.split(".")[-2], 16) >> 16 in self.mpi_jobs]
+        return [session.name for session in sessions] + segments
 
     def assert_in_the_middle(self):
         self.assertFalse((self.train / "model.pt").exists(), "the training was over before the test could disturb it")
@@ -110,6 +117,7 @@ class KillTraining(CampaignTest):
         # Like the kernel when memory is short.
         mpirun = [pid for pid in self.processes("wflow-train") if "mpirun" in read_text(f"/proc/{pid}/cmdline")]
         self.assertEqual(len(mpirun), 1)
+        self.assertTrue(self.left_by_mpi())
         os.kill(mpirun[0], signal.SIGKILL)
         self.assertEqual(self.run_.wait(), OK, self.run_.out + self.run_.err)
         self.assert_continued(segments=2)

@@ -4,7 +4,7 @@
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
-#include <signal.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -21,6 +21,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "base/file.h"
 #include "base/process.h"
 #include "base/text.h"
@@ -31,6 +32,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kSessionPrefix = "pid.";
+constexpr int kAnswer_ms = 1000;
 
 // The first line of contact.txt: "JOB.0;tcp://ADDRESS[,ADDRESS...]:PORT[;tcp6://...]". Open MPI 4 writes it.
 struct Contact {
@@ -52,10 +54,16 @@ bool connects(const std::string& address, std::int64_t port) {
   to.sin_family = AF_INET;
   to.sin_port = htons(static_cast<std::uint16_t>(port));
   if (::inet_pton(AF_INET, address.c_str(), &to.sin_addr) != 1) return false;
-  // An own address answers at once, or refuses.
   const FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  return socket && (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0 ||
-                    errno == EINPROGRESS);
+  if (!socket) return false;
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0) return true;
+  if (errno != EINPROGRESS) return false;
+  // An own address accepts or refuses at once, or a little later on a busy machine. Silence may be a container's.
+  pollfd answer{socket.get(), POLLOUT, 0};
+  if (::poll(&answer, 1, kAnswer_ms) != 1) return true;
+  int error = 0;
+  socklen_t size = sizeof error;
+  return ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error == 0;
 }
 
 bool listens(const Contact& contact) {
@@ -94,6 +102,16 @@ void remove_segments(std::uint32_t job) {
         about.st_uid != ::getuid())
       continue;
     ::unlink(at->path().c_str());
+  }
+}
+
+// A zombie has gone, too: it may wait long for a parent that reaps it.
+bool has_gone(pid_t pid) {
+  try {
+    const ProcessIdentity process = identify(pid);
+    return !process.known() || ProcessHandle(process).ended();
+  } catch (const Error&) {
+    return false;  // unknown
   }
 }
 
@@ -149,8 +167,7 @@ void remove_left_mpi_sessions() {
       const std::string name = at->path().filename().string();
       if (!name.starts_with(kSessionPrefix)) continue;
       const auto pid = text::to_integer(name.substr(kSessionPrefix.size()));
-      const bool gone = pid && *pid > 0 && ::kill(static_cast<pid_t>(*pid), 0) != 0 && errno == ESRCH;
-      if (gone && !listens(contact_of(at->path()))) left.push_back(at->path());
+      if (pid && *pid > 0 && has_gone(static_cast<pid_t>(*pid)) && !listens(contact_of(at->path()))) left.push_back(at->path());
     }
     for (const fs::path& session : left) remove_session(session);
   });
