@@ -452,6 +452,8 @@ std::string notice_of_changes(const specs::Plan& plan) {
     what = fmt::format("{} differs from the campaign's copy, which is used", file.string());
   if (what.empty() && declares_sources(plan.study())) {
     try {
+      // A notice does not wait long for a coordinator that does not answer: the command itself does.
+      if (engine::store::is_held(plan.campaign())) engine::Client(plan.campaign(), {.change_s = 2, .answer_s = 5}).status();
       ReadableRecord record(plan);
       const auto changed = engine::changed_sources(plan.study(), record.store());
       if (!changed.empty())
