@@ -87,7 +87,8 @@ void Agent::ended(bool with_host) {
 // ---- the loop
 
 void Agent::schedule(double delay_s) {
-  if (!runs()) return;
+  // Without a journal it ends before its loop begins, and without a word: a signal changes nothing.
+  if (!runs() || !worker_.has_journal()) return;
   const double at_s =
       std::max(around_.timeline.now_s() + delay_s + around_.draw.logarithmic(kTurnAtLeast_s, kTurnAtMost_s),
                busy_until_s_);

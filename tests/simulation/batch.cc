@@ -81,6 +81,7 @@ void Batch::start(const std::string& id) {
     job.status.nodes.push_back(hosts[at]->name);
     job.workers.push_back(&workers_.start(*hosts[at], job.group, job.slots, 0, linger_s_, job.status.token));
     hosts.erase(hosts.begin() + static_cast<std::ptrdiff_t>(at));
+    if (job.cancel_asked) around_.history.job_is_cancelled(job.workers.back()->number());
   }
 }
 
@@ -113,6 +114,15 @@ std::vector<std::string> Batch::gone() const {
     }
   }
   return gone;
+}
+
+void Batch::asked_to_cancel(const std::vector<std::string>& ids) {
+  for (const std::string& id : ids) {
+    const auto at = jobs_.find(id);
+    if (at == jobs_.end()) continue;
+    at->second.cancel_asked = true;
+    for (const Worker* const worker : at->second.workers) around_.history.job_is_cancelled(worker->number());
+  }
 }
 
 void Batch::cancel(const std::vector<std::string>& ids) {

@@ -25,6 +25,8 @@ class Batch {
 
   std::string submit(const engine::batch::JobRequest& request);  // the job's id
   engine::batch::JobList list() const;
+  // The coordinator has decided to cancel them, and its call is under way.
+  void asked_to_cancel(const std::vector<std::string>& ids);
   void cancel(const std::vector<std::string>& ids);
   // Workers of which the list says that their job or their node is gone.
   std::vector<std::string> gone() const;
@@ -41,7 +43,7 @@ class Batch {
     std::string group;
     int slots = 1;
     std::size_t nodes = 1;
-    bool cancelled = false;
+    bool cancel_asked = false, cancelled = false;
     std::vector<Worker*> workers;
   };
   void start(const std::string& id);

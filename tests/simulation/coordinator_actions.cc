@@ -262,9 +262,11 @@ void Coordinator::on(engine::action::SubmitJob& submit) {
 }
 
 void Coordinator::on(engine::action::CancelJobs& cancel) {
+  if (options_.batch != nullptr) options_.batch->asked_to_cancel(cancel.ids);
   around_.timeline.after(around_.draw.logarithmic(kCallAtLeast_s, kCallAtMost_s), [this, cancel] {
     if (!alive() || options_.batch == nullptr) return;
     options_.batch->cancel(cancel.ids);
+    cancelled_jobs_.insert(cancel.ids.begin(), cancel.ids.end());
     post(engine::event::JobsCancelled{cancel.scheduler, cancel.ids, std::nullopt});
   });
 }
@@ -282,13 +284,20 @@ void Coordinator::on(engine::action::QueryJobs& query) {
   });
 }
 
-// Soon after the scheduler has said that a job or a node is gone, its workers hold nothing any more.
+// Soon after the scheduler has said that a job or a node is gone, its workers hold nothing any more. But for those of a
+// job that this scheduler has cancelled: its allocation ends with that answer, and what is said of it later is not
+// looked at (Pools::learn()). Its workers say Goodbye, or pass their fence.
 void Coordinator::expect_leased_again() {
   if (!runs() || failing_) return;
+  std::set<std::string> followed;
+  const double unix_s = host().at(around_.timeline.now_s()).unix_s;
+  for (const wire::AllocationView& allocation : machine_->allocations(unix_s, false).allocations) {
+    if (!cancelled_jobs_.contains(allocation.id)) followed.insert(allocation.token);
+  }
   std::vector<std::string> gone;
   for (const std::string& id : options_.batch->gone()) {
     const Worker* const worker = workers_.find(id);
-    const bool known = machine_->scheduler().workers().contains(id);
+    const bool known = machine_->scheduler().workers().contains(id) && followed.contains(worker->allocation());
     if (known && worker->gone() && &worker->host() != &host()) gone.push_back(id);
   }
   if (gone.empty()) return;

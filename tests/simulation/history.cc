@@ -24,6 +24,12 @@ std::uint32_t crash_limit(const engine::ArraySpec& spec) {
   return kCrashLimit * static_cast<std::uint32_t>(spec.gang.nodes);
 }
 
+// With which a task asks for something.
+bool is_merlin_code(int code) {
+  constexpr int kFirst = 100, kLast = 105;
+  return code >= kFirst && code <= kLast;
+}
+
 bool asks_again(wire::EndReason reason, int code) {
   return reason == wire::EndReason::exited && (code == 100 || code == 104);
 }
@@ -361,6 +367,26 @@ bool History::was_lost(const wire::Outcome& outcome) {
   return false;
 }
 
+// True if it has failed by itself in a job that its coordinator cancels: the signal may have been the cause, so that
+// CoordinatorMachine records the failure as `preempted`, which charges no attempt.
+bool History::ended_in_cancelled_job(const wire::Outcome& outcome) {
+  if (outcome.reason != wire::EndReason::preempted) return false;
+  ElementTruth& truth = at(outcome.array, outcome.element);
+  const auto is_cause = [&](const ElementTruth::End& end) {
+    const bool failed = end.reason == wire::EndReason::signalled || end.reason == wire::EndReason::bad_output ||
+                        (end.reason == wire::EndReason::exited && end.code != 0 && !is_merlin_code(end.code));
+    return failed && end.lease == outcome.lease && end.attempt == outcome.attempt && end.code == outcome.exit_code;
+  };
+  const auto ran_there = [&](const Execution& one) {
+    return one.lease.id == outcome.lease && one.lease.array == outcome.array &&
+           outcome.element - one.lease.first < one.lease.count && in_cancelled_jobs_.contains(one.worker);
+  };
+  if (std::ranges::none_of(truth.ends, is_cause) || std::ranges::none_of(executions_, ran_there)) return false;
+  // What follows is allowed as after any end for a cause outside the task.
+  truth.ends.push_back({outcome.lease, outcome.attempt, false, outcome.reason, outcome.exit_code});
+  return true;
+}
+
 void History::leased(const wire::Lease& lease) {
   if (!floors_due_) return;
   for (Element element = lease.first; element < lease.first + lease.count; ++element) {
@@ -427,7 +453,7 @@ void History::committing(const engine::store::Batch& batch) {
     const bool happened = ended_so(truth, outcome);
     const bool may_be_loss =
         outcome.reason == wire::EndReason::worker_lost || engine::is_neutral(outcome.reason);
-    const bool is_true = happened || (may_be_loss && was_lost(outcome));
+    const bool is_true = happened || ended_in_cancelled_job(outcome) || (may_be_loss && was_lost(outcome));
     if (!is_true) {
       throw Violation(
           "true results",

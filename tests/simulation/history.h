@@ -126,6 +126,8 @@ class History {
   // The state that a new coordinator, or the final check, finds in the database.
   void check_restored(const engine::store::Restored& restored);
 
+  // The worker runs in a job that a coordinator has decided to cancel: failures there count as caused by that.
+  void job_is_cancelled(WorkerNumber worker) { in_cancelled_jobs_.insert(worker); }
   // Losses wait for what a batch scheduler says of them: one more is recorded than the limit allows.
   void losses_are_explained() { unexplained_ = 1; }
 
@@ -152,6 +154,7 @@ class History {
   double cores_on(WorkerNumber worker, const Execution& execution) const;
   std::vector<ExecutionNumber> given_up(const ElementTruth& truth) const;
   bool was_lost(const wire::Outcome& outcome);
+  bool ended_in_cancelled_job(const wire::Outcome& outcome);
   void check_start(const wire::Lease& lease, Element element, const Execution& execution) const;
   std::vector<engine::ElementState> states_of(const engine::store::Restored& restored) const;
   bool may_run(const std::vector<engine::ElementState>& states, ArrayId array, Element element) const;
@@ -177,6 +180,7 @@ class History {
   std::vector<Acknowledged> opened_;  // successes whose element was leased again; the next commit says why
   bool results_were_lost_ = false;
   int unexplained_ = 0;
+  std::set<WorkerNumber> in_cancelled_jobs_;
   // Files of simulations that conversions with a limit delete, by array. Once something was opened again,
   // cancelled or lost, files are there that no coordinator knows of: the limit is not checked then.
   std::map<ArrayId, std::set<Element>> raw_;

@@ -185,7 +185,9 @@ Worker::Worker(Surroundings& around, Host& host, WorkerNumber number, std::strin
   options.capacity.cores = slots;
   options.capacity.memory_bytes = kMemory_bytes;
   options.allocation = allocation_;
-  options.node = id_;
+  // A batch scheduler calls its nodes by their hosts' names. Of a task on several nodes each worker is one, though
+  // several of them may run on one simulated host.
+  options.node = around_.study.gangs ? id_ : host_.name;
   around_.history.note_worker(number, slots);
   options.linger_s = linger_s;
   agent_ = std::make_unique<Agent>(around_, host_, *this, std::move(options));

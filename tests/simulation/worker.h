@@ -159,6 +159,7 @@ class Worker {
   // By its guardian, at its end; with what ran when its agent was killed.
   void close_journal(std::vector<wire::RunningElement> running);
   bool note_lost(double lost_s);
+  bool has_journal() const { return journal_ != nullptr; }  // false: the disk was full, and it ends at once
   // For the guardian.
   workers::Journal& journal() { return *journal_; }
 
