@@ -2,20 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the ctest entries of presets as CI does, and ends with one summary of all of them in ctest's words.
 
-  ctest_run.py run PRESET [--keep-going] [--sample N]     adds the results to build/ctest-results.json
+  ctest_run.py run PRESET [--keep-going] [--compiled]     adds the results to build/ctest-results.json
   ctest_run.py summary [--full]
   ctest_run.py slowest                       writes the slowest twenty entries into tests/README.md
 
 `run`: entries with the label `unit` come first. If one of them fails, the whole-system tests do not run, unless --keep-going
-is given. --sample: of the whole-system tests without the label `simulation`, only N run, drawn from the commit's hash, so that each commit
-runs others and a failure can be repeated. A whole-system test that fails runs once more, alone. Unit tests and simulations are deterministic and never run twice.
+is given. --compiled: only the programs of unit tests and the simulations. A whole-system test that fails runs once more, alone. Unit tests and simulations are deterministic and never run twice.
 
 `summary` lists what was skipped and why, which tests are flaky (failed, then passed alone), and the result of every entry. These count as
 failures: a failed entry, more than two flaky ones, and with --full (a machine as CI has it: root, Slurm, Grid Engine) a test that was
 skipped for a reason that is not in PERMITTED."""
 
 import argparse
-import hashlib
 import json
 import os
 import re
@@ -124,33 +122,16 @@ def run_again(preset, entries, names, run=ctest):
             entries[name]["outcome"] = "flaky"
 
 
-def head():
-    """The commit that is tested; empty outside of git."""
-    shown = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
-    return shown.stdout.strip()
-
-
-def sample_of(labels, count, commit):
-    """The names of `count` whole-system tests, drawn by the commit, and of all simulations."""
-    system = [name for name, its in labels.items() if not set(DETERMINISTIC) & set(its)]
-    drawn = sorted(system, key=lambda name: hashlib.sha256(f"{commit} {name}".encode()).digest())[:count]
-    return sorted(drawn + [name for name, its in labels.items() if "simulation" in its])
-
-
-def run_preset(preset, keep_going=False, run=ctest, labels=None, sample=None):
+def run_preset(preset, keep_going=False, run=ctest, labels=None, compiled=False):
     """{name: entry} of a preset, and whether the whole-system tests ran."""
     labels = labels_of(preset) if labels is None else labels
     jobs = os.cpu_count() or 1
-    entries, _ = run(preset, "-L", "^unit$", "-j", str(jobs))
+    entries, _ = run(preset, "-L", "^compiled$" if compiled else "^unit$", "-j", str(jobs))
     if failed_in(entries) and not keep_going:
         print(f"\n{preset}: a unit test failed; the whole-system tests do not run (--keep-going runs them)", flush=True)
         return entries
     # One more than there are cores: the tests with real schedulers wait most of their time.
-    chosen = ["-LE", "^unit$"]
-    if sample is not None:
-        names = sample_of(labels, sample, head())
-        print(f"\n{preset}: drawn by the commit: {' '.join(names)}", flush=True)
-        chosen = ["-R", "^(" + "|".join(re.escape(name) for name in names) + ")$"]
+    chosen = ["-L", "^simulation$"] if compiled else ["-LE", "^unit$"]
     system, held = run(preset, *chosen, "-j", str(jobs + 1), hold_summary=True)
     again = [name for name in failed_in(system) if not set(DETERMINISTIC) & set(labels.get(name, []))]
     if 0 < len(again) <= RERUNS_AT_MOST:
@@ -162,7 +143,7 @@ def run_preset(preset, keep_going=False, run=ctest, labels=None, sample=None):
 
 def command_run(options):
     started_s = time.monotonic()
-    entries = run_preset(options.preset, options.keep_going, sample=options.sample)
+    entries = run_preset(options.preset, options.keep_going, compiled=options.compiled)
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     results[options.preset] = {"seconds": time.monotonic() - started_s, "entries": entries}
     RESULTS.write_text(json.dumps(results))
@@ -236,7 +217,7 @@ def main():
     run = commands.add_parser("run")
     run.add_argument("preset")
     run.add_argument("--keep-going", action="store_true")
-    run.add_argument("--sample", type=int, metavar="N")
+    run.add_argument("--compiled", action="store_true")
     run.set_defaults(run=command_run)
     summary = commands.add_parser("summary")
     summary.add_argument("--full", action="store_true")
