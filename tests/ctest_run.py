@@ -7,7 +7,8 @@
   ctest_run.py slowest                       writes the slowest twenty entries into tests/README.md
 
 `run`: entries with the label `unit` come first. If one of them fails, the whole-system tests do not run, unless --keep-going
-is given. --compiled: only the programs of unit tests and the simulations. A whole-system test that fails runs once more, alone. Unit tests and simulations are deterministic and never run twice.
+is given. --compiled: only the programs of unit tests and the simulations. A whole-system test that fails runs once more, alone. Unit
+tests and simulations are deterministic and never run twice.
 
 `summary` lists what was skipped and why, which tests are flaky (failed, then passed alone), and the result of every entry. These count as
 failures: a failed entry, more than two flaky ones, and with --full (a machine as CI has it: root, Slurm, Grid Engine) a test that was

@@ -382,7 +382,7 @@ bool History::ended_in_cancelled_job(const wire::Outcome& outcome) {
            outcome.element - one.lease.first < one.lease.count && in_cancelled_jobs_.contains(one.worker);
   };
   if (std::ranges::none_of(truth.ends, is_cause) || std::ranges::none_of(executions_, ran_there)) return false;
-  // What follows is allowed as after any end for a cause outside the task.
+  // The history then allows the same as after any end for a cause outside the task.
   truth.ends.push_back({outcome.lease, outcome.attempt, false, outcome.reason, outcome.exit_code});
   return true;
 }
