@@ -233,7 +233,7 @@ TEST(Plan, LooksForFilesOnceWhenItIsMade) {
 description: {name: n}
 parameters: {P: [a, b]}
 study:
-  - {name: train, train: {data: ds, init_from: "old-$(P)"}}
+  - {name: train, train: {data: ./ds, init_from: "old-$(P)"}}
 )yaml");
   const TemporaryFolder caller;
   std::filesystem::create_directory(text.folder().path() / "ds");
