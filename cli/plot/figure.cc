@@ -176,8 +176,8 @@ Extent extent_of(Axis axis, Bounds bounds, bool from_zero) {
   if (axis.scale == Scale::logarithmic) {
     if (bounds.low == bounds.high) return {bounds.low / 2, bounds.high * 2};
     // A margin, so that no mark lies on the frame.
-    const double room = std::pow(bounds.high / bounds.low, 0.04);
-    return {axis.low ? bounds.low : bounds.low / room, axis.high ? bounds.high : bounds.high * room};
+    const double margin = std::pow(bounds.high / bounds.low, 0.04);
+    return {axis.low ? bounds.low : bounds.low / margin, axis.high ? bounds.high : bounds.high * margin};
   }
   if (from_zero && !axis.low) bounds.low = std::min(bounds.low, 0.0);
   if (bounds.low == bounds.high) {
@@ -185,10 +185,10 @@ Extent extent_of(Axis axis, Bounds bounds, bool from_zero) {
     return {from_zero ? bounds.low : bounds.low - around, bounds.high + around};
   }
   // A margin, so that no mark lies on the frame.
-  constexpr double kRoom = 0.04;
-  const double room = (bounds.high - bounds.low) * kRoom;
-  return {axis.low || (from_zero && bounds.low == 0) ? bounds.low : bounds.low - room,
-          axis.high ? bounds.high : bounds.high + room};
+  constexpr double kMargin = 0.04;
+  const double margin = (bounds.high - bounds.low) * kMargin;
+  return {axis.low || (from_zero && bounds.low == 0) ? bounds.low : bounds.low - margin,
+          axis.high ? bounds.high : bounds.high + margin};
 }
 
 void add_bars(const Figure& figure, Bounds& bounds) {
