@@ -66,6 +66,8 @@ struct WorkerCapacity {
   std::vector<bool> pools;    // which it serves, by ArraySpec::pool; empty: all
   // The allocation that it is of, and its node's name there. Only workers of one allocation form a gang.
   std::string allocation, node;
+  // It goes on for so long when its coordinator does not answer (its fence): it keeps spare leases for that time.
+  double alone_s = 0;
 };
 
 }  // namespace wflow::engine

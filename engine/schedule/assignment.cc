@@ -14,6 +14,10 @@ constexpr double kLookAgain_s = 1;
 // Limits how many elements that need more memory than their step's demand, and arrays with only such elements, are
 // tried for one worker.
 constexpr int kLooks = 64;
+// A worker that has this part of its spare leases gets no more: one message for many.
+constexpr double kEnoughSpares = 0.75;
+// A worker with so many leases gets no spare ones.
+constexpr std::size_t kMostLeases = 1024;
 }  // namespace
 
 void Scheduler::worker_ends(const WorkerId& id, double ends_s) {
@@ -30,6 +34,7 @@ void Scheduler::assign(double now_s) {
   leases_.set_time(now_s);
   move_due_retries();
   if (paused_ || stop_requested_) {
+    if (leases_.has_spares()) take_back_spares();
     leases_.set_next_split(std::nullopt);
     return;
   }
@@ -42,11 +47,17 @@ void Scheduler::assign(double now_s) {
   if (ready_.take_grown() || look) leases_.retry_unserved();
   if (const auto shrink_s = next_shrink_s(); shrink_s && now_s >= *shrink_s) leases_.retry_unserved();
   grant_reservations();
-  while (!ready_.order().empty()) {
+  std::set<std::pair<std::uint64_t, Worker*>> served;  // in the order of joining
+  while (!ready_.order().empty() || leases_.has_spares()) {
     Worker* worker = leases_.first_demand();
     if (worker == nullptr) break;
-    if (!grant_next(*worker)) leases_.set_unserved(*worker);
+    if (!grant_next(*worker)) {
+      leases_.set_unserved(*worker);
+    } else if (worker->capacity.alone_s > 0) {
+      served.emplace(worker->number, worker);
+    }
   }
+  for (const auto& [number, worker] : served) add_spares(*worker);
   for (const LeaseId id : leases_.split_back()) {
     const LeaseState& lease = *leases_.find(id);
     revoke(id, lease.array, lease.bounds, false);
@@ -76,8 +87,13 @@ std::optional<double> Scheduler::next_due_s() const {
 bool Scheduler::grant_next(Worker& worker) {
   std::optional<QueueId> next;
   std::optional<ArrayId> found;
+  const std::optional<LeaseId> spare = leases_.next_spare(worker);
+  const auto spare_queue = spare ? std::optional(ready_.queue_of(leases_.find(*spare)->array)) : std::nullopt;
   for (const QueueKey& key : ready_.order()) {
     next = std::get<QueueId>(key);
+    // The worker starts its spare leases before these.
+    const ReadyQueue& asked = ready_.queue(*next);
+    if (spare && !asked.overdue && asked.priority < ready_.queue(*spare_queue).priority) break;
     // It may reserve some of this worker's slots, and then the queues behind it find fewer.
     if (ready_.queue(*next).gang.spans_nodes()) {
       if (worker.serves[*next] && serve_gang(*next)) return true;
@@ -86,11 +102,14 @@ bool Scheduler::grant_next(Worker& worker) {
       if (found) break;
     }
   }
-  if (!found) return false;
+  if (!found) return spare && takes(worker, ready_, *spare_queue, now_s_) && use_spare(worker, *spare, 1);
   const QueueId queue = *next;
   const ArrayId array = *found;
   if (const auto element = next_again(worker, array)) {
     grant(worker, array, {*element, *element}, arrays_[array].attempts[*element]);
+  } else if (spare && *spare_queue == queue && !ready_.queue(queue).overdue) {
+    const TaskArray& held = arrays_[leases_.find(*spare)->array];
+    use_spare(worker, *spare, range_size(held, ready_, queue, worker, max_range_, now_s_));
   } else {
     const std::uint64_t size = range_size(arrays_[array], ready_, queue, worker, max_range_, now_s_);
     grant(worker, array, ready_.next_range(array, size), {});
@@ -145,12 +164,12 @@ bool Scheduler::holds_suspect(const Worker& worker) const {
 }
 
 void Scheduler::grant(Worker& worker, ArrayId array, Range range, const Attempt& attempt,
-                      const std::vector<std::string>& nodes) {
+                      const std::vector<std::string>& nodes, bool spare) {
   const LeaseId id = next_lease_++;
   const QueueId queue_id = ready_.queue_of(array);
   const ReadyQueue& queue = ready_.queue(queue_id);
   // On the worker, too, an overdue queue goes before the others.
-  const int priority = queue.overdue ? std::numeric_limits<int>::max() : queue.priority;
+  const int priority = queue.overdue ? std::numeric_limits<int>::max() : lease_priority(queue, spare);
   ready_.remove(array, range);
   has_begun(array, range);
   arrays_[array].states.set(range, ElementState::leased);
@@ -158,6 +177,7 @@ void Scheduler::grant(Worker& worker, ArrayId array, Range range, const Attempt&
   const double core_s = static_cast<double>(range.size()) * cores_of(queue, worker) * workers *
                         seconds_of(arrays_[array], queue, worker);
   leases_.hold(id, worker, array, range, attempt.memory_bytes);
+  if (spare) leases_.make_spare(id);
   if (!nodes.empty()) leases_.set_gang(id, nodes);
   LeaseId trust_from = 0;
   if (arrays_[array].spec.trust_markers)
@@ -167,7 +187,49 @@ void Scheduler::grant(Worker& worker, ArrayId array, Range range, const Attempt&
   actions_.grants.push_back({worker.id,
                              {id, array, range.first, range.size(), attempt.number, attempt.restart, priority,
                               attempt.memory_bytes, attempt.uncharged(), nodes, trust_from}});
-  ready_.serve(queue_id, core_s);
+  if (!spare) ready_.serve(queue_id, core_s);
+}
+
+// ---- spare leases: for the time in which no coordinator answers
+
+// The worker starts spare elements by itself when it has room: they count as its load from now on.
+bool Scheduler::use_spare(Worker& worker, LeaseId id, std::uint64_t elements) {
+  const ArrayId array = leases_.find(id)->array;
+  const QueueId queue_id = ready_.queue_of(array);
+  const ReadyQueue& queue = ready_.queue(queue_id);
+  const std::uint64_t used = leases_.use_spare(id, elements);
+  ready_.serve(queue_id, static_cast<double>(used) * cores_of(queue, worker) *
+                             seconds_of(arrays_[array], queue, worker));
+  return used > 0;
+}
+
+// They come from the first queue that has anything for the worker; there are none while tasks on several nodes wait.
+void Scheduler::add_spares(Worker& worker) {
+  if (worker.draining || worker.leases.size() >= kMostLeases) return;
+  for (const QueueKey& key : ready_.order()) {
+    const QueueId queue_id = std::get<QueueId>(key);
+    const ReadyQueue& queue = ready_.queue(queue_id);
+    if (!worker.serves[queue_id]) continue;
+    if (queue.gang.spans_nodes()) return;
+    const auto fresh = std::find_if(queue.waiting.begin(), queue.waiting.end(),
+                                    [&](ArrayId array) { return ready_.has_fresh(array); });
+    if (fresh == queue.waiting.end()) return;
+    const TaskArray& array = arrays_[*fresh];
+    const double size = spare_size(array, ready_, queue_id, worker, now_s_);
+    const double each_s = std::max(seconds_of(array, queue, worker), kShortestTask_s) / processes_at_once(queue, worker);
+    const double has = worker.spare_s / each_s;
+    const double most = std::min(size - has, static_cast<double>(max_range_));
+    if (most < 1 || has > kEnoughSpares * size) return;
+    grant(worker, *fresh, ready_.next_range(*fresh, static_cast<std::uint64_t>(most)), {}, {}, true);
+    return;
+  }
+}
+
+void Scheduler::take_back_spares() {
+  for (const LeaseId id : leases_.take_spares()) {
+    const LeaseState& lease = *leases_.find(id);
+    revoke(id, lease.array, lease.bounds, false);
+  }
 }
 
 }  // namespace wflow::engine

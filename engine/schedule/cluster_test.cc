@@ -51,7 +51,8 @@ class Cluster {
 
   void join(const WorkerId& id, const WorkerCapacity& capacity, double speed = 1) {
     nodes[id] = Node{capacity, speed, {}, {}, 0, -1};
-    scheduler.worker_joined(id, capacity, {});
+    nodes[id].capacity.alone_s = alone_s;
+    scheduler.worker_joined(id, nodes[id].capacity, {});
   }
 
   void lose(const WorkerId& id) {
@@ -136,6 +137,7 @@ class Cluster {
   std::function<double(Task)> seconds = [](Task) { return 1.0; };
   std::function<int(const Lease&)> code = [](const Lease&) { return 0; };
   double now = 0;
+  double alone_s = 0;  // of workers that join: they keep spare leases for that time
   double longest_idle_s = 0;
   std::uint64_t revokes = 0;
   int steps = 0;
@@ -169,16 +171,26 @@ class Cluster {
 
   void give_back(const RevokeLease& revoke) {
     EXPECT_FALSE(revoke.kill_running);
-    std::vector<Lease> returned;
-    std::erase_if(nodes[revoke.worker].queue, [&](const auto& entry) {
-      const Lease& lease = entry.second;
-      if (lease.id != revoke.part.id) return false;
-      EXPECT_LE(revoke.part.first, lease.first);
-      EXPECT_GE(revoke.part.first + revoke.part.count, lease.first + lease.count);
+    std::vector<Lease> returned, rest;
+    auto& queue = nodes[revoke.worker].queue;
+    for (auto& [key, lease] : queue) {
+      const Element end = lease.first + lease.count;
+      const Element from = std::max(lease.first, revoke.part.first);
+      const Element to = std::min(end, revoke.part.first + revoke.part.count);
+      if (lease.id != revoke.part.id || from >= to) continue;
       returned.push_back(lease);
-      let_go(lease);
-      return true;
-    });
+      returned.back().first = from;
+      returned.back().count = to - from;
+      let_go(returned.back());
+      rest.push_back(lease);
+      rest.back().first = to;
+      rest.back().count = end - to;
+      lease.count = from - lease.first;
+    }
+    std::erase_if(queue, [](const auto& entry) { return entry.second.count == 0; });
+    for (const Lease& lease : rest) {
+      if (lease.count > 0) queue[{-std::int64_t{lease.priority}, ++arrivals_}] = lease;
+    }
     scheduler.returned(returned);
   }
 
@@ -243,30 +255,34 @@ constexpr int kLow = -(1 << 16);  // `priority: -1` of a step
 
 TEST(Cluster, ThreeStepsDepthFirstAndNoneStarves) {
   // simulate -> analyse of every sample, and a report on its own that the study puts last.
-  Cluster cluster({step_of(0, 400), step_of(1, 400, 1, {{0, EdgeKind::element, 0}}), step_of(2, 100, kLow)});
-  cluster.scheduler.start();
-  cluster.join("a", {2});
-  cluster.join("b", {2});
-  cluster.run();
-  ASSERT_TRUE(cluster.scheduler.ended());
-  EXPECT_NEAR(cluster.now, 900 / 4, 5) << "no core is left without work";
-  std::map<Cluster::Task, double> began;
-  for (const auto& start : cluster.starts) began[start.task] = start.time_s;
-  double others_end = 0;
-  for (Element i = 0; i < 400; ++i) {
-    EXPECT_LE((began[{1, i}] - began[{0, i}]), 3.5)
-        << "sample " << i << ": its chain is finished before others begin";
-    others_end = std::max(others_end, began[{1, i}]);
+  for (const double alone_s : {0.0, 60.0}) {
+    Cluster cluster(
+        {step_of(0, 400), step_of(1, 400, 1, {{0, EdgeKind::element, 0}}), step_of(2, 100, kLow)});
+    cluster.alone_s = alone_s;
+    cluster.scheduler.start();
+    cluster.join("a", {2});
+    cluster.join("b", {2});
+    cluster.run();
+    ASSERT_TRUE(cluster.scheduler.ended());
+    EXPECT_NEAR(cluster.now, 900 / 4, 5) << "no core is left without work";
+    std::map<Cluster::Task, double> began;
+    for (const auto& start : cluster.starts) began[start.task] = start.time_s;
+    double others_end = 0;
+    for (Element i = 0; i < 400; ++i) {
+      EXPECT_LE((began[{1, i}] - began[{0, i}]), 3.5)
+          << "sample " << i << ": its chain is finished before others begin";
+      others_end = std::max(others_end, began[{1, i}]);
+    }
+    std::vector<double> reports;
+    for (const auto& start : cluster.starts) {
+      if (start.task.first == 2 && start.time_s < others_end - 1) reports.push_back(start.time_s);
+    }
+    ASSERT_FALSE(reports.empty());
+    EXPECT_LE(reports.front(), 65);
+    EXPECT_GT(reports.front(), 55) << "while others have work, the last one waits";
+    for (std::size_t i = 1; i < reports.size(); ++i) EXPECT_LE(reports[i] - reports[i - 1], 65);
+    EXPECT_LE(static_cast<double>(reports.size()), others_end * 4 / 20) << "and takes a small share";
   }
-  std::vector<double> reports;
-  for (const auto& start : cluster.starts) {
-    if (start.task.first == 2 && start.time_s < others_end - 1) reports.push_back(start.time_s);
-  }
-  ASSERT_FALSE(reports.empty());
-  EXPECT_LE(reports.front(), 65);
-  EXPECT_GT(reports.front(), 55) << "while others have work, the last one waits";
-  for (std::size_t i = 1; i < reports.size(); ++i) EXPECT_LE(reports[i] - reports[i - 1], 65);
-  EXPECT_LE(static_cast<double>(reports.size()), others_end * 4 / 20) << "and takes a small share";
 }
 
 TEST(Cluster, TheClockBeginsAnywhere) {
@@ -289,14 +305,17 @@ TEST(Cluster, AWaitingStepOfLongTasksTakesASmallShare) {
 }
 
 TEST(Cluster, StepsOfEqualPriorityTakeTurns) {
-  Cluster cluster({step_of(0, 100'000), step_of(1, 10'000)});
-  cluster.seconds = [](auto task) { return task.first == 0 ? 0.1 : 10.0; };
-  cluster.scheduler.start();
-  cluster.join("a", {4});
-  cluster.join("b", {4});
-  cluster.run(500);
-  EXPECT_GT(cluster.core_s(0), 0.25 * 500 * 8);
-  EXPECT_GT(cluster.core_s(1), 0.25 * 500 * 8);
+  for (const double alone_s : {0.0, 60.0}) {
+    Cluster cluster({step_of(0, 100'000), step_of(1, 10'000)});
+    cluster.alone_s = alone_s;
+    cluster.seconds = [](auto task) { return task.first == 0 ? 0.1 : 10.0; };
+    cluster.scheduler.start();
+    cluster.join("a", {4});
+    cluster.join("b", {4});
+    cluster.run(500);
+    EXPECT_GT(cluster.core_s(0), 0.25 * 500 * 8);
+    EXPECT_GT(cluster.core_s(1), 0.25 * 500 * 8);
+  }
 }
 
 TEST(Cluster, AWorkerThatJoinsLateGetsWhatHasNotStarted) {
@@ -315,8 +334,10 @@ TEST(Cluster, AWorkerThatJoinsLateGetsWhatHasNotStarted) {
 }
 
 TEST(Cluster, NoWorkerIdlesBesideWhatOthersHaveNotStarted) {
-  for (const double slow : {0.5, 0.1, 0.01, 0.001}) {
+  for (const auto& [slow, alone_s] : std::vector<std::pair<double, double>>{
+           {0.5, 0}, {0.1, 0}, {0.01, 0}, {0.001, 0}, {0.5, 60}, {0.1, 60}, {0.01, 60}, {0.001, 60}}) {
     Cluster cluster({step_of(0, 5000)});
+    cluster.alone_s = alone_s;
     cluster.seconds = [](auto) { return 0.02; };
     cluster.scheduler.start();
     cluster.join("fast", {4});
@@ -454,6 +475,120 @@ TEST(Cluster, BundlesOfOne) {
   EXPECT_TRUE(cluster.scheduler.ended());
 }
 
+// How long the node works on with what it holds.
+double works_alone_s(const Cluster& cluster, const WorkerId& id) {
+  const Cluster::Node& node = cluster.nodes.at(id);
+  std::multiset<double> cores;  // when each is free
+  for (const auto& [end, lease] : node.running) cores.insert(end);
+  for (const auto& [key, lease] : node.queue) {
+    for (Element at = lease.first; at < lease.first + lease.count; ++at) {
+      const double free_s = *cores.begin();
+      cores.erase(cores.begin());
+      cores.insert(free_s + cluster.seconds({lease.array, at}));
+    }
+  }
+  return *cores.begin() - cluster.now;  // no core is idle before
+}
+
+// Two slots had three tasks, and then nothing to do until the fence.
+TEST(Cluster, AWorkerKeepsEnoughForTheTimeThatItMayWorkAlone) {
+  for (const double seconds : {0.05, 0.5, 5.0, 45.0, 90.0, 3600.0}) {
+    Cluster cluster({step_of(0, 1'000'000)});
+    cluster.seconds = [seconds](auto) { return seconds; };
+    cluster.alone_s = 60;
+    cluster.scheduler.start();
+    for (const char* id : {"a", "b", "c"}) cluster.join(id, {2});
+    for (int i = 0; i < 6; ++i) {
+      cluster.run(cluster.now + 1.3 * std::max(seconds, 1.0));
+      cluster.advance(cluster.next_event());
+    }
+    cluster.settle();
+    for (const char* id : {"a", "b", "c"}) {
+      EXPECT_GE(works_alone_s(cluster, id), std::min(0.75 * 60, 60 - seconds))
+          << "tasks of " << seconds << " s";
+      EXPECT_LE(works_alone_s(cluster, id), 62 + 2 * seconds) << "tasks of " << seconds << " s";
+    }
+  }
+}
+
+TEST(Cluster, TheEndOfACampaignIsNotLaterForSpareLeases) {
+  for (const double seconds : {0.02, 1.0, 7.0, 100.0}) {
+    const auto end_s = [&](double alone_s, std::uint64_t count) {
+      Cluster cluster({step_of(0, count)});
+      cluster.seconds = [seconds](auto task) {
+        return seconds * (0.5 + static_cast<double>(task.second % 11) / 10);
+      };
+      cluster.alone_s = alone_s;
+      cluster.scheduler.start();
+      cluster.join("a", {4});
+      cluster.join("b", {4}, 0.3);
+      cluster.join("c", {2});
+      cluster.run();
+      EXPECT_EQ(cluster.starts.size(), count) << "nothing runs twice";
+      EXPECT_LE(cluster.longest_idle_s, kAhead_s + 0.05) << "tasks of " << seconds << " s";
+      EXPECT_LE(cluster.revokes, alone_s > 0 ? 100U : 60U);
+      return cluster.now;
+    };
+    for (const std::uint64_t count : {5U, 20U, 60U, 400U, 5000U}) {
+      EXPECT_LE(end_s(60, count), end_s(0, count) + 1.5 + 2 * seconds)
+          << count << " tasks of " << seconds << " s";
+    }
+  }
+}
+
+TEST(Cluster, SpareLeasesComeBackWhenNothingMayStart) {
+  Cluster cluster({step_of(0, 1000)});
+  cluster.seconds = [](auto) { return 5.0; };
+  cluster.alone_s = 60;
+  cluster.scheduler.start();
+  cluster.join("a", {2});
+  cluster.run(20);
+  ASSERT_GE(cluster.held.size(), 20U);
+  cluster.scheduler.set_paused(true);
+  cluster.settle();
+  EXPECT_EQ(cluster.held.size(), 2U) << "what runs";
+  cluster.scheduler.set_paused(false);
+  cluster.run(40);
+  ASSERT_GE(cluster.held.size(), 20U);
+  cluster.scheduler.cancel(0, {0, 999});
+  cluster.settle();
+  EXPECT_EQ(cluster.held.size(), 2U) << "what runs";
+  cluster.run();
+  EXPECT_TRUE(cluster.scheduler.ended());
+  EXPECT_EQ(cluster.now, 45);
+}
+
+// A later coordinator: what waits in a worker's queue is no reason to keep what comes first from it.
+TEST(Cluster, SpareLeasesOfAnEarlierCoordinatorComeLast) {
+  ArraySpec urgent = step_of(1, 2, 5);
+  Scheduler scheduler({step_of(0, 1000), urgent}, 2);
+  scheduler.start();
+  WorkerCapacity capacity(2);
+  capacity.alone_s = 60;
+  const LeaseId lease = (LeaseId{1} << 40) + 1;
+  scheduler.worker_joined("a", capacity, {{lease, 0, 0, 20, 0, false, 0}});
+  scheduler.assign(0);
+  scheduler.take_actions();
+  scheduler.done({lease, 0, 0, 2, 0, 10, 50, 5});
+  scheduler.assign(5);
+  std::uint64_t first = 0;
+  for (const GrantLease& grant : scheduler.take_actions().grants)
+    first += grant.lease.array == 1 ? grant.lease.count : 0;
+  EXPECT_GE(first, 1U);
+}
+
+TEST(Cluster, NoSpareLeaseIsCutByTheEndOfItsAllocation) {
+  Cluster cluster({step_of(0, 1000)});
+  cluster.seconds = [](auto) { return 5.0; };
+  cluster.alone_s = 60;
+  cluster.scheduler.start();
+  cluster.join("a", {2});
+  cluster.scheduler.worker_ends("a", 50);
+  cluster.run(100);
+  for (const auto& start : cluster.starts) EXPECT_LE(start.time_s, 45) << start.task.second;
+  EXPECT_GE(cluster.starts.size(), 16U);
+}
+
 // Kills, broken connections, failures, retries, revocations, cancellations, pauses and groups, at random:
 // every element ends exactly once, and is never leased twice at once (Cluster::take).
 TEST(Cluster, RandomEvents) {
@@ -471,6 +606,7 @@ TEST(Cluster, RandomEvents) {
     arrays[2].resources.cores = 2;
     arrays[4].resources.memory_bytes = 30;
     Cluster cluster(std::move(arrays));
+    cluster.alone_s = seed % 2 == 0 ? 60 : 0;
     cluster.code = [&](const Lease&) { return chance(8) ? (chance(30) ? 104 : 1) : 0; };
     for (ArrayId id = 0; id < 5; ++id) cluster.arrays[id].max_retries = 3;
     cluster.seconds = [](auto task) {

@@ -96,7 +96,7 @@ void Scheduler::reserve(const std::string& allocation, QueueId queue, std::vecto
   for (int i = 0; i < size; ++i) {
     Worker& worker = *by_time[static_cast<std::size_t>(i)].second;
     leases_.reserve(worker, cores_of(ready_.queue(queue), worker), start_s);
-    if (worker.load.cores <= worker.capacity.cores + 1e-6) continue;
+    if (worker.load.cores + worker.spare_cores <= worker.capacity.cores + 1e-6) continue;
     for (const LeaseId id : worker.leases) {
       const LeaseState& lease = *leases_.find(id);
       if (!lease.gang) revoke(id, lease.array, lease.bounds, false);

@@ -2,6 +2,7 @@
 #include "engine/schedule/lease_table.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "engine/schedule/sizing.h"
@@ -156,6 +157,7 @@ LeaseState& LeaseTable::open(LeaseId id, Worker& worker, ArrayId array, Range fi
   lease.seconds_each = std::clamp(seconds, kShortestTask_s, kAhead_s * lease.processes_each);
   if (memory_bytes <= 0) memory_bytes = arrays_[array].spec.resources.memory_bytes;
   lease.memory_each = static_cast<double>(std::min(memory_bytes, worker.capacity.memory_bytes));
+  lease.alone_each = std::max(seconds, kShortestTask_s) / processes_at_once(queue, worker);
   worker.leases.insert(id);
   return lease;
 }
@@ -174,9 +176,13 @@ LeaseState& LeaseTable::hold(LeaseId id, Worker& worker, ArrayId array, Range ra
   return lease;
 }
 
-void LeaseTable::release(LeaseId id, Range range) {
+void LeaseTable::release(LeaseId id, Range range, bool unstarted) {
   const auto found = leases_.find(id);
   LeaseState& lease = found->second;
+  const std::uint64_t charged = lease.elements - lease.spare;
+  const std::uint64_t of_spare =
+      unstarted ? std::min(lease.spare, range.size()) : range.size() - std::min(charged, range.size());
+  remove_spare(id, lease, of_spare);
   lease.elements -= range.size();
   if (range.first == lease.bounds.first) lease.bounds.first = range.last + 1;
   if (range.last == lease.bounds.last) lease.bounds.last = range.first - 1;
@@ -190,8 +196,79 @@ void LeaseTable::release(LeaseId id, Range range) {
     for (Worker* other : lease.others) other->gangs.erase(id);
     incomplete_.erase(id);
   }
-  change_load(lease, -static_cast<double>(range.size()));
+  change_load(lease, -static_cast<double>(range.size() - of_spare));
   if (lease.elements == 0) leases_.erase(found);
+}
+
+// ---- spare leases
+
+void LeaseTable::add_spare(LeaseId id, LeaseState& lease, std::uint64_t elements) {
+  if (elements == 0) return;
+  if (lease.spare == 0 && !lease.revoked) ++spares_;
+  lease.spare += elements;
+  const auto number = static_cast<double>(elements);
+  lease.worker->spares.insert(id);
+  lease.worker->spare_s += number * lease.alone_each;
+  lease.worker->spare_cores += number * lease.processes_each * lease.cores_each;
+  change_load(lease, -number);
+}
+
+// The caller charges the worker for what is still leased.
+void LeaseTable::remove_spare(LeaseId id, LeaseState& lease, std::uint64_t elements) {
+  if (elements == 0) return;
+  lease.spare -= elements;
+  const auto number = static_cast<double>(elements);
+  Worker& worker = *lease.worker;
+  worker.spare_s -= number * lease.alone_each;
+  worker.spare_cores -= number * lease.processes_each * lease.cores_each;
+  if (lease.spare > 0) return;
+  if (!lease.revoked) --spares_;
+  worker.spares.erase(id);
+  if (worker.spares.empty()) worker.spare_s = worker.spare_cores = 0;
+}
+
+void LeaseTable::make_spare(LeaseId id) {
+  LeaseState& lease = leases_.at(id);
+  const Worker& worker = *lease.worker;
+  if (worker.capacity.alone_s <= 0 || lease.gang || lease.revoked) return;
+  const double beyond = std::floor(std::max(0.0, worker.load.cores - worker.capacity.cores + 1e-6) /
+                                   (lease.processes_each * lease.cores_each));
+  const std::uint64_t charged = lease.elements - lease.spare;
+  add_spare(id, lease, std::min(charged, static_cast<std::uint64_t>(beyond)));
+}
+
+std::uint64_t LeaseTable::use_spare(LeaseId id, std::uint64_t most) {
+  LeaseState& lease = leases_.at(id);
+  const std::uint64_t used = std::min(most, lease.spare);
+  remove_spare(id, lease, used);
+  change_load(lease, static_cast<double>(used));
+  return used;
+}
+
+// In the order of the worker's queue.
+std::optional<LeaseId> LeaseTable::next_spare(const Worker& worker) const {
+  std::optional<LeaseId> next;
+  int priority = 0;
+  for (const LeaseId id : worker.spares) {
+    const LeaseState& lease = leases_.at(id);
+    if (lease.revoked) continue;
+    const int other = queues_.queue_of_array(lease.array).priority;
+    if (next && other <= priority) continue;
+    next = id;
+    priority = other;
+  }
+  return next;
+}
+
+std::vector<LeaseId> LeaseTable::take_spares() {
+  std::vector<LeaseId> taken;
+  for (const auto& [id, worker] : workers_) {
+    for (const LeaseId lease : worker.spares) {
+      if (!std::exchange(leases_.at(lease).revoked, true)) taken.push_back(lease);
+    }
+  }
+  spares_ = 0;
+  return taken;
 }
 
 void LeaseTable::change_load(const LeaseState& lease, double elements) {
@@ -216,6 +293,7 @@ void LeaseTable::charge(Worker& worker, const LeaseState& lease, double elements
   if (worker.leases.empty() && worker.gangs.empty()) {
     worker.load = {};
     worker.scarce_s.clear();
+    worker.spare_s = worker.spare_cores = 0;
   }
   index(worker);
 }

@@ -22,11 +22,13 @@ struct LeaseState {
   ArrayId array = 0;
   Range bounds;                // all of its elements lie within
   std::uint64_t elements = 0;  // that it holds
+  std::uint64_t spare = 0;     // its elements beyond the load of its worker (Worker::spares)
   bool is_long = false;        // its tasks last longer than kLongestAhead_s, as estimated when granted
   double seconds_each = 0;     // as estimated when granted, at most what a core should have ahead of it
   double cores_each = 1;
   double processes_each = 1;  // per element: less than one if a process runs several
   double memory_each = 0;     // bytes, of a process
+  double alone_each = 0;      // seconds of the whole worker per element
   bool revoked = false;       // its elements that have not started were revoked
   double granted_s = 0;       // or adopted
   // ---- of a gang
@@ -74,9 +76,20 @@ class LeaseTable {
   // Requires that no lease holds the range. Makes the lease if it does not exist.
   // `memory_bytes`: per process, if it differs from the step's demand.
   LeaseState& hold(LeaseId lease, Worker& worker, ArrayId array, Range range, std::int64_t memory_bytes = 0);
-  // The lease holds the whole range. Removes a lease without elements.
-  void release(LeaseId lease, Range range);
+  // The lease holds the whole range. Removes a lease without elements. `unstarted`: the worker has given it back.
+  void release(LeaseId lease, Range range, bool unstarted = false);
   std::uint64_t leased() const { return leased_; }
+
+  // ---- spare leases
+  // Removes the elements that the worker's cores cannot run at once from its load.
+  void make_spare(LeaseId lease);
+  // The worker has capacity: at most `most` of the lease's spare elements count as its load again. Returns their number.
+  std::uint64_t use_spare(LeaseId lease, std::uint64_t most);
+  // The first spare lease that it will start.
+  std::optional<LeaseId> next_spare(const Worker& worker) const;
+  bool has_spares() const { return spares_ > 0; }
+  // All spare leases, to be revoked: they are not used meanwhile.
+  std::vector<LeaseId> take_spares();
 
   // ---- gangs
   // The lease runs on these nodes of its worker's allocation, its worker's own among them. Their workers are
@@ -112,6 +125,8 @@ class LeaseTable {
 
   LeaseState& open(LeaseId lease, Worker& worker, ArrayId array, Range first, std::int64_t memory_bytes);
   void change_load(const LeaseState& lease, double elements);
+  void add_spare(LeaseId id, LeaseState& lease, std::uint64_t elements);
+  void remove_spare(LeaseId id, LeaseState& lease, std::uint64_t elements);
   void charge(Worker& worker, const LeaseState& lease, double elements);
   void attach(LeaseId id, LeaseState& lease, Worker& worker);
   void attach_missing(Worker& worker);
@@ -132,6 +147,7 @@ class LeaseTable {
   std::set<LeaseId> incomplete_;  // gangs with nodes whose workers have not joined
   std::map<DemandKey, Worker*> demand_, unserved_;
   std::uint64_t leased_ = 0;
+  std::size_t spares_ = 0;  // leases with spare elements that were not revoked
   std::uint64_t joined_ = 0;
   double now_s_ = 0;
   std::optional<double> next_split_s_;

@@ -144,6 +144,7 @@ void Scheduler::hold(Worker& worker, const Lease& lease, Range part) {
   arrays_[lease.array].states.set(part, ElementState::leased);
   leases_.hold(lease.id, worker, lease.array, part, lease.memory_bytes);
   if (!lease.nodes.empty()) leases_.set_gang(lease.id, lease.nodes);
+  leases_.make_spare(lease.id);
 }
 
 // Back to what waits for its input.
@@ -243,7 +244,7 @@ void Scheduler::returned(const std::vector<Lease>& leases) {
     const Range range{lease.first, lease.first + lease.count - 1};
     for (const Range& part : leases_.parts(lease.id, lease.array, range)) {
       end_ranks(lease.id, part);
-      leases_.release(lease.id, part);
+      leases_.release(lease.id, part, true);
       give_back(lease.id, lease.array, part);
     }
   }
@@ -278,10 +279,24 @@ Scheduler::Cancelled Scheduler::cancel(ArrayId array, Range range, bool kill) {
   if (kill) {
     cancelled.running = request_cancel(array, range);
   } else {
-    leases_.holders(array).for_each_in(range, [&](Range part, LeaseId) { cancelled.running += part.size(); });
+    cancelled = cancel_spares(array, range);
   }
-  cancelled.waiting = cancel_waiting_in(array, range);
+  cancelled.waiting += cancel_waiting_in(array, range);
   propagate();
+  return cancelled;
+}
+
+// What its worker has not begun comes back and is cancelled then.
+Scheduler::Cancelled Scheduler::cancel_spares(ArrayId array, Range range) {
+  Cancelled cancelled;
+  leases_.holders(array).for_each_in(range, [&](Range part, LeaseId lease) {
+    const std::uint64_t spare = std::min(leases_.find(lease)->spare, part.size());
+    cancelled.waiting += spare;
+    cancelled.running += part.size() - spare;
+    if (spare == 0) return;
+    revoke(lease, array, part, false);
+    arrays_[array].cancel_requested.add(part);
+  });
   return cancelled;
 }
 

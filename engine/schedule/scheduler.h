@@ -112,7 +112,7 @@ class Scheduler {
   // executions that are not the next, and keeps no others. Until then they are kept, because what comes
   // before them may still arrive.
   void drop_early_results();
-  // No new leases until resumed.
+  // No new leases until resumed. Spare leases come back.
   void set_paused(bool paused);
   bool paused() const { return paused_; }
   // Leases nothing of this step (ArraySpec::step) until it is released, and revokes the elements that its workers
@@ -247,6 +247,7 @@ class Scheduler {
   void wait_again(ArrayId array, Range part);
   void give_back_all(Worker& worker);
   std::uint64_t cancel_waiting_in(ArrayId array, Range range);
+  Cancelled cancel_spares(ArrayId array, Range range);
   std::uint64_t request_cancel(ArrayId array, Range range);
   static Lease part_of(LeaseId lease, ArrayId array, Range range);
   void revoke(LeaseId lease, ArrayId array, Range range, bool kill_running);
@@ -259,8 +260,11 @@ class Scheduler {
   static bool is_suspect(const TaskArray& array, Element element);
   bool holds_suspect(const Worker& worker) const;
   void grant(Worker& worker, ArrayId array, Range range, const Attempt& attempt,
-             const std::vector<std::string>& nodes = {});
+             const std::vector<std::string>& nodes = {}, bool spare = false);
   void move_due_retries();
+  bool use_spare(Worker& worker, LeaseId lease, std::uint64_t elements);
+  void add_spares(Worker& worker);
+  void take_back_spares();
 
   // gangs.cc: tasks on several nodes
   struct Reservation {

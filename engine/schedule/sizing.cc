@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace wflow::engine {
 
@@ -17,6 +18,8 @@ constexpr double kNearlyWhole = 0.95;
 // After a cut, the next execution needs so many times the time that was too short: few executions are cut before
 // one has a whole allocation.
 constexpr double kMoreAfterCut = 1.5;
+// A worker keeps so much of its share of what is ready for the time that it may have to work alone.
+constexpr double kSpareShare = 0.25;
 
 double scarce_ahead_s(const Worker& worker, QueueId queue) {
   const auto at = worker.scarce_s.find(queue);
@@ -51,6 +54,17 @@ double room(const ReadyQueue& queue, const Worker& worker) {
   if (memory > 0)
     room = std::min(room, (static_cast<double>(capacity.memory_bytes) - load.memory_bytes) / memory);
   return std::max(0.0, std::floor(room + 1e-6));
+}
+
+double processes_at_once(const ReadyQueue& queue, const Worker& worker) {
+  double processes = worker.capacity.cores / cores_of(queue, worker);
+  if (const double share = scarce_share(queue, worker); share > 0) processes = std::min(processes, 1 / share);
+  return std::max(1.0, std::floor(processes + 1e-6));
+}
+
+int lease_priority(const ReadyQueue& queue, bool spare) {
+  if (!spare) return queue.priority;
+  return std::max(queue.priority, std::numeric_limits<int>::min() + 1) - 1;
 }
 
 double mean_s(const ReadyQueue& queue) {
@@ -122,6 +136,21 @@ bool takes(const Worker& worker, const ReadyQueues& queues, QueueId queue, doubl
   if (room_beside_gang(asked, worker, now_s) >= 1) return true;
   return gets_ahead(worker) && !has_enough(worker) && may_wait(worker, mean_s(asked) * worker.slowness) &&
          scarce_ahead_s(worker, queue) < 0.5 * kAhead_s;
+}
+
+double spare_size(const TaskArray& array, const ReadyQueues& queues, QueueId id, const Worker& worker,
+                  double now_s) {
+  const ReadyQueue& queue = queues.queue(id);
+  if (queue.timed == 0 || queue.overdue || !gets_ahead(worker)) return 0;
+  const double process = static_cast<double>(std::max<std::uint64_t>(array.spec.bundle, 1));
+  const double each_s = std::max(seconds_of(array, queue, worker), kShortestTask_s) * process;
+  double rounds = std::ceil(worker.capacity.alone_s / each_s - 1e-6);
+  if (std::isfinite(worker.ends_s)) {
+    const double needed_s = longest_s(queue).value_or(0) * worker.slowness * process;
+    rounds = std::min(rounds, std::floor((worker.ends_s - now_s - needed_s) / each_s));
+  }
+  const double share = static_cast<double>(queue.ready) * worker.capacity.cores / std::max(queue.cores, 1);
+  return std::max(0.0, std::min(rounds * processes_at_once(queue, worker) * process, kSpareShare * share));
 }
 
 std::uint64_t range_size(const TaskArray& array, const ReadyQueues& queues, QueueId id, const Worker& worker,

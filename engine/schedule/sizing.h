@@ -25,6 +25,16 @@ double cores_of(const ReadyQueue& queue, const Worker& worker);
 double scarce_share(const ReadyQueue& queue, const Worker& worker);
 // How many more of the queue's processes could start on the worker at once.
 double room(const ReadyQueue& queue, const Worker& worker);
+// How many of the queue's processes the worker runs at once when it runs nothing else; at least one.
+double processes_at_once(const ReadyQueue& queue, const Worker& worker);
+// The priority of a lease in its worker's queue. Spare leases come after others of the same priority.
+int lease_priority(const ReadyQueue& queue, bool spare);
+// The number of elements to lease to the worker beyond its load, so that it has work while no coordinator answers:
+// for each process that it can run at once as many as it may start in that time, but no more than a quarter of
+// its share of the ready elements, and none that its allocation's end may cut. Towards the end of a campaign it
+// is 0.
+double spare_size(const TaskArray& array, const ReadyQueues& queues, QueueId queue, const Worker& worker,
+                  double now_s);
 // True if the worker has enough work queued behind its running tasks.
 bool has_enough(const Worker& worker);
 // The mean duration of the queue's tasks, as estimated.

@@ -47,8 +47,8 @@ std::vector<LeaseTable::Owner> LeaseTable::owners() {
   std::vector<Owner> owners;
   for (auto& [id, worker] : workers_) {
     const double cores = worker.capacity.cores;
-    if (!worker.draining && worker.load.cores > cores + 1e-6)
-      owners.emplace_back(worker.load.cores / cores, &worker);
+    const double asked = worker.load.cores + worker.spare_cores;
+    if (!worker.draining && asked > cores + 1e-6) owners.emplace_back(asked / cores, &worker);
   }
   std::sort(owners.begin(), owners.end(), [](const Owner& a, const Owner& b) {
     return std::pair(-a.first, a.second->number) < std::pair(-b.first, b.second->number);
@@ -60,7 +60,7 @@ std::vector<LeaseTable::Owner> LeaseTable::owners() {
 // none for the idle worker.
 bool LeaseTable::split_from(Worker& owner, const Worker& idle, std::vector<LeaseId>& taken) {
   std::vector<std::pair<std::pair<int, LeaseId>, double>> leases;  // in reverse order of the worker's queue
-  double excess = owner.load.cores - owner.capacity.cores;
+  double excess = owner.load.cores + owner.spare_cores - owner.capacity.cores;
   for (const LeaseId id : owner.leases) {
     const LeaseState& lease = leases_.at(id);
     const double cores = static_cast<double>(lease.elements) * lease.processes_each * lease.cores_each;
@@ -70,7 +70,7 @@ bool LeaseTable::split_from(Worker& owner, const Worker& idle, std::vector<Lease
       excess -= cores;
     } else if (!lease.gang && idle.serves[queue_id] && room_beside_gang(queue, idle, now_s_) >= 1 &&
                fits_before_end(queue, idle, now_s_)) {
-      leases.push_back({{queue.priority, ~id}, cores});
+      leases.push_back({{lease_priority(queue, lease.spare > 0), ~id}, cores});
     }
   }
   if (excess < 1e-6 || leases.empty()) return false;
@@ -79,7 +79,9 @@ bool LeaseTable::split_from(Worker& owner, const Worker& idle, std::vector<Lease
   for (const auto& [key, cores] : leases) {
     if (asked >= excess / 2) break;
     asked += cores;
-    leases_.at(~key.second).revoked = true;
+    LeaseState& lease = leases_.at(~key.second);
+    lease.revoked = true;
+    if (lease.spare > 0) --spares_;
     taken.push_back(~key.second);
   }
   owner.untried = true;

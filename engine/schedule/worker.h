@@ -44,6 +44,10 @@ struct Worker {
   // Its allocation's end, on the scheduler's clock, and how long before it the worker joined.
   double ends_s = std::numeric_limits<double>::infinity();
   double whole_s = std::numeric_limits<double>::infinity();
+  // Leases beyond its load: they are for the time in which no coordinator answers. In seconds of the whole
+  // worker.
+  std::set<LeaseId> spares;
+  double spare_s = 0, spare_cores = 0;
   double slowness = 1;  // its tasks' durations over their arrays' means, lately
   // Leases were taken back from it, and it has reported nothing since: it gets no more than it can start.
   bool untried = false;
