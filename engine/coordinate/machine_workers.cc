@@ -126,6 +126,7 @@ void CoordinatorMachine::Impl::connect(Worker& worker, const PeerId& peer, wire:
   worker.capacity = {hello.cores, hello.gpus, hello.memory_bytes, groups_.find(hello.group)->pools};
   worker.allocation = hello.allocation;
   worker.capacity.allocation = hello.allocation;
+  worker.capacity.alone_s = worker.here ? 0 : options_.timing.lost_s;
   worker.capacity.node = hello.node.empty() ? hello.guardian.host : hello.node;
   worker.incarnation = hello.incarnation;
   note_end(worker, hello.left_s);

@@ -88,12 +88,12 @@ bool Scheduler::grant_next(Worker& worker) {
   std::optional<QueueId> next;
   std::optional<ArrayId> found;
   const std::optional<LeaseId> spare = leases_.next_spare(worker);
-  const auto spare_queue = spare ? std::optional(ready_.queue_of(leases_.find(*spare)->array)) : std::nullopt;
+  const QueueId spare_queue = spare ? ready_.queue_of(leases_.find(*spare)->array) : 0;
   for (const QueueKey& key : ready_.order()) {
     next = std::get<QueueId>(key);
     // The worker starts its spare leases before these.
     const ReadyQueue& asked = ready_.queue(*next);
-    if (spare && !asked.overdue && asked.priority < ready_.queue(*spare_queue).priority) break;
+    if (spare && !asked.overdue && asked.priority < ready_.queue(spare_queue).priority) break;
     // It may reserve some of this worker's slots, and then the queues behind it find fewer.
     if (ready_.queue(*next).gang.spans_nodes()) {
       if (worker.serves[*next] && serve_gang(*next)) return true;
@@ -102,12 +102,12 @@ bool Scheduler::grant_next(Worker& worker) {
       if (found) break;
     }
   }
-  if (!found) return spare && takes(worker, ready_, *spare_queue, now_s_) && use_spare(worker, *spare, 1);
+  if (!found) return spare && takes(worker, ready_, spare_queue, now_s_) && use_spare(worker, *spare, 1);
   const QueueId queue = *next;
   const ArrayId array = *found;
   if (const auto element = next_again(worker, array)) {
     grant(worker, array, {*element, *element}, arrays_[array].attempts[*element]);
-  } else if (spare && *spare_queue == queue && !ready_.queue(queue).overdue) {
+  } else if (spare && spare_queue == queue && !ready_.queue(queue).overdue) {
     const TaskArray& held = arrays_[leases_.find(*spare)->array];
     use_spare(worker, *spare, range_size(held, ready_, queue, worker, max_range_, now_s_));
   } else {

@@ -147,7 +147,8 @@ double spare_size(const TaskArray& array, const ReadyQueues& queues, QueueId id,
   double rounds = std::ceil(worker.capacity.alone_s / each_s - 1e-6);
   if (std::isfinite(worker.ends_s)) {
     const double needed_s = longest_s(queue).value_or(0) * worker.slowness * process;
-    rounds = std::min(rounds, std::floor((worker.ends_s - now_s - needed_s) / each_s));
+    const double loaded = worker.load.cores / worker.capacity.cores;  // rounds that come before the spare ones
+    rounds = std::min(rounds, std::floor((worker.ends_s - now_s - needed_s) / each_s - loaded));
   }
   const double share = static_cast<double>(queue.ready) * worker.capacity.cores / std::max(queue.cores, 1);
   return std::max(0.0, std::min(rounds * processes_at_once(queue, worker) * process, kSpareShare * share));
