@@ -20,6 +20,8 @@ constexpr double kLeft_s = 2;  // without any worker, after it had some
 // Then the scheduler is queried for the reason before the job is cancelled, which would hide it.
 constexpr double kAskFirst_s = 40;
 constexpr double kCancelAgain_s = 10;
+// Workers of an earlier coordinator's allocation find this one within so long.
+constexpr double kRejoin_s = 20;
 constexpr double kHour_s = 3600;
 
 // Tokens in base 36: a letter first, of equal length.
@@ -264,6 +266,8 @@ bool Pools::known_to_scheduler() const {
 
 void Pools::follow_workers(Now now) {
   for (auto& [token, live] : live_) follow(token, live, now);
+  std::erase_if(dying_, [&](const std::string& token) { return !has_workers(token); });
+  for (const std::string& token : dying_) ask_soon(allocations_.at(token).scheduler, now.steady_s);
 }
 
 void Pools::follow(const std::string& token, Live& live, Now now) {
@@ -484,6 +488,11 @@ void Pools::give_back(const std::string& token, Now now) {
   actions_.drains.push_back(token);
 }
 
+bool Pools::has_workers(const std::string& token) const {
+  const auto at = workers_.find(token);
+  return at != workers_.end() && at->second.count > 0;
+}
+
 bool Pools::is_cancelled(const std::string& token) const {
   if (cancelled_.contains(token)) return true;
   const Allocation* known = live_.contains(token) ? nullptr : find(token);
@@ -500,8 +509,9 @@ void Pools::carry_out_cancels(Now now) {
     const bool asks = live.left && !live.goes_on && now.steady_s - live.leaving_since_s < kAskFirst_s;
     if (asks && !finishing_) continue;
     if (token == own_ && !cancel_own_) continue;  // its job ends when workers and coordinator have left
-    const auto workers = workers_.find(token);
-    const bool waits = workers != workers_.end() && workers->second.count > 0 && !abandoned_ &&
+    const bool may_rejoin = live.recovered && !live.joined && allocation.state == AllocationState::running &&
+                            now.steady_s - live.since_s < kRejoin_s;
+    const bool waits = (has_workers(token) || may_rejoin) && !abandoned_ &&
                        now.steady_s - live.leaving_since_s < timing_.drain_s;
     if (waits || now.steady_s < live.cancel_after_s) continue;
     live.cancel_asked = true;
@@ -521,9 +531,11 @@ double Pools::next_query_s(const std::string& scheduler) const {
     const Allocation& allocation = allocations_.at(token);
     if (allocation.scheduler != scheduler || live.under_way) continue;
     any = true;
-    const auto workers = workers_.find(token);
-    quiet = quiet && workers != workers_.end() && workers->second.count > 0;
+    quiet = quiet && has_workers(token);
     silent = silent || live.silent;
+  }
+  for (const std::string& token : dying_) {
+    if (allocations_.at(token).scheduler == scheduler) any = silent = true;
   }
   if (!any) return std::numeric_limits<double>::infinity();
   const double usual_s = asked.last_s + (quiet ? timing_.quiet_query_s : timing_.query_s);
@@ -540,6 +552,9 @@ void Pools::ask(Now now) {
     asked.known.clear();
     for (const auto& [token, live] : live_) {
       if (allocations_.at(token).scheduler == scheduler && !live.under_way) asked.known.insert(token);
+    }
+    for (const std::string& token : dying_) {
+      if (allocations_.at(token).scheduler == scheduler) asked.known.insert(token);
     }
     actions_.queries.push_back(scheduler);
   }

@@ -260,6 +260,7 @@ class Pools {
   void cancel_surplus(Pool& pool, int surplus, Now now);
   void give_back(const std::string& token, Now now);
   void carry_out_cancels(Now now);
+  bool has_workers(const std::string& token) const;
   void ask(Now now);
   double next_query_s(const std::string& scheduler) const;
   std::vector<std::string> matching(const std::string& name) const;
@@ -292,6 +293,7 @@ class Pools {
   std::map<std::string, Live> live_;               // by token, of those that have not ended
   std::set<std::string> cancelled_;                // tokens: requested by this coordinator
   std::set<std::string> given_back_;               // tokens
+  std::set<std::string> dying_;  // tokens: cancelled with workers that had not left; followed until their jobs end
   std::map<std::string, Asked> asked_;             // by scheduler
   std::map<std::string, AllocationWorkers> workers_;
   std::map<std::string, int> quick_failures_;  // by node

@@ -100,6 +100,7 @@ void Pools::cancelled(const std::string& scheduler, const std::vector<std::strin
     if (at == allocations_.end()) continue;
     if (!error) {
       const Live& live = live_.at(at->first);
+      if (has_workers(at->first)) dying_.insert(at->first);
       ended(at->second, live.by_person ? JobEnd::cancelled : JobEnd::none,
             live.left ? "its workers left it" : "it was cancelled", now);
       continue;
@@ -130,6 +131,7 @@ void Pools::listed(const std::string& scheduler, const JobList& list, Now now) {
     learn(job, now);
   }
   for (const std::string& token : missing) {
+    if (dying_.erase(token) > 0) actions_.gone.push_back({token, {}});
     const auto at = live_.find(token);
     if (at == live_.end()) continue;
     const bool never_answered = allocations_.at(token).id.empty();
@@ -162,6 +164,8 @@ std::vector<std::string> Pools::taken_out(const Live& live, const std::vector<st
 
 void Pools::learn(const JobStatus& job, Now now) {
   const auto at = live_.find(job.token);
+  const bool is_over = job.state == JobState::done || job.state == JobState::failed;
+  if (is_over && dying_.erase(job.token) > 0) actions_.gone.push_back({job.token, {}});
   if (at == live_.end()) return;  // it has ended for this coordinator, or is unknown
   Live& live = at->second;
   Allocation& allocation = allocations_.at(job.token);

@@ -60,7 +60,7 @@ class Cluster {
     for (const auto& cancel : actions.cancels) {
       cancels.insert(cancels.end(), cancel.ids.begin(), cancel.ids.end());
       for (const std::string& id : cancel.ids)
-        std::erase_if(jobs, [&](const auto& job) { return !cancel_error && job.second.id == id; });
+        std::erase_if(jobs, [&](const auto& job) { return !cancel_error && !keep_cancelled && job.second.id == id; });
       pools->cancelled("slurm", cancel.ids, cancel_error, now);
     }
     for (const std::string& scheduler : actions.queries) query(scheduler);
@@ -119,6 +119,7 @@ class Cluster {
   std::vector<PoolActions::Gone> gone;
   Submission refusal;
   std::optional<std::string> cancel_error;
+  bool keep_cancelled = false;  // jobs take a while to end
   bool answers = true;
   bool hold_submissions = false;
 };
@@ -451,6 +452,41 @@ TEST(Pools, NothingIsSubmittedBeforeWhatRunsIsKnown) {
   cluster.answers = true;
   cluster.pass(40);
   EXPECT_EQ(cluster.submitted.size(), 3U);
+}
+
+// The simulation, seed 3976: the job of workers that were about to join again was cancelled, and their tasks with it.
+TEST(Pools, WorkersOfAnEarlierCoordinatorMayLeaveByThemselves) {
+  Allocation known;
+  known.token = "wabcdef000001";  // from an earlier epoch
+  known.pool = "all";
+  known.scheduler = "slurm";
+  known.id = "5";
+  known.state = AllocationState::running;
+  Cluster cluster(pool(4), {known});
+  cluster.jobs[known.token] = {"5", known.token, JobState::running, JobEnd::none, {}, {}, {}, {}, {}, {}, 0};
+  cluster.pass(10);
+  EXPECT_EQ(cluster.drains.size(), 1U) << "nothing is open";
+  EXPECT_TRUE(cluster.cancels.empty()) << "its workers may join yet";
+  cluster.pass(15);
+  EXPECT_EQ(cluster.cancels.size(), 1U);
+}
+
+// The simulation, seed 8239: once the scheduler had accepted the cancellation, it was not asked again.
+TEST(Pools, TheEndOfACancelledJobIsReportedWhileItHasWorkers) {
+  Cluster cluster(pool(1));
+  cluster.pools->set_demand("all", work(1000, 0));
+  cluster.pass(1);
+  cluster.run(cluster.token(0));
+  cluster.pass(40);
+  cluster.keep_cancelled = true;
+  EXPECT_FALSE(cluster.pools->cancel(cluster.row(0).id, cluster.now));
+  cluster.pass(10);
+  EXPECT_EQ(cluster.row(0).state, AllocationState::ended);
+  EXPECT_TRUE(cluster.gone.empty()) << "its job is ending";
+  cluster.jobs.erase(cluster.token(0));
+  cluster.pass(10);
+  ASSERT_EQ(cluster.gone.size(), 1U);
+  EXPECT_EQ(cluster.gone[0].token, cluster.token(0));
 }
 
 TEST(Pools, AtTheEndAllIsCancelledAlsoWhatIsUnderWay) {
