@@ -127,7 +127,6 @@ class Coordinator final : public Process, public Server {
   std::uint64_t idle_turns_ = 0;
   std::uint64_t pauses_ = 0;  // how often it has stood still
   double idle_since_s_ = 0;
-  std::set<std::string> cancelled_jobs_;  // the scheduler has said so
   std::optional<std::uint64_t> die_after_;
   bool failing_ = false;
   bool campaign_over_ = false;

@@ -266,7 +266,6 @@ void Coordinator::on(engine::action::CancelJobs& cancel) {
   around_.timeline.after(around_.draw.logarithmic(kCallAtLeast_s, kCallAtMost_s), [this, cancel] {
     if (!alive() || options_.batch == nullptr) return;
     options_.batch->cancel(cancel.ids);
-    cancelled_jobs_.insert(cancel.ids.begin(), cancel.ids.end());
     post(engine::event::JobsCancelled{cancel.scheduler, cancel.ids, std::nullopt});
   });
 }
@@ -284,15 +283,13 @@ void Coordinator::on(engine::action::QueryJobs& query) {
   });
 }
 
-// Soon after the scheduler has said that a job or a node is gone, its workers hold nothing any more. But for those of a
-// job that this scheduler has cancelled: its allocation ends with that answer, and what is said of it later is not
-// looked at (Pools::learn()). Its workers say Goodbye, or pass their fence.
+// Soon after the scheduler has said that a job or a node is gone, its workers hold nothing any more.
 void Coordinator::expect_leased_again() {
   if (!runs() || failing_) return;
   std::set<std::string> followed;
   const double unix_s = host().at(around_.timeline.now_s()).unix_s;
   for (const wire::AllocationView& allocation : machine_->allocations(unix_s, false).allocations) {
-    if (!cancelled_jobs_.contains(allocation.id)) followed.insert(allocation.token);
+    followed.insert(allocation.token);
   }
   std::vector<std::string> gone;
   for (const std::string& id : options_.batch->gone()) {
