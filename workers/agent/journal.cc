@@ -70,12 +70,19 @@ void Journal::clear() {
 
 wire::Records Journal::recover() {
   const std::optional<std::uint64_t> noted = file_->noted_results();
-  wire::Records records = wire::parse_records(file_->read());
+  const std::string bytes = file_->read();
+  wire::Records records = wire::parse_records(bytes);
   wire::compare(records, noted);
   results_ = records.damaged.missing;
   for (const wire::Results& results : records.results) results_ += wire::count_results(results);
-  file_->truncate(records.valid_bytes);
   size_ = records.valid_bytes;
+  // The results are there even if the disk refuses to cut the rest off: the next write() tries again first.
+  torn_ = bytes.size() > size_;
+  try {
+    if (torn_) cut_back();
+  } catch (const Error&) {
+    // `torn_` stays true.
+  }
   header_bytes_ = records.header_bytes;
   if (records.header) header_ = *records.header;
   return records;

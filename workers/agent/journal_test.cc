@@ -142,6 +142,22 @@ TEST(Journal, KnowsItsSizeAfterARollBackThatFailed) {
   EXPECT_EQ(records.results[1].sequence, 4U);
 }
 
+// A guardian reads what its agent left: a disk that refuses a truncation costs no results.
+TEST(Journal, RecoversFromADiskThatRefusesTruncation) {
+  std::string bytes;
+  bool fails = false;
+  Journal journal(std::make_unique<FailingFile>(bytes, fails), header());
+  journal.append(results(1));
+  const std::uint64_t whole = bytes.size();
+  bytes += "torn";
+  fails = true;
+  EXPECT_EQ(journal.recover().results.size(), 1U);
+  fails = false;
+  journal.append(results(2));
+  EXPECT_EQ(bytes.substr(whole, 4).find("torn"), std::string::npos);
+  EXPECT_EQ(journal.recover().results.size(), 2U);
+}
+
 TEST(Journal, SaysHowManyResultsAreGone) {
   const wire::TemporaryCampaign campaign;
   std::uint64_t after_two = 0;
