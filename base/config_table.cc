@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/text.h"
 
 namespace wflow::config {
@@ -94,11 +96,16 @@ yaml::Node emit_boolean(bool value) {
 yaml::Node emit_texts(const std::vector<std::string>& values) {
   return list(values, yaml::quoted);
 }
-yaml::Node emit_integers(const std::vector<std::int64_t>& values) {
-  return list(values, emit_integer);
-}
 yaml::Node emit_reals(const std::vector<double>& values) {
   return list(values, emit_real);
+}
+
+bool are_equal(const yaml::Node& one, const yaml::Node& other) {
+  return one.kind == other.kind && one.text == other.text && one.quoted == other.quoted &&
+         std::ranges::equal(one.items, other.items, are_equal) &&
+         std::ranges::equal(one.entries, other.entries, [](const auto& a, const auto& b) {
+           return are_equal(a.first, b.first) && are_equal(a.second, b.second);
+         });
 }
 
 std::string markdown(std::span<const Row> rows) {

@@ -13,6 +13,7 @@
 //   }
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -24,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "base/yaml.h"
 
 namespace wflow::config {
@@ -46,8 +48,15 @@ yaml::Node emit_integer(std::int64_t value);
 yaml::Node emit_real(double value);
 yaml::Node emit_boolean(bool value);
 yaml::Node emit_texts(const std::vector<std::string>& values);
-yaml::Node emit_integers(const std::vector<std::int64_t>& values);
+template <typename Number>
+yaml::Node emit_integers(const std::vector<Number>& values) {
+  std::vector<yaml::Node> nodes;
+  for (const Number value : values) nodes.push_back(emit_integer(static_cast<std::int64_t>(value)));
+  return yaml::sequence(std::move(nodes));
+}
 yaml::Node emit_reals(const std::vector<double>& values);
+// True if the two are one value, wherever they stand.
+bool are_equal(const yaml::Node& one, const yaml::Node& other);
 
 // A row of a table in docs/.
 struct Row {
@@ -82,9 +91,12 @@ struct Key {
   Json schema;
   std::optional<std::string> usual;  // the default that docs/ shows, instead of the emitted one
   bool is_required = false;
-  bool is_listed = true;  // in the tables of docs/
-  bool is_late = false;   // only_if_set()
-  Condition applies;      // empty: always
+  bool is_listed = true;       // in the tables of docs/
+  bool omits_default = false;  // unless_default()
+  bool is_late = false;        // only_if_set()
+  Condition applies;           // only_if(); empty: always
+  Read otherwise;              // only_if()
+  Condition is_emitted;        // emitted_if(); empty: always
   std::vector<Earlier> earlier;
 
   Key usually(std::string text) && {
@@ -101,14 +113,31 @@ struct Key {
     is_listed = false;
     return std::move(*this);
   }
-  // Emitted only where its value is not the default, and then after the others: configurations without it
-  // keep the text, and so the fingerprint, that they had before the key existed.
-  Key only_if_set() && {
-    is_late = true;
+  // Emitted only where its value is not the default.
+  Key unless_default() && {
+    omits_default = true;
     return std::move(*this);
   }
-  Key only_if(Condition condition) && {
+  // The same, and after the others: configurations without it keep the text, and so the fingerprint, that
+  // they had before the key existed.
+  Key only_if_set() && {
+    is_late = true;
+    return std::move(*this).unless_default();
+  }
+  // Emitted only where the condition holds, but always read.
+  Key emitted_if(Condition condition) && {
+    is_emitted = std::move(condition);
+    return std::move(*this);
+  }
+  // Read and emitted only where the condition holds; elsewhere it is an unknown key, or `instead` reads it.
+  Key only_if(Condition condition, Read instead = {}) && {
     applies = std::move(condition);
+    otherwise = std::move(instead);
+    return std::move(*this);
+  }
+  // The schema, where it is not that of the value's type.
+  Key accepting(Json values) && {
+    schema = std::move(values);
     return std::move(*this);
   }
   // Runs after the key was read, present or not: defaults that follow from its value.
@@ -141,6 +170,14 @@ class Table {
       : where_(std::move(where)), keys_(std::move(keys)), check_(std::move(check)) {}
 
   const std::string& where() const { return where_; }
+  // For a block that has keys of this one.
+  const std::vector<Key<Config>>& keys() const { return keys_; }
+  const Key<Config>& key(std::string_view name) const {
+    const auto found =
+        std::find_if(keys_.begin(), keys_.end(), [&](const Key<Config>& key) { return key.name == name; });
+    WFLOW_CHECK(found != keys_.end());
+    return *found;
+  }
 
   // Every error goes to `diagnostics`. Null stands for an empty block.
   void read(const yaml::Node& block, Config& config, yaml::Diagnostics& diagnostics) const {
@@ -153,7 +190,10 @@ class Table {
   // Without the check of the whole block and of unknown keys: for a caller who reads further keys.
   void read_keys(yaml::MapReader& reader, Config& config) const {
     for (const Key<Config>& key : keys_) {
-      if (key.applies && !key.applies(config)) continue;
+      if (key.applies && !key.applies(config)) {
+        if (key.otherwise) key.otherwise(reader, key.name, config);
+        continue;
+      }
       for (const auto& earlier : key.earlier) {
         if (!reader.has(earlier.name)) continue;
         if (reader.has(key.name)) {
@@ -173,8 +213,10 @@ class Table {
     for (const bool late : {false, true}) {
       for (const Key<Config>& key : keys_) {
         if (key.is_late != late || !key.write || (key.applies && !key.applies(config))) continue;
+        if (key.is_emitted && !key.is_emitted(config)) continue;
         std::optional<yaml::Node> value = key.write(config);
-        if (value && !(late && is_default(key, *value))) entries.emplace_back(key.name, std::move(*value));
+        if (value && !(key.omits_default && is_default(key, *value)))
+          entries.emplace_back(key.name, std::move(*value));
       }
     }
     return yaml::map(std::move(entries));
@@ -219,7 +261,7 @@ class Table {
  private:
   static bool is_default(const Key<Config>& key, const yaml::Node& value) {
     const std::optional<yaml::Node> fallback = key.write(Config());
-    return fallback && yaml::emit(value) == yaml::emit(*fallback);
+    return fallback && are_equal(value, *fallback);
   }
 
   // The default as a value of JSON, where it is one number, truth value or word.
@@ -242,17 +284,13 @@ class Table {
 template <typename Config>
 Key<Config> custom(std::string name, Json schema, std::string meaning, typename Key<Config>::Read read,
                    typename Key<Config>::Write write = {}) {
-  return {std::move(name),
-          std::move(meaning),
-          std::move(read),
-          std::move(write),
-          std::move(schema),
-          {},
-          false,
-          true,
-          false,
-          {},
-          {}};
+  Key<Config> key;
+  key.name = std::move(name);
+  key.meaning = std::move(meaning);
+  key.read = std::move(read);
+  key.write = std::move(write);
+  key.schema = std::move(schema);
+  return key;
 }
 
 // `Number` is any whole-number type that holds least to most.
@@ -324,13 +362,17 @@ Key<Config> texts(std::string name, std::vector<std::string> Config::*member, st
       [=](const Config& config) { return emit_texts(config.*member); });
 }
 
-template <typename Config>
-Key<Config> integers(std::string name, std::vector<std::int64_t> Config::*member, std::int64_t least,
+template <typename Config, typename Number>
+Key<Config> integers(std::string name, std::vector<Number> Config::*member, std::int64_t least,
                      std::int64_t most, std::string meaning) {
   return custom<Config>(
       std::move(name), one_or_list_schema(integer_schema(least, most)), std::move(meaning),
       [=](yaml::MapReader& reader, std::string_view key, Config& config) {
-        if (reader.has(key)) config.*member = reader.integers(key, least, most);
+        if (!reader.has(key)) return;
+        (config.*member).clear();
+        // A number below the range has been reported; it must not become a huge one.
+        for (const std::int64_t value : reader.integers(key, least, most))
+          (config.*member).push_back(static_cast<Number>(std::max(value, least)));
       },
       [=](const Config& config) { return emit_integers(config.*member); });
 }
@@ -391,6 +433,45 @@ Key<Config> block(std::string name, Inner Config::*member, const Table<Inner>& t
         table.read(node, config.*member, reader.diagnostics());
       },
       [=, &table](const Config& config) { return table.write(config.*member); });
+}
+
+// A key of a part of the configuration that stands in the block itself. `part`, a pointer to a member or a
+// function, gives the part of a configuration that changes and of one that does not.
+template <typename Config, typename Inner, typename Part>
+Key<Config> of_part(const Key<Inner>& key, const Part& part) {
+  const auto reading = [&](const typename Key<Inner>::Read& read) -> typename Key<Config>::Read {
+    if (!read) return {};
+    return [=](yaml::MapReader& reader, std::string_view name, Config& config) {
+      read(reader, name, std::invoke(part, config));
+    };
+  };
+  const auto asking = [&](const auto& of_inner) {
+    using Result = decltype(of_inner(std::declval<const Inner&>()));
+    std::function<Result(const Config&)> asked;
+    if (of_inner) asked = [=](const Config& config) { return of_inner(std::invoke(part, config)); };
+    return asked;
+  };
+  Key<Config> whole = custom<Config>(key.name, key.schema, key.meaning, reading(key.read), asking(key.write));
+  whole.usual = key.usual;
+  whole.is_required = key.is_required;
+  whole.is_listed = key.is_listed;
+  whole.omits_default = key.omits_default;
+  whole.is_late = key.is_late;
+  whole.applies = asking(key.applies);
+  whole.otherwise = reading(key.otherwise);
+  whole.is_emitted = asking(key.is_emitted);
+  for (const auto& earlier : key.earlier)
+    whole.earlier.push_back({earlier.name, reading(earlier.read), earlier.schema});
+  return whole;
+}
+
+// The keys of a block that come from several lists.
+template <typename Config>
+std::vector<Key<Config>> joined(std::vector<std::vector<Key<Config>>> lists) {
+  std::vector<Key<Config>> keys;
+  for (auto& list : lists)
+    for (Key<Config>& key : list) keys.push_back(std::move(key));
+  return keys;
 }
 
 }  // namespace wflow::config

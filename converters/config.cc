@@ -4,12 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <functional>
 #include <limits>
 #include <set>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "converters/config_tables.h"
 #include "converters/formula.h"
 
 namespace wflow::converters {
@@ -24,19 +25,16 @@ const std::vector<std::string> kSplitOrders = {"hash", "count", "even"};
 constexpr std::int64_t kMostSamples = std::int64_t{1} << 52;  // counts stay exact as doubles
 constexpr int kMostDeflate = 12;                              // libdeflate's best level
 
-template <typename Enum>
-Enum choose(yaml::MapReader& reader, std::string_view key, Enum fallback,
-            const std::vector<std::string>& choices) {
-  return static_cast<Enum>(reader.choice(key, static_cast<std::size_t>(fallback), choices));
+bool is_short(const ConvertConfig& config) {
+  return config.short_form;
+}
+bool is_mapping(const ConvertConfig& config) {
+  return !config.short_form;
 }
 
-void read_source(yaml::MapReader& reader, ConvertConfig& config) {
-  config.from = reader.string("from");
-  config.samples = reader.string("samples");
-  config.file = reader.string("file");
-  config.bundle = static_cast<std::uint64_t>(reader.integer("bundle", 0, 1, kMostSamples));
-  config.output = reader.string("output");
+void check_source(yaml::MapReader& reader, ConvertConfig& config) {
   auto& diagnostics = reader.diagnostics();
+  const yaml::Node* output = reader.find("output");
   if (config.from.empty() && config.samples.empty()) {
     diagnostics.error(reader.node().mark,
                       fmt::format("{} needs one of 'from' (a step of the study) and 'samples' (a "
@@ -50,7 +48,7 @@ void read_source(yaml::MapReader& reader, ConvertConfig& config) {
   } else if (!config.samples.empty() && !config.file.empty()) {
     diagnostics.error(reader.mark_of("file"),
                       "'file' belongs to 'from'; the table of 'samples' names its files itself");
-  } else if (!config.samples.empty() && config.output.empty()) {
+  } else if (!config.samples.empty() && (output == nullptr || output->text.empty())) {
     diagnostics.error(reader.node().mark,
                       fmt::format("{} needs the key 'output': where the data set goes", reader.where()));
   }
@@ -67,19 +65,17 @@ std::vector<std::string> distinct_names(yaml::MapReader& reader, std::string_vie
   return names;
 }
 
-// `file`, `dataset`, ... at top level.
-void read_short_form(yaml::MapReader& reader, ConvertConfig& config) {
-  yaml::Diagnostics& diagnostics = reader.diagnostics();
-  FieldConfig x;
-  x.name = "x";
-  read_selector(reader, x.selector);
-  x.layout = reader.string("layout");
-  if (const auto problem = layout_problem(x.layout)) {
-    diagnostics.error(reader.mark_of("layout"), fmt::format("'layout' {}: {}", x.layout, *problem));
-    x.layout.clear();
+// `x` of the short form; of a configuration without fields, one with all defaults.
+struct ShortField {
+  FieldConfig& operator()(ConvertConfig& config) const { return config.fields.front(); }
+  const FieldConfig& operator()(const ConvertConfig& config) const {
+    static const FieldConfig kNone;
+    return config.fields.empty() ? kNone : config.fields.front();
   }
-  for (const std::int64_t length : reader.integers("shape", 1, std::int64_t{1} << 31))
-    x.shape.push_back(static_cast<std::size_t>(std::max<std::int64_t>(length, 1)));
+};
+
+void check_short_shape(yaml::MapReader& reader, FieldConfig& x) {
+  yaml::Diagnostics& diagnostics = reader.diagnostics();
   if (!x.shape.empty() && !normal_shape(x.shape))
     diagnostics.error(reader.mark_of("shape"),
                       "'shape' has at most four axes: channels, depth, height, width");
@@ -95,20 +91,55 @@ void read_short_form(yaml::MapReader& reader, ConvertConfig& config) {
       diagnostics.error(reader.node().mark, "raw files need the key 'shape': [C, D, H, W]");
     x.selector.raw.shape = x.shape;
   }
-  std::vector<std::string> targets = distinct_names(reader, "targets");
-  x.channels = distinct_names(reader, "channels");
-  x.units = reader.string("units");
+}
+
+void read_short_channels(yaml::MapReader& reader, std::string_view key, FieldConfig& x) {
+  x.channels = distinct_names(reader, key);
   const auto shape = normal_shape(x.shape);
   if (!x.channels.empty() && !x.shape.empty() && x.layout.empty() && shape &&
       (*shape)[0] != x.channels.size()) {
-    diagnostics.error(
-        reader.mark_of("channels"),
+    reader.diagnostics().error(
+        reader.mark_of(key),
         fmt::format("'channels' names {} channels, but 'shape' has {}; where it has no axis for them, "
                     "'layout' says which one that is, such as layout: CHW",
                     x.channels.size(), (*shape)[0]));
   }
-  if (choose(reader, "dtype", 0, kOutputTypes) == 1) x.dtype = DType::float32;
-  config.fields = short_fields(std::move(x), std::move(targets));
+}
+
+void refuse_beside_inputs(yaml::MapReader& reader, std::string_view key, ConvertConfig&) {
+  if (!reader.has(key)) return;
+  reader.diagnostics().error(
+      reader.mark_of(key),
+      fmt::format("'{}' stands in each field where 'inputs' is given: inputs: {{density: {{{}: ...}}}}", key,
+                  key));
+}
+
+// A key of `x` at top level.
+config::Key<ConvertConfig> short_key(const config::Key<FieldConfig>& key) {
+  return config::of_part<ConvertConfig>(key, ShortField()).only_if(is_short, refuse_beside_inputs).unlisted();
+}
+
+// `file`, `dataset`, ... at top level, in order of their emission before `targets`.
+std::vector<config::Key<ConvertConfig>> short_keys_before_targets() {
+  std::vector<config::Key<ConvertConfig>> keys;
+  for (const char* name : {"format", "dataset", "variable", "attribute", "columns", "regex", "match", "json",
+                           "slice", "raw", "gadget", "layout"})
+    keys.push_back(short_key(field_table().key(name)));
+  keys.push_back(short_key(config::Key(field_table().key("shape")).then(check_short_shape)));
+  return keys;
+}
+
+std::vector<config::Key<ConvertConfig>> short_keys_after_targets() {
+  config::Key<FieldConfig> channels = field_table().key("channels");
+  channels.read = read_short_channels;
+  const auto dtype = config::custom<FieldConfig>(
+      "dtype", config::choice_schema(kOutputTypes),
+      "float32 converts, keep stores the type that the simulation wrote",
+      [](yaml::MapReader& reader, std::string_view key, FieldConfig& x) {
+        if (reader.choice(key, 0, kOutputTypes) == 1) x.dtype = DType::float32;
+      },
+      [](const FieldConfig& x) { return yaml::scalar(kOutputTypes[x.dtype ? 1 : 0]); });
+  return {short_key(channels), short_key(field_table().key("units")), short_key(dtype)};
 }
 
 // A mapping of fields, or a list of parameters that makes one field of that name.
@@ -153,19 +184,17 @@ void check_field_names(yaml::MapReader& reader, const ConvertConfig& config) {
   }
 }
 
-void read_mapping(yaml::MapReader& reader, ConvertConfig& config) {
-  config.short_form = false;
-  read_role(reader, "inputs", "x", Role::input, config);
+void read_inputs(yaml::MapReader& reader, std::string_view key, ConvertConfig& config) {
+  if (reader.has(key) || is_mapping(config)) read_role(reader, "inputs", "x", Role::input, config);
+}
+
+void read_targets(yaml::MapReader& reader, std::string_view key, ConvertConfig& config) {
+  if (is_short(config)) {
+    config.fields.back().parameters = distinct_names(reader, key);
+    return;
+  }
   read_role(reader, "targets", "y", Role::target, config);
   check_field_names(reader, config);
-  for (const char* key : {"dataset", "variable", "attribute", "columns", "regex", "match", "json", "slice",
-                          "raw", "gadget", "shape", "layout", "channels", "units", "dtype", "format"}) {
-    if (!reader.has(key)) continue;
-    reader.diagnostics().error(
-        reader.mark_of(key),
-        fmt::format("'{}' stands in each field where 'inputs' is given: inputs: {{density: {{{}: ...}}}}",
-                    key, key));
-  }
   const bool own_file = std::any_of(config.fields.begin(), config.fields.end(), [](const FieldConfig& f) {
     return !f.from_parameters && f.files.empty();
   });
@@ -174,6 +203,12 @@ void read_mapping(yaml::MapReader& reader, ConvertConfig& config) {
                                "a field without 'file' is read from the sample's own file, which the key "
                                "'file' beside 'inputs' names");
   }
+}
+
+std::optional<yaml::Node> write_targets(const ConvertConfig& config) {
+  if (is_mapping(config)) return fields_to_yaml(config.fields, Role::target);
+  if (config.fields.empty() || config.fields.back().parameters.empty()) return std::nullopt;
+  return config::emit_texts(config.fields.back().parameters);
 }
 
 // A whole number is a count, any other number a fraction; 0 fits both.
@@ -197,6 +232,12 @@ Part read_part(yaml::MapReader& reader, std::string_view key) {
   }
   if (*value == 0) return {Part::Kind::zero, 0};
   return {whole ? Part::Kind::count : Part::Kind::fraction, *value};
+}
+
+std::string part_text(const SplitRequest& request, double value) {
+  std::string text = text::from_real(value);
+  if (!request.fractions) return fmt::to_string(static_cast<std::uint64_t>(value));
+  return text::to_integer(text) ? text + ".0" : text;
 }
 
 void read_parts(yaml::MapReader& split, SplitRequest& request) {
@@ -225,20 +266,44 @@ void read_parts(yaml::MapReader& split, SplitRequest& request) {
   }
 }
 
-// stratify_by: COLUMN, or {column: sigma_8, edges: [0.7, 0.9]}.
-void read_strata(yaml::MapReader& split, SplitRequest& request) {
-  const yaml::Node* node = split.find("stratify_by");
+void read_order(yaml::MapReader& split, std::string_view key, SplitRequest& request) {
+  const bool by_column = split.has("group_by") || split.has("stratify_by");
+  const auto usual = by_column && request.fractions ? SplitOrder::hash : request.order;
+  request.order = static_cast<SplitOrder>(split.choice(key, static_cast<std::size_t>(usual), kSplitOrders));
+  if (request.order == SplitOrder::even && (by_column || !request.fractions)) {
+    split.diagnostics().error(
+        split.mark_of(key),
+        by_column ? "order: even goes by the samples' numbers; 'group_by' and 'stratify_by' go with order: hash"
+                  : "order: even goes with fractions (train: 0.8); counts are exact, which is order: count");
+  }
+  if (!request.fractions && request.order == SplitOrder::hash) {
+    split.diagnostics().error(
+        split.mark_of(key),
+        "order: hash goes with fractions (train: 0.8); counts are exact, which is order: count");
+  }
+}
+
+// stratify_by: {column: sigma_8, edges: [0.7, 0.9]}.
+const config::Table<SplitRequest>& strata_table() {
+  static const config::Table<SplitRequest> table(
+      "stratify_by:",
+      {config::text("column", &SplitRequest::stratify_by, "whose values decide").required(),
+       config::reals("edges", &SplitRequest::stratify_edges, "between the intervals, rising; left out: each value")
+           .unless_default()
+           .then([](yaml::MapReader& strata, SplitRequest& request) {
+             if (!std::is_sorted(request.stratify_edges.begin(), request.stratify_edges.end()))
+               strata.diagnostics().error(strata.mark_of("edges"), "'edges' must rise");
+           })});
+  return table;
+}
+
+void read_strata(yaml::MapReader& split, std::string_view key, SplitRequest& request) {
+  const yaml::Node* node = split.find(key);
   if (node == nullptr) return;
   if (node->is_map()) {
-    yaml::MapReader strata(*node, "stratify_by:", split.diagnostics());
-    strata.required("column");
-    request.stratify_by = strata.string("column");
-    request.stratify_edges = strata.reals("edges");
-    if (!std::is_sorted(request.stratify_edges.begin(), request.stratify_edges.end()))
-      split.diagnostics().error(strata.mark_of("edges"), "'edges' must rise");
-    strata.finish();
+    strata_table().read(*node, request, split.diagnostics());
   } else {
-    request.stratify_by = split.string("stratify_by");
+    request.stratify_by = split.string(key);
   }
   if (request.order == SplitOrder::count)
     split.diagnostics().error(
@@ -248,35 +313,53 @@ void read_strata(yaml::MapReader& split, SplitRequest& request) {
     split.diagnostics().error(node->mark, "'stratify_by' and 'group_by' exclude each other");
 }
 
-void read_split(yaml::MapReader& reader, ConvertConfig& config) {
-  const yaml::Node* node = reader.find("split");
-  if (node != nullptr) {
-    yaml::MapReader split(*node, "the split: block", reader.diagnostics());
-    config.split.seed = static_cast<std::uint64_t>(split.integer("seed", 1, 0, INT64_MAX));
-    read_parts(split, config.split);
-    const bool by_column = split.has("group_by") || split.has("stratify_by");
-    const auto usual = by_column && config.split.fractions ? SplitOrder::hash : config.split.order;
-    config.split.order = choose(split, "order", usual, kSplitOrders);
-    if (config.split.order == SplitOrder::even && (by_column || !config.split.fractions)) {
-      split.diagnostics().error(split.mark_of("order"),
-                                by_column ? "order: even goes by the samples' numbers; 'group_by' and 'stratify_by' "
-                                            "go with order: hash"
-                                          : "order: even goes with fractions (train: 0.8); counts are exact, which is "
-                                            "order: count");
-    }
-    if (!config.split.fractions && config.split.order == SplitOrder::hash) {
-      split.diagnostics().error(
-          split.mark_of("order"),
-          "order: hash goes with fractions (train: 0.8); counts are exact, which is order: count");
-    }
-    config.split.group_by = split.string("group_by");
-    if (!config.split.group_by.empty() && config.split.order == SplitOrder::count) {
-      split.diagnostics().error(split.mark_of("group_by"),
-                                "'group_by' keeps groups together by order: hash, which goes with fractions");
-    }
-    read_strata(split, config.split);
-    split.finish();
-  }
+// `read`: that of the first part reads all three.
+config::Key<SplitRequest> part_key(std::size_t part, std::string meaning, config::Key<SplitRequest>::Read read) {
+  return config::custom<SplitRequest>(
+      std::string(kSplitNames.at(part)), config::number_schema(0, 1e300), std::move(meaning), std::move(read),
+      [part](const SplitRequest& request) {
+        return yaml::scalar(part_text(request, request.parts.at(part)));
+      });
+}
+
+const config::Table<SplitRequest>& split_table() {
+  const auto with_first = [](yaml::MapReader&, std::string_view, SplitRequest&) {};
+  static const config::Table<SplitRequest> table(
+      "the split: block",
+      {part_key(0, "training samples: a count, or a fraction with a point",
+                [](yaml::MapReader& split, std::string_view, SplitRequest& request) {
+                  read_parts(split, request);
+                }),
+       part_key(1, "validation samples", with_first),
+       part_key(2, "test samples", with_first).usually("the rest"),
+       config::integer("seed", &SplitRequest::seed, 0, INT64_MAX, "seed of the order, or of the hash"),
+       config::custom<SplitRequest>(
+           "order", config::choice_schema(kSplitOrders),
+           "`even`: the fractions within one sample, and a growing campaign moves none; `hash`: by the "
+           "sample's identity; `count`: exact sizes",
+           read_order,
+           [](const SplitRequest& request) {
+             return yaml::scalar(kSplitOrders[static_cast<std::size_t>(request.order)]);
+           })
+           .usually("`even`; of counts `count`, with a column `hash`"),
+       config::text("group_by", &SplitRequest::group_by, "column: samples of one value stay together")
+           .unless_default()
+           .then([](yaml::MapReader& split, SplitRequest& request) {
+             if (!request.group_by.empty() && request.order == SplitOrder::count)
+               split.diagnostics().error(
+                   split.mark_of("group_by"),
+                   "'group_by' keeps groups together by order: hash, which goes with fractions");
+           }),
+       config::custom<SplitRequest>(
+           "stratify_by", config::any_of({config::text_schema(), strata_table().schema()}),
+           "column, or `{column: NAME, edges: [...]}`: each of its values (or intervals) is split in the given "
+           "proportions",
+           read_strata, [](const SplitRequest& request) { return strata_table().write(request); })
+           .emitted_if([](const SplitRequest& request) { return !request.stratify_by.empty(); })});
+  return table;
+}
+
+void check_split(yaml::MapReader& reader, ConvertConfig& config) {
   if (config.split.order == SplitOrder::count && config.count == 0)
     return;  // the caller checks again when it knows the count
   if (const auto problem = split_problem(config.split, config.count, config.grown)) {
@@ -284,189 +367,185 @@ void read_split(yaml::MapReader& reader, ConvertConfig& config) {
   }
 }
 
-void read_drop_if(yaml::MapReader& reader, ConvertConfig& config) {
-  for (const std::string& text : reader.strings("drop_if")) {
+void read_drop_if(yaml::MapReader& reader, std::string_view key, ConvertConfig& config) {
+  for (const std::string& text : reader.strings(key)) {
     try {
       Formula::parse(text);
       config.drop_if.push_back(text);
     } catch (const Error& error) {
-      reader.diagnostics().error(reader.mark_of("drop_if"), error.what());
+      reader.diagnostics().error(reader.mark_of(key), error.what());
     }
   }
 }
 
-std::vector<std::uint64_t> rising(yaml::MapReader& reader, std::string_view key,
-                                  const std::vector<std::int64_t>& numbers) {
-  std::vector<std::uint64_t> counts;
-  for (const std::int64_t count : numbers) {
-    if (!counts.empty() && static_cast<std::uint64_t>(count) <= counts.back()) {
-      reader.diagnostics().error(reader.mark_of(key), fmt::format("'{}' must rise", key));
-      return {};
-    }
-    counts.push_back(static_cast<std::uint64_t>(count));
-  }
-  return counts;
+// Numbers of samples that rise; the campaign sets them.
+config::Key<ConvertConfig> rising(std::string name, std::vector<std::uint64_t> ConvertConfig::*member,
+                                  std::string meaning) {
+  return config::integers(name, member, 1, kMostSamples, std::move(meaning))
+      .unlisted()
+      .unless_default()
+      .then([name, member](yaml::MapReader& reader, ConvertConfig& config) {
+        std::vector<std::uint64_t>& counts = config.*member;
+        if (std::ranges::adjacent_find(counts, std::greater_equal<>()) == counts.end()) return;
+        reader.diagnostics().error(reader.mark_of(name), fmt::format("'{}' must rise", name));
+        counts.clear();
+      });
 }
 
-void read_output(yaml::MapReader& reader, ConvertConfig& config) {
-  config.check_finite = reader.boolean("check_finite", true);
-  read_drop_if(reader, config);
-  config.compression = choose(reader, "compression", Compression::gzip, kCompressions);
-  config.level = static_cast<int>(reader.integer("level", 1, 1, kMostDeflate));
-  config.shard_samples = static_cast<std::uint64_t>(reader.integer("shard_samples", 0, 1, kMostSamples));
-  config.on_missing = choose(reader, "on_missing", OnMissing::skip, kOnMissing);
-  config.max_missing = reader.real("max_missing", 0.5, 0, 1);
-  config.delete_inputs = reader.boolean("delete_inputs", false);
-  config.use_failed = reader.boolean("use_failed", false);
-  config.external_files = reader.boolean("external_files", false);
-  for (FieldConfig& field : config.fields) field.selector.external = config.external_files;
-  if (config.use_failed && config.from.empty())
-    reader.diagnostics().error(reader.mark_of("use_failed"),
-                               "'use_failed' belongs to 'from': the rows of a table of 'samples' have no tasks");
-  if (config.delete_inputs && config.stacked) {
-    reader.diagnostics().error(
-        reader.mark_of("delete_inputs"),
-        "'delete_inputs' does not go with 'stacked': a file may hold samples of other blocks");
-  }
-  config.name = reader.string("name");
-  config.count = static_cast<std::uint64_t>(reader.integer("count", 0, 1, kMostSamples));
-  config.grown = rising(reader, "grown", reader.integers("grown", 1, kMostSamples));
-  config.block_starts = rising(reader, "block_starts", reader.integers("block_starts", 1, kMostSamples));
+std::vector<config::Key<ConvertConfig>> source_of_samples_keys() {
+  return {
+      config::text("from", &ConvertConfig::from,
+                   "in a campaign, instead of `samples`: the step whose sample directories hold the files")
+          .unless_default(),
+      config::text("samples", &ConvertConfig::samples,
+                   "CSV table with a header: columns `file` or `directory`, optional `id` (whole number), and "
+                   "the parameters")
+          .unless_default(),
+      config::text("file", &ConvertConfig::file,
+                   "in a campaign: the name of the file in each of the sample directories")
+          .unless_default(),
+      config::integer("bundle", &ConvertConfig::bundle, 1, kMostSamples,
+                      "wflow-convert alone: samples a directory; a campaign sets it itself")
+          .usually("")
+          .unlisted()
+          .unless_default()
+          .then(check_source),
+      config::boolean("stacked", &ConvertConfig::stacked,
+                      "a file holds many samples, one in each row of its slowest axis; the table's column "
+                      "`row` gives the row. In a campaign, `from` is a step with `bundle`, and row i is the "
+                      "bundle's sample i; with a `plugin:` this is always so")
+          .unless_default()};
+}
+
+std::vector<config::Key<ConvertConfig>> inputs_and_targets() {
+  return {config::custom<ConvertConfig>(
+              "inputs", fields_schema(), "fields that a network reads: by name, or a list of parameters",
+              read_inputs,
+              [](const ConvertConfig& config) { return fields_to_yaml(config.fields, Role::input); })
+              .emitted_if(is_mapping),
+          config::custom<ConvertConfig>(
+              "targets", fields_schema(),
+              "fields that it learns, in the same way. Without `inputs`: the columns that become labels, in "
+              "this order (default: all other columns)",
+              read_targets, write_targets)};
+}
+
+std::vector<config::Key<ConvertConfig>> output_keys() {
+  return {
+      config::boolean("check_finite", &ConvertConfig::check_finite,
+                      "a sample with NaN or infinite values is unusable. With `false`, such samples are kept, "
+                      "and the statistics use the finite values"),
+      config::custom<ConvertConfig>(
+          "drop_if", config::one_or_list_schema(config::text_schema()),
+          "a formula, or a list of them: see [filters](#filters)", read_drop_if,
+          [](const ConvertConfig& config) { return config::emit_texts(config.drop_if); })
+          .unless_default(),
+      config::choice("compression", &ConvertConfig::compression, kCompressions,
+                     "`gzip` is shuffle + deflate, readable everywhere; `none`; `auto` compresses a field if "
+                     "most of the first three samples of a block shrink by 1.15 or more (the manifest records "
+                     "the choice). Fields of less than 4 KiB a sample are packed many to a chunk and never "
+                     "compressed"),
+      config::integer("level", &ConvertConfig::level, 1, kMostDeflate,
+                      "level of deflate. At level 1, wflow compares its own deflate for field data "
+                      "(`converters/deflate`) with that of libdeflate on the first samples, and uses its own "
+                      "unless libdeflate's result is clearly smaller; the manifest's `coder` is `runs` or "
+                      "`matches`. Every zlib reads both"),
+      config::integer("shard_samples", &ConvertConfig::shard_samples, 1, kMostSamples,
+                      "samples in each block. If the size of a sample is unknown at first (a campaign without "
+                      "`shape`): 64")
+          .usually("about 512 MiB")
+          .unless_default(),
+      config::block("split", &ConvertConfig::split, split_table(), "see [the split](#the-split)")
+          .usually("0.8, 0.1, 0.1; seed 1"),
+      config::choice("on_missing", &ConvertConfig::on_missing, kOnMissing,
+                     "`fail`: an unusable sample ends the conversion. A sample of another form than most of "
+                     "its block is unusable"),
+      config::real("max_missing", &ConvertConfig::max_missing, 0, 1,
+                   "the fraction of samples that may be unusable at the end"),
+      config::boolean("delete_inputs", &ConvertConfig::delete_inputs,
+                      "delete the simulations' files of a block once its shards are safe: "
+                      "[below](#more-simulations-than-the-disk-holds)")
+          .then([](yaml::MapReader& reader, ConvertConfig& config) {
+            if (config.delete_inputs && config.stacked)
+              reader.diagnostics().error(
+                  reader.mark_of("delete_inputs"),
+                  "'delete_inputs' does not go with 'stacked': a file may hold samples of other blocks");
+          }),
+      config::boolean("use_failed", &ConvertConfig::use_failed,
+                      "campaign: also use the files of samples of which a task failed: "
+                      "[below](#samples-that-failed)")
+          .unless_default()
+          .then([](yaml::MapReader& reader, ConvertConfig& config) {
+            if (config.use_failed && config.from.empty())
+              reader.diagnostics().error(
+                  reader.mark_of("use_failed"),
+                  "'use_failed' belongs to 'from': the rows of a table of 'samples' have no tasks");
+          }),
+      config::boolean("external_files", &ConvertConfig::external_files,
+                      "HDF5: read datasets whose values are in another file (external links, external storage, "
+                      "virtual datasets of other files). Without it, such a sample is missing, with a message "
+                      "that names the file. The reason: the output of a simulation must not copy any file "
+                      "that you can read into the shards")
+          .unless_default()
+          .then([](yaml::MapReader&, ConvertConfig& config) {
+            for (FieldConfig& field : config.fields) field.selector.external = config.external_files;
+          }),
+      config::text("output", &ConvertConfig::output,
+                   "folder of the data set (by default, a campaign chooses one)")
+          .unless_default(),
+      config::text("name", &ConvertConfig::name, "name of the data set, in the manifest")
+          .usually("the folder's name")
+          .unless_default(),
+      config::integer("count", &ConvertConfig::count, 1, kMostSamples, "number of samples in all")
+          .usually("the table's rows")
+          .unless_default(),
+      rising("grown", &ConvertConfig::grown,
+             "a campaign sets it: the numbers of samples that there were before it grew"),
+      rising("block_starts", &ConvertConfig::block_starts,
+             "a campaign sets it: where blocks begin besides at multiples of shard_samples")};
+}
+
+const config::Table<ConvertConfig>& convert_table() {
+  static const config::Table<ConvertConfig> table(
+      "the convert: block",
+      config::joined<ConvertConfig>({source_of_samples_keys(), short_keys_before_targets(), inputs_and_targets(),
+                                     short_keys_after_targets(), output_keys()}),
+      check_split);
+  return table;
 }
 
 }  // namespace
 
 ConvertConfig read_convert_config(const yaml::Node& block, yaml::Diagnostics& diagnostics) {
   ConvertConfig config;
-  yaml::MapReader reader(block, "the convert: block", diagnostics);
-  config.short_form = !reader.has("inputs");
-  if (const yaml::Node* targets = reader.find("targets"); targets != nullptr && targets->is_map())
-    config.short_form = false;
-  read_source(reader, config);
-  config.stacked = reader.boolean("stacked", false);
+  const yaml::Node* inputs = block.find("inputs");
+  const yaml::Node* targets = block.find("targets");
+  config.short_form = (inputs == nullptr || inputs->is_null()) && (targets == nullptr || !targets->is_map());
   if (config.short_form) {
-    read_short_form(reader, config);
-  } else {
-    read_mapping(reader, config);
+    FieldConfig x;
+    x.name = "x";
+    config.fields = short_fields(std::move(x), {});
   }
-  read_output(reader, config);
-  read_split(reader, config);
-  reader.finish();
+  convert_table().read(block, config, diagnostics);
   return config;
 }
 
-namespace {
-
-class Writer {
- public:
-  void text(const char* key, const std::string& value) {
-    if (!value.empty()) entries_.emplace_back(key, yaml::quoted(value));
-  }
-  void counts(const char* key, const std::vector<std::uint64_t>& values) {
-    std::vector<yaml::Node> items;
-    for (const std::uint64_t value : values) items.push_back(yaml::scalar(std::to_string(value)));
-    if (!items.empty()) node(key, yaml::sequence(std::move(items)));
-  }
-  void plain(const char* key, std::string value) {
-    entries_.emplace_back(key, yaml::scalar(std::move(value)));
-  }
-  void flag(const char* key, bool value) { plain(key, value ? "true" : "false"); }
-  void positive(const char* key, std::uint64_t value) {
-    if (value > 0) plain(key, fmt::to_string(value));
-  }
-  void texts(const char* key, const std::vector<std::string>& values) {
-    if (values.empty()) return;
-    std::vector<yaml::Node> items;
-    for (const auto& value : values) items.push_back(yaml::quoted(value));
-    entries_.emplace_back(key, yaml::sequence(std::move(items)));
-  }
-  void node(const char* key, yaml::Node value) { entries_.emplace_back(key, std::move(value)); }
-  yaml::Node take() { return yaml::map(std::move(entries_)); }
-
- private:
-  std::vector<std::pair<std::string, yaml::Node>> entries_;
-};
-
-template <typename Enum>
-const std::string& word(Enum value, const std::vector<std::string>& choices) {
-  return choices[static_cast<std::size_t>(value)];
-}
-
-yaml::Node shape_node(const std::vector<std::size_t>& shape) {
-  std::vector<yaml::Node> items;
-  for (const std::size_t length : shape) items.push_back(yaml::scalar(fmt::to_string(length)));
-  return yaml::sequence(std::move(items));
-}
-
-std::string part_text(const SplitRequest& request, double value) {
-  std::string text = text::from_real(value);
-  if (!request.fractions) return fmt::to_string(static_cast<std::uint64_t>(value));
-  return text::to_integer(text) ? text + ".0" : text;
-}
-
-yaml::Node split_node(const SplitRequest& request) {
-  Writer split;
-  for (std::size_t k = 0; k < 3; ++k)
-    split.plain(kSplitNames[k].data(), part_text(request, request.parts[k]));
-  split.plain("seed", fmt::to_string(request.seed));
-  split.plain("order", word(request.order, kSplitOrders));
-  split.text("group_by", request.group_by);
-  if (!request.stratify_by.empty()) {
-    Writer strata;
-    strata.text("column", request.stratify_by);
-    std::vector<yaml::Node> edges;
-    for (const double edge : request.stratify_edges) edges.push_back(yaml::scalar(text::from_real(edge)));
-    if (!edges.empty()) strata.node("edges", yaml::sequence(std::move(edges)));
-    split.node("stratify_by", strata.take());
-  }
-  return split.take();
-}
-
-void write_short_form(Writer& out, const ConvertConfig& config) {
-  const FieldConfig& x = config.fields.front();
-  std::vector<std::pair<std::string, yaml::Node>> selector;
-  write_selector(selector, x.selector);
-  for (auto& [key, value] : selector) out.node(key.c_str(), std::move(value));
-  out.text("layout", x.layout);
-  if (!x.shape.empty()) out.node("shape", shape_node(x.shape));
-  out.texts("targets", config.fields.back().parameters);
-  out.texts("channels", x.channels);
-  out.text("units", x.units);
-  out.plain("dtype", x.dtype ? "float32" : "keep");
-}
-
-}  // namespace
-
 yaml::Node to_yaml(const ConvertConfig& config) {
-  Writer out;
-  out.text("from", config.from);
-  out.text("samples", config.samples);
-  out.text("file", config.file);
-  out.positive("bundle", config.bundle);
-  if (config.stacked) out.flag("stacked", true);
-  if (config.short_form) {
-    write_short_form(out, config);
-  } else {
-    out.node("inputs", fields_to_yaml(config.fields, Role::input));
-    out.node("targets", fields_to_yaml(config.fields, Role::target));
-  }
-  out.flag("check_finite", config.check_finite);
-  out.texts("drop_if", config.drop_if);
-  out.plain("compression", word(config.compression, kCompressions));
-  out.plain("level", fmt::to_string(config.level));
-  out.positive("shard_samples", config.shard_samples);
-  out.node("split", split_node(config.split));
-  out.plain("on_missing", word(config.on_missing, kOnMissing));
-  out.plain("max_missing", text::from_real(config.max_missing));
-  out.flag("delete_inputs", config.delete_inputs);
-  if (config.use_failed) out.flag("use_failed", true);
-  if (config.external_files) out.flag("external_files", true);
-  out.text("output", config.output);
-  out.text("name", config.name);
-  out.positive("count", config.count);
-  out.counts("grown", config.grown);
-  out.counts("block_starts", config.block_starts);
-  return out.take();
+  return convert_table().write(config);
+}
+
+config::Json convert_schema() {
+  config::Json schema = {{"description", "a conversion of a step's output to training data (docs/convert.md)"}};
+  schema.update(convert_table().schema());
+  schema["type"] = {"object", "null"};
+  return schema;
+}
+
+std::vector<config::Section> convert_sections() {
+  std::vector<config::Section> sections = field_sections();
+  sections.push_back({"convert.split", split_table().rows()});
+  sections.push_back({"convert", convert_table().rows()});
+  return sections;
 }
 
 std::vector<FieldConfig> short_fields(FieldConfig x, std::vector<std::string> targets) {

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "converters/config_tables.h"
 #include "converters/formula.h"
 
 namespace wflow::converters {
@@ -26,28 +27,45 @@ const std::vector<std::string> kByteOrders = {"little", "big"};
 const std::vector<std::string> kOrders = {"c", "fortran"};
 const std::vector<std::string> kMatches = {"one", "first", "last", "all"};
 
-// The arguments of a transform.
+// A transform and its arguments.
 struct TransformForm {
   std::string_view name;
   Transform::Kind kind;
   enum class Takes { nothing, number, pair, numbers, text, block_and_edges } takes;
   bool bare = false;  // needs no argument
+  const char* usual = "";
+  const char* meaning = "";
 };
 using Takes = TransformForm::Takes;
 constexpr std::array<TransformForm, 13> kTransforms = {{
-    {"log1p", Transform::Kind::log1p, Takes::nothing, true},
-    {"asinh", Transform::Kind::asinh, Takes::number, true},
-    {"clip", Transform::Kind::clip, Takes::pair},
-    {"scale", Transform::Kind::scale, Takes::pair},
-    {"downsample", Transform::Kind::downsample, Takes::number},
-    {"histogram", Transform::Kind::histogram, Takes::block_and_edges},
-    {"crop", Transform::Kind::crop, Takes::numbers},
-    {"subcubes", Transform::Kind::subcubes, Takes::number},
-    {"one_hot", Transform::Kind::one_hot, Takes::number},
-    {"expression", Transform::Kind::expression, Takes::text},
-    {"standardise", Transform::Kind::standardise, Takes::nothing, true},
-    {"min_max", Transform::Kind::min_max, Takes::pair, true},
-    {"quantile", Transform::Kind::quantile, Takes::text, true},
+    {"log1p", Transform::Kind::log1p, Takes::nothing, true, "", "ln(1 + x)"},
+    {"asinh", Transform::Kind::asinh, Takes::number, true, "`1`", "`asinh: s`: asinh(x / s)"},
+    {"clip", Transform::Kind::clip, Takes::pair, false, "", "`clip: [a, b]`: x limited to a ≤ x ≤ b"},
+    {"scale", Transform::Kind::scale, Takes::pair, false, "", "`scale: [f, o]`: f x + o; `scale: f`: f x"},
+    {"downsample", Transform::Kind::downsample, Takes::number, false, "",
+     "`downsample: n`: the mean of each block of n cells along each axis but C"},
+    {"histogram", Transform::Kind::histogram, Takes::block_and_edges, false, "",
+     "`histogram: [n, e0, e1, ...]`: for each such block, the fraction of cells in e0 ≤ x < e1, ... (the "
+     "last "
+     "interval includes its upper edge): one channel for each interval"},
+    {"crop", Transform::Kind::crop, Takes::numbers, false, "",
+     "`crop: [d, h, w]`: the middle of each axis but C"},
+    {"subcubes", Transform::Kind::subcubes, Takes::number, false, "",
+     "`subcubes: n`: cubes of n cells along each axis but C, cut from the sample. Each is a row of the "
+     "shards "
+     "with the sample's id and split; every row also has the fields that are not cut. `/wflow/piece` numbers "
+     "the cubes"},
+    {"one_hot", Transform::Kind::one_hot, Takes::number, false, "",
+     "`one_hot: k`: k channels of 0 and 1 (uint8), from class numbers 0 to k - 1"},
+    {"expression", Transform::Kind::expression, Takes::text, false, "",
+     "`expression: \"log(x + 0.1) / mass\"`: a [formula](#formulas) of `x` and the sample's parameters"},
+    {"standardise", Transform::Kind::standardise, Takes::nothing, true, "",
+     "normalised: (x - mean) / std. The last step; **recorded, not applied**: see below"},
+    {"min_max", Transform::Kind::min_max, Takes::pair, true, "`[0, 1]`",
+     "normalised: `min_max: [a, b]` maps the training range to [a, b]. The last step, recorded as well"},
+    {"quantile", Transform::Kind::quantile, Takes::text, true, "`uniform`",
+     "normalised: the fraction of training values below x, or with `quantile: normal` the normal deviate of "
+     "it. The last step, recorded as well"},
 }};
 constexpr double kMostClasses = 4096;
 constexpr std::size_t kMostEdges = 257;
@@ -59,8 +77,6 @@ constexpr std::size_t kMostName = 100;
 constexpr std::int64_t kMostGrid = 512;
 constexpr std::size_t kMostPattern = 1000;
 
-using Entries = std::vector<std::pair<std::string, yaml::Node>>;
-
 bool is_field_name(std::string_view name) {
   const auto plain = [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
@@ -70,55 +86,66 @@ bool is_field_name(std::string_view name) {
          std::all_of(name.begin(), name.end(), plain);
 }
 
-std::vector<std::size_t> read_lengths(yaml::MapReader& reader, std::string_view key) {
-  std::vector<std::size_t> lengths;
-  for (const std::int64_t length : reader.integers(key, 1, kMostLength))
-    lengths.push_back(static_cast<std::size_t>(std::max<std::int64_t>(length, 1)));
-  return lengths;
+const config::Table<RawForm>& raw_table() {
+  static const config::Table<RawForm> table(
+      "the raw: block",
+      {config::choice("dtype", &RawForm::dtype, dtype_names(), "type of the values").required(),
+       config::choice("byte_order", &RawForm::byte_order, kByteOrders, "`little` or `big`"),
+       config::choice("order", &RawForm::fortran_order, kOrders,
+                      "order of the axes: `c` (last fastest) or `fortran` (first fastest)")
+           .unless_default(),
+       config::integer("offset", &RawForm::offset, 0, kMostOffset, "bytes before the values")
+           .unless_default(),
+       config::integer("record_markers", &RawForm::markers, 0, 8,
+                       "bytes of the lengths around Fortran records: 4 or 8; 0: none")
+           .unless_default()
+           .accepting(config::any_of({{{"enum", {0, 4, 8}}}, {{"$ref", "#/$defs/token"}}}))
+           .then([](yaml::MapReader& reader, RawForm& form) {
+             if (form.markers == 0 || form.markers == 4 || form.markers == 8) return;
+             reader.diagnostics().error(reader.mark_of("record_markers"),
+                                        "'record_markers' is the bytes of a record's length: 4 or 8");
+           }),
+       config::integers("shape", &RawForm::shape, 1, kMostLength,
+                        "lengths of the axes in the file, where the field's `shape` reshapes them")
+           .usually("`shape` of the field")
+           .unless_default()});
+  return table;
 }
 
-void read_raw(yaml::MapReader& reader, Selector& selector) {
-  const yaml::Node* block = reader.find("raw");
-  const bool is_raw = selector.format == Format::raw;
+const config::Table<GadgetForm>& gadget_table() {
+  static const config::Table<GadgetForm> table(
+      "the gadget: block",
+      {config::integer("grid", &GadgetForm::grid, 1, kMostGrid, "cells along each axis").required(),
+       config::integers("types", &GadgetForm::types, 0, 5, "types of particles, 0 to 5")
+           .usually("all")
+           .unless_default()});
+  return table;
+}
+
+void read_raw(yaml::MapReader& reader, std::string_view key, Selector& selector) {
+  const yaml::Node* block = reader.find(key);
   if (block == nullptr) {
-    if (is_raw) reader.diagnostics().error(reader.node().mark, "format raw needs 'raw: {dtype: ...}'");
+    if (selector.format == Format::raw)
+      reader.diagnostics().error(reader.node().mark, "format raw needs 'raw: {dtype: ...}'");
     return;
   }
-  yaml::MapReader raw(*block, "the raw: block", reader.diagnostics());
-  RawForm& form = selector.raw;
-  raw.required("dtype");
-  form.dtype =
-      static_cast<DType>(raw.choice("dtype", static_cast<std::size_t>(DType::float32), dtype_names()));
-  form.byte_order = static_cast<ByteOrder>(raw.choice("byte_order", 0, kByteOrders));
-  form.fortran_order = raw.choice("order", 0, kOrders) == 1;
-  form.offset = static_cast<std::uint64_t>(raw.integer("offset", 0, 0, kMostOffset));
-  form.markers = static_cast<std::uint32_t>(raw.integer("record_markers", 0, 0, 8));
-  if (form.markers != 0 && form.markers != 4 && form.markers != 8) {
-    raw.diagnostics().error(raw.mark_of("record_markers"),
-                            "'record_markers' is the bytes of a record's length: 4 or 8");
-  }
-  form.shape = read_lengths(raw, "shape");
-  raw.finish();
+  raw_table().read(*block, selector.raw, reader.diagnostics());
   if (selector.format == Format::tfrecord) return;  // for a feature of bytes
   if (selector.format != Format::raw && selector.format != Format::automatic) {
-    reader.diagnostics().error(reader.mark_of("raw"), "'raw' needs format: raw (or auto), or tfrecord");
+    reader.diagnostics().error(reader.mark_of(key), "'raw' needs format: raw (or auto), or tfrecord");
   }
   selector.format = Format::raw;
 }
 
-void read_gadget(yaml::MapReader& reader, Selector& selector) {
-  const yaml::Node* block = reader.find("gadget");
+void read_gadget(yaml::MapReader& reader, std::string_view key, Selector& selector) {
+  const yaml::Node* block = reader.find(key);
   if (block == nullptr) {
     if (selector.format == Format::gadget)
       reader.diagnostics().error(reader.node().mark,
                                  "format gadget needs 'gadget: {grid: 64}', the cells an axis");
     return;
   }
-  yaml::MapReader gadget(*block, "the gadget: block", reader.diagnostics());
-  gadget.required("grid");
-  selector.gadget.grid = static_cast<std::uint32_t>(gadget.integer("grid", 0, 1, kMostGrid));
-  selector.gadget.types = gadget.integers("types", 0, 5);
-  gadget.finish();
+  gadget_table().read(*block, selector.gadget, reader.diagnostics());
   selector.format = Format::gadget;
 }
 
@@ -222,26 +249,20 @@ std::optional<std::vector<SliceAxis>> parse_slice(std::string_view text) {
   return axes;
 }
 
-void read_selector(yaml::MapReader& reader, Selector& selector) {
-  yaml::Diagnostics& diagnostics = reader.diagnostics();
-  selector.format = static_cast<Format>(reader.choice("format", 0, kFormats));
-  selector.dataset = reader.string("dataset");
-  const std::string variable = reader.string("variable");
+namespace {
+
+void read_variable(yaml::MapReader& reader, std::string_view key, Selector& selector) {
+  const std::string variable = reader.string(key);
   if (!variable.empty() && !selector.dataset.empty()) {
-    diagnostics.error(reader.mark_of("variable"), "'variable' and 'dataset' are the same key; write one");
+    reader.diagnostics().error(reader.mark_of(key), "'variable' and 'dataset' are the same key; write one");
   } else if (!variable.empty()) {
     selector.dataset = variable;
     if (selector.format == Format::automatic) selector.format = Format::netcdf;
   }
-  selector.attribute = reader.string("attribute");
-  selector.columns = reader.strings("columns");
-  selector.regex = reader.string("regex");
-  imply(reader, selector, "regex", !selector.regex.empty(), Format::text);
-  check_regex(reader, selector);
-  selector.match = static_cast<Match>(reader.choice("match", 0, kMatches));
-  if (reader.has("match") && selector.regex.empty())
-    diagnostics.error(reader.mark_of("match"), "'match' belongs to 'regex'");
-  selector.json = reader.string("json");
+}
+
+void check_json(yaml::MapReader& reader, Selector& selector) {
+  yaml::Diagnostics& diagnostics = reader.diagnostics();
   imply(reader, selector, "json", !selector.json.empty(), Format::json);
   if (selector.format == Format::json && selector.json.empty())
     diagnostics.error(reader.node().mark,
@@ -251,23 +272,74 @@ void read_selector(yaml::MapReader& reader, Selector& selector) {
   if (!selector.json.empty() && selector.json[0] != '/' && selector.json[0] != '$')
     diagnostics.error(reader.mark_of("json"),
                       "'json' is a path from the top of the file: $.result.energy or /result/energy");
-  selector.slice = reader.string("slice");
-  if (!selector.slice.empty() && !parse_slice(selector.slice))
-    diagnostics.error(reader.mark_of("slice"),
-                      "'slice' is written as in NumPy, with steps from 1: '0, :, 10:20, -1'");
-  check_dataset(reader, selector);
-  imply(reader, selector, "attribute", !selector.attribute.empty(), Format::hdf5);
-  read_raw(reader, selector);
-  read_gadget(reader, selector);
 }
 
-namespace {
+void check_slice(yaml::MapReader& reader, Selector& selector) {
+  if (!selector.slice.empty() && !parse_slice(selector.slice))
+    reader.diagnostics().error(reader.mark_of("slice"),
+                               "'slice' is written as in NumPy, with steps from 1: '0, :, 10:20, -1'");
+  check_dataset(reader, selector);
+  imply(reader, selector, "attribute", !selector.attribute.empty(), Format::hdf5);
+}
 
-void read_file_names(yaml::MapReader& reader, FieldConfig& field) {
-  field.files = reader.strings("file");
-  for (const std::string& file : field.files) {
-    if (file.empty()) reader.diagnostics().error(reader.mark_of("file"), "'file' is empty");
-  }
+// The values of a file. Each key may imply the format that the later ones ask for.
+const config::Table<Selector>& selector_table() {
+  static const config::Table<Selector> table(
+      "the field",
+      {config::choice("format", &Selector::format, kFormats,
+                      "`hdf5`, `netcdf`, `npy`, `npz`, `raw`, `csv`, `text`, `json`, `image`, `gadget`, "
+                      "`tfrecord`. auto chooses by the other keys, then the suffix, then the first bytes"),
+       config::text("dataset", &Selector::dataset,
+                    "HDF5: path, such as `/a/b`; NPZ: array; NetCDF: variable; TFRecord: feature")
+           .usually("the only one")
+           .unless_default(),
+       config::custom<Selector>("variable", config::text_schema(), "NetCDF: the same as `dataset`",
+                                read_variable),
+       config::text("attribute", &Selector::attribute,
+                    "HDF5: this attribute of `dataset` (without `dataset`, of the file)")
+           .unless_default(),
+       config::texts("columns", &Selector::columns,
+                     "CSV and text tables: names, or numbers from 0; HDF5: members of a compound table")
+           .usually("all")
+           .unless_default(),
+       config::text("regex", &Selector::regex,
+                    "text: the groups of an [RE2](https://github.com/google/re2/wiki/Syntax) expression are "
+                    "the numbers, line by line")
+           .unless_default()
+           .then([](yaml::MapReader& reader, Selector& selector) {
+             imply(reader, selector, "regex", !selector.regex.empty(), Format::text);
+             check_regex(reader, selector);
+           }),
+       config::choice("match", &Selector::match, kMatches,
+                      "which of several matches of `regex`: `first`, `last` or `all`; `one`: several are an "
+                      "error")
+           .emitted_if([](const Selector& selector) { return !selector.regex.empty(); })
+           .then([](yaml::MapReader& reader, Selector& selector) {
+             if (reader.has("match") && selector.regex.empty())
+               reader.diagnostics().error(reader.mark_of("match"), "'match' belongs to 'regex'");
+           }),
+       config::text("json", &Selector::json,
+                    "path of a number, or of lists of numbers: `$.a.b[0]` or `/a/b/0`")
+           .unless_default()
+           .then(check_json),
+       config::text("slice", &Selector::slice,
+                    "a part, as in NumPy: `\"0, :, 10:20:2, -1\"`; a single index drops its axis")
+           .usually("all")
+           .unless_default()
+           .then(check_slice),
+       config::custom<Selector>(
+           "raw", raw_table().schema(),
+           "raw, and a feature of bytes of a TFRecord: how the values are written, see below", read_raw,
+           [](const Selector& selector) { return raw_table().write(selector.raw); })
+           .emitted_if([](const Selector& selector) {
+             return selector.format == Format::raw ||
+                    (selector.format == Format::tfrecord && !selector.raw.shape.empty());
+           }),
+       config::custom<Selector>(
+           "gadget", gadget_table().schema(), "density of the particles on a grid, see below", read_gadget,
+           [](const Selector& selector) { return gadget_table().write(selector.gadget); })
+           .emitted_if([](const Selector& selector) { return selector.format == Format::gadget; })});
+  return table;
 }
 
 const TransformForm* find_transform(const yaml::Node& name, yaml::Diagnostics& diagnostics) {
@@ -414,8 +486,62 @@ std::optional<Transform> read_transform(const yaml::Node& node, yaml::Diagnostic
   return transform;
 }
 
-void read_transforms(yaml::MapReader& reader, FieldConfig& field) {
-  const yaml::Node* node = reader.find("transform");
+yaml::Node transform_node(const Transform& transform) {
+  const auto known = std::find_if(kTransforms.begin(), kTransforms.end(),
+                                  [&](const auto& t) { return t.kind == transform.kind; });
+  const std::string name(known->name);
+  switch (known->takes) {
+    case Takes::nothing:
+      return yaml::scalar(name);
+    case Takes::number:
+      return yaml::map({{name, yaml::scalar(text::from_real(transform.a))}});
+    case Takes::pair:
+      return yaml::map({{name, config::emit_reals({transform.a, transform.b})}});
+    case Takes::text:
+      return yaml::map({{name, yaml::quoted(transform.text)}});
+    case Takes::numbers:
+      return yaml::map({{name, config::emit_reals(transform.numbers)}});
+    case Takes::block_and_edges:
+      break;
+  }
+  std::vector<double> all = {transform.a};
+  all.insert(all.end(), transform.numbers.begin(), transform.numbers.end());
+  return yaml::map({{name, config::emit_reals(all)}});
+}
+
+config::Json step_schema(const TransformForm& form) {
+  const config::Json number = config::number_schema(-1e300, 1e300);
+  const auto list = [&](int least, int most) -> config::Json {
+    return {{"type", "array"}, {"items", number}, {"minItems", least}, {"maxItems", most}};
+  };
+  if (form.kind == Transform::Kind::clip) return list(2, 2);
+  if (form.kind == Transform::Kind::scale) return config::any_of({number, list(1, 2)});
+  if (form.kind == Transform::Kind::downsample) return config::integer_schema(2, 1024);
+  if (form.kind == Transform::Kind::quantile) return {{"enum", {"uniform", "normal"}}};
+  if (form.takes == Takes::text) return config::text_schema();
+  return form.takes == Takes::number ? number : config::one_or_list_schema(number);
+}
+
+config::Json transform_schema() {
+  config::Json words = config::Json::array();
+  config::Json steps = config::Json::object();
+  for (const TransformForm& form : kTransforms) {
+    if (form.bare) words.push_back(form.name);
+    if (form.takes == Takes::nothing) continue;
+    config::Json step = {{"description", config::plain_text(form.meaning)}};
+    step.update(step_schema(form));
+    steps[std::string(form.name)] = std::move(step);
+  }
+  return config::one_or_list_schema(config::any_of({{{"enum", std::move(words)}},
+                                                    {{"type", "object"},
+                                                     {"properties", std::move(steps)},
+                                                     {"additionalProperties", false},
+                                                     {"minProperties", 1},
+                                                     {"maxProperties", 1}}}));
+}
+
+void read_transforms(yaml::MapReader& reader, std::string_view key, FieldConfig& field) {
+  const yaml::Node* node = reader.find(key);
   if (node == nullptr) return;
   const std::vector<yaml::Node> one = {*node};
   for (const yaml::Node& item : node->is_sequence() ? node->items : one) {
@@ -462,25 +588,15 @@ void check_shapes(yaml::MapReader& reader, FieldConfig& field) {
   }
 }
 
-void read_form(yaml::MapReader& reader, FieldConfig& field) {
-  field.layout = reader.string("layout");
-  if (const auto problem = layout_problem(field.layout)) {
-    reader.diagnostics().error(reader.mark_of("layout"),
-                               fmt::format("'layout' {}: {}", field.layout, *problem));
-    field.layout.clear();
-  }
-  field.shape = read_lengths(reader, "shape");
-  field.pad = read_lengths(reader, "pad");
-  field.pad_value = reader.real("pad_value", 0, -1e300, 1e300);
-  field.channels = reader.strings("channels");
-  field.units = reader.string("units");
-  std::vector<std::string> types = {"keep"};
-  types.insert(types.end(), dtype_names().begin(), dtype_names().end());
-  if (const std::size_t type = reader.choice("dtype", 0, types); type > 0)
-    field.dtype = static_cast<DType>(type - 1);
-  field.narrow = reader.boolean("narrow", false);
-  read_transforms(reader, field);
-  check_shapes(reader, field);
+void check_layout(yaml::MapReader& reader, FieldConfig& field) {
+  const auto problem = layout_problem(field.layout);
+  if (!problem) return;
+  reader.diagnostics().error(reader.mark_of("layout"),
+                             fmt::format("'layout' {}: {}", field.layout, *problem));
+  field.layout.clear();
+}
+
+void check_raw_shape(yaml::MapReader& reader, FieldConfig& field) {
   if (field.selector.format == Format::raw && field.selector.raw.shape.empty()) {
     if (field.shape.empty())
       reader.diagnostics().error(reader.node().mark,
@@ -491,23 +607,136 @@ void read_form(yaml::MapReader& reader, FieldConfig& field) {
     field.selector.raw.shape = field.shape;
 }
 
-void read_parameters(yaml::MapReader& reader, FieldConfig& field) {
-  const std::string one = reader.string("parameter");
-  const yaml::Node* list = reader.find("parameters");
-  field.from_parameters = !one.empty() || list != nullptr;
-  if (!one.empty() && list != nullptr)
-    reader.diagnostics().error(
-        reader.mark_of("parameters"),
-        "'parameter' is one number, 'parameters' a list of them; write one of the two");
-  if (!one.empty()) field.parameters = {one};
+void read_parameter(yaml::MapReader& reader, std::string_view key, FieldConfig& field) {
+  const std::string column = reader.string(key);
+  if (column.empty()) return;
+  field.from_parameters = true;
+  field.parameters = {column};
+}
+
+void read_parameters(yaml::MapReader& reader, std::string_view key, FieldConfig& field) {
+  const yaml::Node* list = reader.find(key);
   if (list == nullptr) return;
+  if (field.from_parameters)
+    reader.diagnostics().error(
+        reader.mark_of(key), "'parameter' is one number, 'parameters' a list of them; write one of the two");
+  field.from_parameters = true;
   field.vector = true;
-  if (!(list->is_scalar() && list->text == "all")) field.parameters = reader.strings("parameters");
-  for (const char* key :
+  if (!(list->is_scalar() && list->text == "all")) field.parameters = reader.strings(key);
+  for (const char* other :
        {"file", "dataset", "variable", "regex", "json", "columns", "shape", "layout", "pad"}) {
-    if (reader.has(key))
-      reader.diagnostics().error(reader.mark_of(key), fmt::format("'{}' does not go with 'parameters'", key));
+    if (reader.has(other))
+      reader.diagnostics().error(reader.mark_of(other),
+                                 fmt::format("'{}' does not go with 'parameters'", other));
   }
+}
+
+std::optional<yaml::Node> write_parameter(const FieldConfig& field) {
+  const std::string& column = field.parameters.empty() ? field.name : field.parameters.front();
+  return column.empty() ? std::nullopt : std::optional(yaml::quoted(column));
+}
+
+std::optional<yaml::Node> write_parameters(const FieldConfig& field) {
+  return field.parameters.empty() ? yaml::scalar("all") : config::emit_texts(field.parameters);
+}
+
+void check_file(yaml::MapReader& reader, FieldConfig& field) {
+  for (const std::string& file : field.files) {
+    if (file.empty()) reader.diagnostics().error(reader.mark_of("file"), "'file' is empty");
+  }
+}
+
+// "keep", then the types.
+const std::vector<std::string>& stored_types() {
+  static const std::vector<std::string> types = [] {
+    std::vector<std::string> all = {"keep"};
+    all.insert(all.end(), dtype_names().begin(), dtype_names().end());
+    return all;
+  }();
+  return types;
+}
+
+void read_dtype(yaml::MapReader& reader, std::string_view key, FieldConfig& field) {
+  if (const std::size_t type = reader.choice(key, 0, stored_types()); type > 0)
+    field.dtype = static_cast<DType>(type - 1);
+}
+
+bool is_from_files(const FieldConfig& field) {
+  return !field.from_parameters;
+}
+
+std::vector<config::Key<FieldConfig>> source_keys() {
+  std::vector<config::Key<FieldConfig>> keys = {
+      config::custom<FieldConfig>("parameter", config::text_schema(), "the column", read_parameter,
+                                  write_parameter)
+          .unlisted()
+          .emitted_if([](const FieldConfig& field) { return field.from_parameters && !field.vector; }),
+      config::custom<FieldConfig>("parameters", config::one_or_list_schema(config::text_schema()),
+                                  "columns, as one list of numbers; all: every one", read_parameters,
+                                  write_parameters)
+          .unlisted()
+          .emitted_if([](const FieldConfig& field) { return field.from_parameters && field.vector; }),
+      config::texts("file", &FieldConfig::files,
+                    "in the sample's directory; several are stacked as channels; left out: the sample's own "
+                    "file")
+          .unlisted()
+          .unless_default()
+          .emitted_if(is_from_files)
+          .then(check_file)};
+  for (const config::Key<Selector>& key : selector_table().keys()) {
+    const auto is_emitted = key.is_emitted;
+    keys.push_back(config::of_part<FieldConfig>(key, &FieldConfig::selector)
+                       .unlisted()
+                       .emitted_if([is_emitted](const FieldConfig& field) {
+                         return is_from_files(field) && (!is_emitted || is_emitted(field.selector));
+                       }));
+  }
+  return keys;
+}
+
+std::vector<config::Key<FieldConfig>> form_keys() {
+  return {
+      config::text("layout", &FieldConfig::layout, "letters of the file's axes, see above")
+          .unless_default()
+          .then(check_layout),
+      config::integers("shape", &FieldConfig::shape, 1, kMostLength,
+                       "wflow reshapes the values to it (in the short form, a sample of another shape is "
+                       "unusable). Needed for raw")
+          .unless_default(),
+      config::integers("pad", &FieldConfig::pad, 1, kMostLength,
+                       "lengths in the order of the shards. wflow fills shorter samples up with `pad_value`; "
+                       "the field `NAME_mask` (uint8) is 1 where values are. Without `pad`, samples of "
+                       "another length than the block's first are unusable")
+          .unless_default(),
+      config::real("pad_value", &FieldConfig::pad_value, -1e300, 1e300, "what fills them up")
+          .emitted_if([](const FieldConfig& field) { return field.pad_value != 0; }),
+      config::custom<FieldConfig>("transform", transform_schema(), "a list of steps, see below",
+                                  read_transforms,
+                                  [](const FieldConfig& field) {
+                                    std::vector<yaml::Node> steps;
+                                    for (const Transform& transform : field.transforms)
+                                      steps.push_back(transform_node(transform));
+                                    return yaml::sequence(std::move(steps));
+                                  })
+          .unless_default(),
+      config::custom<FieldConfig>(
+          "dtype", config::choice_schema(stored_types()),
+          "`keep` stores the type that the simulation wrote (the trainer reads any); another type converts, "
+          "to integers by rounding. A value that does not fit makes the sample unusable",
+          read_dtype,
+          [](const FieldConfig& field) {
+            return yaml::scalar(field.dtype ? std::string(dtype_name(*field.dtype)) : "keep");
+          })
+          .unless_default(),
+      config::boolean("narrow", &FieldConfig::narrow,
+                      "`true`: wflow stores whole numbers in the smallest of uint8, int8, uint16 and int16 "
+                      "that fits the whole block, without loss. wflow's readers return the field's own type; "
+                      "h5py returns the narrow one (attribute `dtype` names the other)")
+          .unless_default(),
+      config::texts("channels", &FieldConfig::channels, "names along C; the shards record them")
+          .unless_default(),
+      config::text("units", &FieldConfig::units, "unit of the values; the shards record it")
+          .unless_default()};
 }
 
 FieldConfig read_field(const std::string& name, const yaml::Node& node, Role role,
@@ -529,10 +758,9 @@ FieldConfig read_field(const std::string& name, const yaml::Node& node, Role rol
     return field;
   }
   yaml::MapReader reader(node, fmt::format("the field '{}'", name), diagnostics);
-  read_parameters(reader, field);
-  read_file_names(reader, field);
-  read_selector(reader, field.selector);
-  read_form(reader, field);
+  field_table().read_keys(reader, field);
+  check_shapes(reader, field);
+  check_raw_shape(reader, field);
   reader.finish();
   return field;
 }
@@ -558,129 +786,34 @@ std::vector<FieldConfig> read_fields(const yaml::Node& node, Role role, yaml::Di
   return fields;
 }
 
-namespace {
-
-yaml::Node text_list(const std::vector<std::string>& values) {
-  std::vector<yaml::Node> items;
-  for (const auto& value : values) items.push_back(yaml::quoted(value));
-  return yaml::sequence(std::move(items));
+const config::Table<FieldConfig>& field_table() {
+  static const config::Table<FieldConfig> table("the field",
+                                                config::joined<FieldConfig>({source_keys(), form_keys()}));
+  return table;
 }
 
-yaml::Node length_list(const std::vector<std::size_t>& lengths) {
-  std::vector<yaml::Node> items;
-  for (const std::size_t length : lengths) items.push_back(yaml::scalar(fmt::to_string(length)));
-  return yaml::sequence(std::move(items));
+config::Json fields_schema() {
+  const config::Json field =
+      config::any_of({{{"enum", {"parameter", "parameters"}}}, field_table().schema()});
+  const config::Json list = config::one_or_list_schema(config::text_schema());
+  return config::any_of({{{"type", "object"}, {"additionalProperties", field}, {"minProperties", 1}}, list});
 }
 
-void put_text(Entries& entries, const char* key, const std::string& value) {
-  if (!value.empty()) entries.emplace_back(key, yaml::quoted(value));
-}
-void put_texts(Entries& entries, const char* key, const std::vector<std::string>& values) {
-  if (!values.empty()) entries.emplace_back(key, text_list(values));
-}
-void put_lengths(Entries& entries, const char* key, const std::vector<std::size_t>& lengths) {
-  if (!lengths.empty()) entries.emplace_back(key, length_list(lengths));
-}
-
-yaml::Node raw_node(const RawForm& raw) {
-  Entries entries;
-  entries.emplace_back("dtype", yaml::scalar(std::string(dtype_name(raw.dtype))));
-  entries.emplace_back("byte_order", yaml::scalar(kByteOrders[static_cast<std::size_t>(raw.byte_order)]));
-  if (raw.fortran_order) entries.emplace_back("order", yaml::scalar("fortran"));
-  if (raw.offset > 0) entries.emplace_back("offset", yaml::scalar(fmt::to_string(raw.offset)));
-  if (raw.markers > 0) entries.emplace_back("record_markers", yaml::scalar(fmt::to_string(raw.markers)));
-  put_lengths(entries, "shape", raw.shape);
-  return yaml::map(std::move(entries));
-}
-
-yaml::Node gadget_node(const GadgetForm& gadget) {
-  Entries entries;
-  entries.emplace_back("grid", yaml::scalar(fmt::to_string(gadget.grid)));
-  if (!gadget.types.empty()) {
-    std::vector<yaml::Node> types;
-    for (const std::int64_t type : gadget.types) types.push_back(yaml::scalar(fmt::to_string(type)));
-    entries.emplace_back("types", yaml::sequence(std::move(types)));
-  }
-  return yaml::map(std::move(entries));
-}
-
-yaml::Node number_list(std::span<const double> numbers) {
-  std::vector<yaml::Node> items;
-  for (const double number : numbers) items.push_back(yaml::scalar(text::from_real(number)));
-  return yaml::sequence(std::move(items));
-}
-
-yaml::Node transform_node(const Transform& transform) {
-  const auto known = std::find_if(kTransforms.begin(), kTransforms.end(),
-                                  [&](const auto& t) { return t.kind == transform.kind; });
-  const std::string name(known->name);
-  switch (known->takes) {
-    case Takes::nothing:
-      return yaml::scalar(name);
-    case Takes::number:
-      return yaml::map({{name, yaml::scalar(text::from_real(transform.a))}});
-    case Takes::pair:
-      return yaml::map({{name, number_list(std::array{transform.a, transform.b})}});
-    case Takes::text:
-      return yaml::map({{name, yaml::quoted(transform.text)}});
-    case Takes::numbers:
-      return yaml::map({{name, number_list(transform.numbers)}});
-    case Takes::block_and_edges:
-      break;
-  }
-  std::vector<double> all = {transform.a};
-  all.insert(all.end(), transform.numbers.begin(), transform.numbers.end());
-  return yaml::map({{name, number_list(all)}});
-}
-
-yaml::Node field_node(const FieldConfig& field) {
-  Entries entries;
-  if (field.from_parameters && !field.vector) {
-    put_text(entries, "parameter", field.parameters.empty() ? field.name : field.parameters.front());
-  } else if (field.from_parameters) {
-    entries.emplace_back("parameters",
-                         field.parameters.empty() ? yaml::scalar("all") : text_list(field.parameters));
-  } else {
-    put_texts(entries, "file", field.files);
-    write_selector(entries, field.selector);
-  }
-  put_text(entries, "layout", field.layout);
-  put_lengths(entries, "shape", field.shape);
-  put_lengths(entries, "pad", field.pad);
-  if (field.pad_value != 0) entries.emplace_back("pad_value", yaml::scalar(text::from_real(field.pad_value)));
-  if (!field.transforms.empty()) {
-    std::vector<yaml::Node> items;
-    for (const Transform& transform : field.transforms) items.push_back(transform_node(transform));
-    entries.emplace_back("transform", yaml::sequence(std::move(items)));
-  }
-  if (field.dtype) entries.emplace_back("dtype", yaml::scalar(std::string(dtype_name(*field.dtype))));
-  if (field.narrow) entries.emplace_back("narrow", yaml::scalar("true"));
-  put_texts(entries, "channels", field.channels);
-  put_text(entries, "units", field.units);
-  return yaml::map(std::move(entries));
-}
-
-}  // namespace
-
-void write_selector(Entries& entries, const Selector& selector) {
-  entries.emplace_back("format", yaml::scalar(std::string(format_name(selector.format))));
-  put_text(entries, "dataset", selector.dataset);
-  put_text(entries, "attribute", selector.attribute);
-  put_texts(entries, "columns", selector.columns);
-  put_text(entries, "regex", selector.regex);
-  if (!selector.regex.empty())
-    entries.emplace_back("match", yaml::scalar(kMatches[static_cast<std::size_t>(selector.match)]));
-  put_text(entries, "json", selector.json);
-  put_text(entries, "slice", selector.slice);
-  if (selector.format == Format::raw || (selector.format == Format::tfrecord && !selector.raw.shape.empty()))
-    entries.emplace_back("raw", raw_node(selector.raw));
-  if (selector.format == Format::gadget) entries.emplace_back("gadget", gadget_node(selector.gadget));
+std::vector<config::Section> field_sections() {
+  std::vector<config::Row> steps;
+  for (const TransformForm& form : kTransforms)
+    steps.push_back({std::string(form.name), form.usual, form.meaning});
+  return {{"convert.values", selector_table().rows()},
+          {"convert.raw", raw_table().rows()},
+          {"convert.gadget", gadget_table().rows()},
+          {"convert.field", field_table().rows()},
+          {"convert.transform", std::move(steps)}};
 }
 
 yaml::Node fields_to_yaml(const std::vector<FieldConfig>& fields, Role role) {
-  Entries entries;
+  std::vector<std::pair<std::string, yaml::Node>> entries;
   for (const FieldConfig& field : fields) {
-    if (field.role == role) entries.emplace_back(field.name, field_node(field));
+    if (field.role == role) entries.emplace_back(field.name, field_table().write(field));
   }
   return yaml::map(std::move(entries));
 }

@@ -131,12 +131,8 @@ struct SliceAxis {
 // Nothing if the text is not a slice.
 std::optional<std::vector<SliceAxis>> parse_slice(std::string_view text);
 
-// Reads `inputs:` and `targets:` if they are mappings, or `inputs:` as a list of parameters.
+// Reads `inputs:` and `targets:` if they are mappings.
 std::vector<FieldConfig> read_fields(const yaml::Node& node, Role role, yaml::Diagnostics& diagnostics);
 yaml::Node fields_to_yaml(const std::vector<FieldConfig>& fields, Role role);
-
-// The keys that select values of a file, for the short form, which has them at top level.
-void read_selector(yaml::MapReader& reader, Selector& selector);
-void write_selector(std::vector<std::pair<std::string, yaml::Node>>& entries, const Selector& selector);
 
 }  // namespace wflow::converters

@@ -14,13 +14,14 @@ ROOT = Path(__file__).resolve().parents[1]
 MODULES = {
     "base": set(),
     "converters": {"base"},
-    "converters/config": {"base"},
+    "converters/config": {"base", "converters/config_tables"},
+    "converters/config_tables": {"base"},
     "converters/data_set_files": {"base"},
     "trainer": {"base", "converters"},
     "trainer/config": {"base", "trainer/config_tables", "trainer/search_config"},
     "trainer/search_config": {"base"},
     "trainer/config_tables": {"base"},
-    "specs": {"base", "converters/config", "trainer/config", "trainer/config_tables", "trainer/search_config"},
+    "specs": {"base", "converters/config", "converters/config_tables", "trainer/config", "trainer/config_tables", "trainer/search_config"},
     "engine": {"specs", "base", "converters/data_set_files"},
     # Plain types that the scheduler, messages and workers share.
     "engine/schedule/types": {"specs"},
@@ -41,7 +42,7 @@ for module in ("engine", "engine/store", "workers", "cli"):
     MODULES[module] |= SHARED
 MODULES["engine"] |= {"engine/wire", "engine/store", "engine/batch"}
 MODULES["trainer"] |= {"converters/config", "trainer/config", "trainer/search_config"}
-MODULES["converters"] |= {"converters/config"}
+MODULES["converters"] |= {"converters/config", "converters/config_tables"}
 ALL = {"tests", "bench"}
 
 # A library's headers, and the files that may include them.
@@ -94,7 +95,7 @@ def allowed(name, included):
     here, there = module_of(name), module_of(included)
     if here.split("/")[0] in ALL or here == there:
         return True
-    if here in ("converters/config", "converters/data_set_files", "trainer/config") and there == here.split("/")[0]:
+    if here in ("converters/config", "converters/config_tables", "converters/data_set_files", "trainer/config") and there == here.split("/")[0]:
         # A light header of the own module, such as converters/split.h, is followed by its own includes.
         return True
     # A *_test.cc beside its unit may also use what stands in its own module.

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/process.h"
 #include "base/text.h"
+#include "converters/config_tables.h"
 #include "specs/plan/expansion.h"
 #include "specs/plan/workspace.h"
 #include "specs/study/dialect.h"
@@ -212,15 +213,16 @@ std::string study_schema() {
   definitions.erase("step_keys");
   definitions["run"]["properties"].update(keys);
   definitions["step"]["properties"].update(keys);
-  definitions["convert"] = Json::parse(kConvertSchema);
+  definitions["convert"] = converters::convert_schema();
   definitions["train"] = trainer::train_schema();
   return schema.dump(2) + "\n";
 }
 
 std::string key_tables() {
   std::string text;
-  for (const config::Section& section : trainer::train_sections())
-    text += "## " + section.name + "\n\n" + config::markdown(section.rows) + "\n";
+  for (const auto& sections : {converters::convert_sections(), trainer::train_sections()})
+    for (const config::Section& section : sections)
+      text += "## " + section.name + "\n\n" + config::markdown(section.rows) + "\n";
   return text;
 }
 
