@@ -12,6 +12,7 @@
 #include "specs/plan/expansion.h"
 #include "specs/plan/workspace.h"
 #include "specs/study/dialect.h"
+#include "specs/study/key_tables.h"
 #include "specs/study/reading.h"
 #include "specs/study/schema_text.h"
 #include "trainer/config_tables.h"
@@ -212,6 +213,7 @@ std::string study_schema() {
   definitions.erase("step_keys");
   definitions["run"]["properties"].update(keys);
   definitions["step"]["properties"].update(keys);
+  add_batch_schemas(definitions);
   definitions["convert"] = Json::parse(kConvertSchema);
   definitions["train"] = trainer::train_schema();
   return schema.dump(2) + "\n";
@@ -219,7 +221,9 @@ std::string study_schema() {
 
 std::string key_tables() {
   std::string text;
-  for (const config::Section& section : trainer::train_sections())
+  std::vector<config::Section> sections = batch_sections();
+  for (config::Section& section : trainer::train_sections()) sections.push_back(std::move(section));
+  for (const config::Section& section : sections)
     text += "## " + section.name + "\n\n" + config::markdown(section.rows) + "\n";
   return text;
 }
