@@ -255,7 +255,10 @@ class Keys(unittest.TestCase):
         known = properties(study)
         asked = self.asked(sources) - {"split", "order"}  # blocks.cc completes the convert block of an older campaign
         self.assertGreater(len(asked), 15, sources)
-        self.assertEqual(asked - known, set(), f"{sources}: read, but not in study.schema.json")
+        self.assertEqual(asked - known, set(), f"{sources}: read, but not in the schema")
+        # The tables that give these schemas also read the keys.
+        by_hand = {key: value for key, value in study["defs"].items() if key not in ("batch", "pool_batch", "worker")}
+        known = properties({**study, "defs": by_hand})
         self.assertEqual(known - asked - self.NOT_KEYS, set(), f"{sources}: in study.schema.json, but not read")
 
 

@@ -192,7 +192,7 @@ void Scheduler::grant(Worker& worker, ArrayId array, Range range, const Attempt&
 
 // ---- spare leases: for the time in which no coordinator answers
 
-// The worker starts spare elements by itself when it has room: they count as its load from now on.
+// The worker starts spare elements by itself when it has a free core: they count as its load from now on.
 bool Scheduler::use_spare(Worker& worker, LeaseId id, std::uint64_t elements) {
   const ArrayId array = leases_.find(id)->array;
   const QueueId queue_id = ready_.queue_of(array);

@@ -286,7 +286,7 @@ Scheduler::Cancelled Scheduler::cancel(ArrayId array, Range range, bool kill) {
   return cancelled;
 }
 
-// What its worker has not begun comes back and is cancelled then.
+// Elements that have not started come back, and are cancelled then.
 Scheduler::Cancelled Scheduler::cancel_spares(ArrayId array, Range range) {
   Cancelled cancelled;
   leases_.holders(array).for_each_in(range, [&](Range part, LeaseId lease) {

@@ -7,8 +7,10 @@
 #include <set>
 #include <utility>
 
+#include "base/config_table.h"
 #include "base/process.h"
 #include "base/text.h"
+#include "specs/study/key_tables.h"
 #include "specs/study/reading.h"
 
 namespace wflow::specs {
@@ -21,6 +23,7 @@ const std::array<std::string, 2> kPlaces = {"here", "in_allocation"};
 
 constexpr int kMostNodes = 1'000'000;
 constexpr int kLongestChain = 1000;
+constexpr int kMostGpus = 1'000'000;
 
 // Keys of Merlin and Maestro that are known, but not used.
 constexpr std::array<std::string_view, 8> kOtherKeys = {
@@ -36,148 +39,328 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 22> kElsewhe
     {"extra_args", "args"},     {"features", "constraint"},
 }};
 
-// The blocks that may have the keys of an allocation: batch:, and batch: of a pool.
-class AllocationReader {
- public:
-  AllocationReader(yaml::MapReader& block, AllocationSpec& spec, const Study& study)
-      : block_(block), spec_(spec), study_(study) {}
+using config::custom;
+using config::text_schema;
+using yaml::MapReader;
 
-  void read() {
-    if (block_.find("type") != nullptr) spec_.type = kTypes[block_.choice("type", 0, kTypes)];
-    if (spec_.type == "local_pool") spec_.type = "local";  // Maestro's word for several tasks at once
-    read_names();
-    read_sizes();
-    lines("args", spec_.args, [](const std::string& text) { return words_of(text); });
-    lines("setup", spec_.setup, [](const std::string& text) { return text::split(text, '\n'); });
-    spec_.launch_pre = block_.string("launch_pre", spec_.launch_pre);
-    spec_.launch_args = block_.string("launch_args", spec_.launch_args);
-    spec_.worker_launch = block_.string("worker_launch", spec_.worker_launch);
-    read_modules();
-    read_options();
-    for (const std::string_view key : kOtherKeys) block_.find(key);
-    for (const auto& [word, ours] : kElsewhere) {
-      if (study_.merlin || block_.find(word) == nullptr) continue;
-      block_.diagnostics().unknown_key(block_.mark_of(word),
-                                       fmt::format("unknown key '{}' in batch:; its name here is '{}'", word, ours));
-    }
-  }
-
-  // The pool itself may have these keys, too.
-  void read_nodes_and_walltime() {
-    const std::string text = block_.string("nodes");
-    const auto number = text::to_integer(text);
-    if (!text.empty() && text != "all" && (!number || *number < 1 || *number > kMostNodes)) {
-      block_.diagnostics().error(block_.mark_of("nodes"),
-                                 fmt::format("'nodes' must be a whole number from 1, found '{}'", text));
-    } else if (number) {
-      spec_.nodes = static_cast<int>(*number);
-      spec_.nodes_given = true;
-    }
-    spec_.walltime_s = block_.seconds("walltime", spec_.walltime_s);
-    spec_.chain = static_cast<int>(block_.integer("chain", spec_.chain, 0, kLongestChain));
-    if (spec_.type == "slurm") return;
-    if (std::exchange(spec_.chain, 0) > 0 && block_.has("chain")) {
-      block_.diagnostics().error(
-          block_.mark_of("chain"),
-          fmt::format("'chain' needs Slurm, and the batch type is '{}'; leave it out: a pool submits the "
-                      "successor of an allocation before its walltime ends",
-                      spec_.type));
-    }
-  }
-
- private:
-  // Before the lines of setup, which may need them.
-  void read_modules() {
-    std::vector<std::string> modules;
-    lines("modules", modules, [](const std::string& text) { return words_of(text); });
-    if (!modules.empty()) spec_.setup.insert(spec_.setup.begin(), "module load " + text::join(modules, " "));
-  }
-
-  // Common options of the submission, in the scheduler's own words.
-  void read_options() {
-    std::string name, mail;
-    std::vector<std::string> exclude;
-    one_line("job_name", name);
-    one_line("mail", mail);
-    lines("exclude", exclude, [](const std::string& text) { return words_of(text); });
-    const bool slurm = spec_.type == "slurm";
-    const auto add = [&](const std::string& option) { spec_.args.push_back(option); };
-    const auto only_slurm = [&](std::string_view key, bool given) {
-      if (!given || slurm || spec_.is_local()) return;
-      block_.diagnostics().error(
-          block_.mark_of(key),
-          fmt::format("'{}' is for Slurm, and the batch type is '{}'; give the option of its submission in 'args'", key,
-                      spec_.type));
-    };
-    only_slurm("job_name", !name.empty());
-    only_slurm("exclude", !exclude.empty());
-    if (slurm && !name.empty()) add("--job-name=" + name);
-    if (slurm && !exclude.empty()) add("--exclude=" + text::join(exclude, ","));
-    if (mail.empty() || spec_.is_local()) return;
-    if (slurm) add("--mail-type=END,FAIL");
-    if (slurm) add("--mail-user=" + mail);
-    if (spec_.type == "pbs") add("-m ae");
-    if (spec_.type == "sge") add("-m ea");
-    if (spec_.type == "pbs" || spec_.type == "sge") add("-M " + mail);
-    if (spec_.type.starts_with("lsf")) add("-N");
-    if (spec_.type.starts_with("lsf")) add("-u " + mail);
-    if (spec_.type == "flux") only_slurm("mail", true);
-  }
-
-  static std::vector<std::string> words_of(const std::string& text) {
-    std::vector<std::string> words;
-    for (std::string& word : text::split(text, ' ')) {
-      if (!word.empty()) words.push_back(std::move(word));
-    }
-    return words;
-  }
-
-  void read_names() {
-    named("account", "bank", spec_.account);
-    named("partition", "queue", spec_.partition);
-    one_line("qos", spec_.qos);
-    one_line("constraint", spec_.constraint);
-    one_line("reservation", spec_.reservation);
-    one_line("memory", spec_.memory);
-  }
-
-  void read_sizes() {
-    read_nodes_and_walltime();
-    spec_.gpus = static_cast<int>(block_.integer("gpus", spec_.gpus, 0, 1'000'000));
-    spec_.exclusive = block_.boolean("exclusive", spec_.exclusive);
-  }
-
-  // wflow's key, or Merlin's.
-  void named(std::string_view key, std::string_view merlins, std::string& value) {
-    const bool both = block_.has(key) && block_.has(merlins);
-    if (both && block_.string(key) != block_.string(merlins)) {
-      block_.diagnostics().error(
-          block_.mark_of(merlins),
-          fmt::format("'{}' and '{}' mean the same and differ; one of them must go", key, merlins));
-    }
-    one_line(merlins, value);
-    one_line(key, value);
-  }
-
-  // The value becomes a line of the submission script.
-  void one_line(std::string_view key, std::string& value) {
-    if (block_.find(key) == nullptr) return;
-    value = block_.string(key, value);
-    if (value.find('\n') == std::string::npos) return;
-    block_.diagnostics().error(block_.mark_of(key), fmt::format("'{}' must be one line", key));
-  }
-
-  template <typename Split>
-  void lines(std::string_view key, std::vector<std::string>& value, const Split& split) {
-    const yaml::Node* node = block_.find(key);
-    if (node == nullptr || (node->is_map() && study_.merlin)) return;  // args of Maestro's Flux: a mapping
-    value = node->is_scalar() ? split(node->text) : block_.strings(key);
-  }
-
-  yaml::MapReader& block_;
-  AllocationSpec& spec_;
-  const Study& study_;
+// The keys of batch:, and of batch: of a pool. `batch` is filled in; the rest becomes options of its allocation.
+struct BatchBlock {
+  Batch batch;
+  bool merlin = false;
+  std::string job_name, mail;
+  std::vector<std::string> modules, exclude;
 };
+
+struct PoolBlock : WorkerGroup {
+  const Study* study = nullptr;
+  bool ours = true;  // not Merlin's
+};
+
+AllocationSpec& allocation_of(BatchBlock& block) {
+  return block.batch.allocation;
+}
+AllocationSpec& allocation_of(PoolBlock& block) {
+  return block.allocation;
+}
+
+// The default as docs/ and the schema show it.
+template <typename Config>
+config::Key<Config> with_default(config::Key<Config> key, const std::string& text) {
+  key.write = [text](const Config&) { return yaml::scalar(text); };
+  return key;
+}
+
+template <typename Config>
+config::Key<Config> unused(std::string name, config::Json schema = config::Json::object()) {
+  return custom<Config>(std::move(name), std::move(schema), "accepted, not used",
+                        [](MapReader& reader, std::string_view key, Config&) { reader.find(key); })
+      .unlisted();
+}
+
+// The value becomes a line of the submission script.
+void read_line(MapReader& reader, std::string_view key, std::string& value) {
+  if (reader.find(key) == nullptr) return;
+  value = reader.string(key, value);
+  if (value.find('\n') == std::string::npos) return;
+  reader.diagnostics().error(reader.mark_of(key), fmt::format("'{}' must be one line", key));
+}
+
+// A list, or one text that is split at `separator`.
+void read_list(MapReader& reader, std::string_view key, std::vector<std::string>& value, char separator,
+               bool merlin) {
+  const yaml::Node* node = reader.find(key);
+  if (node == nullptr || (node->is_map() && merlin)) return;  // args of Maestro's Flux: a mapping
+  value = node->is_scalar() ? text::split(node->text, separator) : reader.strings(key);
+  if (node->is_scalar() && separator == ' ') std::erase(value, "");
+}
+
+void read_nodes(MapReader& reader, std::string_view key, AllocationSpec& spec) {
+  const std::string text = reader.string(key);
+  const auto number = text::to_integer(text);
+  if (!text.empty() && text != "all" && (!number || *number < 1 || *number > kMostNodes)) {
+    reader.diagnostics().error(reader.mark_of(key),
+                               fmt::format("'nodes' must be a whole number from 1, found '{}'", text));
+  } else if (number) {
+    spec.nodes = static_cast<int>(*number);
+    spec.nodes_given = true;
+  }
+}
+
+void read_chain(MapReader& reader, std::string_view key, AllocationSpec& spec) {
+  spec.chain = static_cast<int>(reader.integer(key, spec.chain, 0, kLongestChain));
+  if (spec.type == "slurm") return;
+  if (std::exchange(spec.chain, 0) > 0 && reader.has(key)) {
+    reader.diagnostics().error(
+        reader.mark_of(key),
+        fmt::format("'chain' needs Slurm, and the batch type is '{}'; leave it out: a pool submits the "
+                    "successor of an allocation before its walltime ends",
+                    spec.type));
+  }
+}
+
+// batch:, its namesake in a pool and the pool itself may have these.
+template <typename Config>
+std::vector<config::Key<Config>> size_keys(const std::string& usual_nodes, const std::string& usual_walltime,
+                                           const std::string& usual_chain) {
+  return {custom<Config>("nodes", {{"type", {"integer", "string"}}},
+                         "nodes of one allocation; `all` means the default",
+                         [](MapReader& reader, std::string_view key, Config& config) {
+                           read_nodes(reader, key, allocation_of(config));
+                         })
+              .usually(usual_nodes),
+          custom<Config>("walltime", config::seconds_schema(),
+                         "time limit of one allocation: `hh:mm:ss`, `mm:ss`, seconds, or `90 min`",
+                         [](MapReader& reader, std::string_view key, Config& config) {
+                           double& walltime_s = allocation_of(config).walltime_s;
+                           walltime_s = reader.seconds(key, walltime_s);
+                         })
+              .usually(usual_walltime),
+          custom<Config>("chain", config::integer_schema(0, kLongestChain),
+                         "number of allocations that wait in the queue together and run one after another "
+                         "([cluster.md](cluster.md#queues-that-limit-jobs)); Slurm only",
+                         [](MapReader& reader, std::string_view key, Config& config) {
+                           read_chain(reader, key, allocation_of(config));
+                         })
+              .usually(usual_chain)};
+}
+
+config::Key<BatchBlock> line(std::string name, std::string AllocationSpec::*member, std::string meaning) {
+  return custom<BatchBlock>(std::move(name), text_schema(), std::move(meaning),
+                            [=](MapReader& reader, std::string_view key, BatchBlock& block) {
+                              read_line(reader, key, block.batch.allocation.*member);
+                            });
+}
+
+config::Key<BatchBlock> line(std::string name, std::string BatchBlock::*member, std::string meaning) {
+  return custom<BatchBlock>(std::move(name), text_schema(), std::move(meaning),
+                            [=](MapReader& reader, std::string_view key, BatchBlock& block) {
+                              read_line(reader, key, block.*member);
+                            });
+}
+
+config::Key<BatchBlock> words(std::string name, std::vector<std::string> BatchBlock::*member,
+                              std::string meaning) {
+  return custom<BatchBlock>(std::move(name), config::one_or_list_schema(text_schema()), std::move(meaning),
+                            [=](MapReader& reader, std::string_view key, BatchBlock& block) {
+                              read_list(reader, key, block.*member, ' ', block.merlin);
+                            })
+      .usually("none");
+}
+
+config::Key<BatchBlock> lines(std::string name, std::vector<std::string> AllocationSpec::*member,
+                              char separator, std::string meaning) {
+  return custom<BatchBlock>(std::move(name), config::one_or_list_schema(text_schema()), std::move(meaning),
+                            [=](MapReader& reader, std::string_view key, BatchBlock& block) {
+                              read_list(reader, key, block.batch.allocation.*member, separator, block.merlin);
+                            })
+      .usually("none");
+}
+
+config::Key<BatchBlock> launch_text(std::string name, std::string AllocationSpec::*member,
+                                    std::string meaning) {
+  return custom<BatchBlock>(std::move(name), text_schema(), std::move(meaning),
+                            [=](MapReader& reader, std::string_view key, BatchBlock& block) {
+                              std::string& value = block.batch.allocation.*member;
+                              value = reader.string(key, value);
+                            })
+      .usually("none");
+}
+
+// Merlin's word for `key`. Comes before it: where both are given, `key` counts.
+config::Key<BatchBlock> merlins(std::string name, std::string key, std::string AllocationSpec::*member) {
+  auto word = line(name, member, key + ", in Merlin's word").unlisted();
+  return std::move(word).then([name, key](MapReader& reader, BatchBlock&) {
+    const bool both = reader.has(key) && reader.has(name);
+    if (!both || reader.string(key) == reader.string(name)) return;
+    reader.diagnostics().error(
+        reader.mark_of(name),
+        fmt::format("'{}' and '{}' mean the same and differ; one of them must go", key, name));
+  });
+}
+
+void read_type(MapReader& reader, std::string_view key, BatchBlock& block) {
+  std::string& type = block.batch.allocation.type;
+  if (reader.find(key) != nullptr) type = kTypes[reader.choice(key, 0, kTypes)];
+  if (type == "local_pool") type = "local";  // Maestro's word for several tasks at once
+}
+
+// The keys of batch: and of batch: of a pool.
+std::vector<config::Key<BatchBlock>> allocation_keys() {
+  using Spec = AllocationSpec;
+  auto args = lines("args", &Spec::args, ' ',
+                    "a list: more options of the submission, verbatim, after wflow's. wflow quotes a value with "
+                    "blanks for Slurm: `\"--comment=two words\"`");
+  args.schema = config::any_of({args.schema, {{"type", "object"}}});
+  std::vector<config::Key<BatchBlock>> keys = {
+      with_default(custom<BatchBlock>("type", config::choice_schema(kTypes),
+                                      "`local` (this machine), `slurm`, `flux`, `pbs`, `lsf`, `sge`; `lsf-srun`: an "
+                                      "LSF that starts programs with `srun`",
+                                      read_type),
+                   "local"),
+      merlins("bank", "account", &Spec::account),
+      line("account", &Spec::account, "the account to charge; `bank` is the same").usually("the site's"),
+      merlins("queue", "partition", &Spec::partition),
+      line("partition", &Spec::partition, "the partition; `queue` is the same").usually("the site's"),
+      line("qos", &Spec::qos, "quality of service, in the notation of the batch system").usually("none"),
+      line("constraint", &Spec::constraint, "what the nodes must have, in the notation of the batch system")
+          .usually("none"),
+      line("reservation", &Spec::reservation, "the reservation to run in").usually("none"),
+      words("exclude", &BatchBlock::exclude, "a list of node names that wflow does not use (Slurm)"),
+      line("job_name", &BatchBlock::job_name,
+           "the name of its jobs (Slurm). The comment of each job names the campaign")
+          .usually("`STUDY-POOL-n`"),
+      line("mail", &BatchBlock::mail,
+           "an address that receives a mail at the end of each allocation (Slurm, PBS, LSF, SGE)")
+          .usually("none"),
+      words("modules", &BatchBlock::modules, "a list of modules: `module load` of all of them, before `setup`"),
+      with_default(custom<BatchBlock>("exclusive", config::boolean_schema(),
+                                      "whole nodes. With `false`, as many processors on each node as the pool has "
+                                      "`slots`",
+                                      [](MapReader& reader, std::string_view key, BatchBlock& block) {
+                                        bool& exclusive = block.batch.allocation.exclusive;
+                                        exclusive = reader.boolean(key, exclusive);
+                                      }),
+                   "true"),
+      line("memory", &Spec::memory, "for each node: `64G`; for each processor: `per_cpu 4G`").usually("whole node"),
+      custom<BatchBlock>("gpus", config::integer_schema(0, kMostGpus),
+                         "GPUs of each node. By default, as many as one task of the steps takes. If several tasks "
+                         "are to share a node, give the number of GPUs that a node has: Slurm gives a job no "
+                         "others, even with `exclusive`",
+                         [](MapReader& reader, std::string_view key, BatchBlock& block) {
+                           int& gpus = block.batch.allocation.gpus;
+                           gpus = static_cast<int>(reader.integer(key, gpus, 0, kMostGpus));
+                         })
+          .usually("as its steps"),
+      std::move(args),
+      lines("setup", &Spec::setup, '\n',
+            "a list: lines of shell that run before the workers start (modules, environments). The shell of the "
+            "node expands `$NAME` in them"),
+      launch_text("launch_pre", &Spec::launch_pre, "text before the command that starts the workers"),
+      launch_text("launch_args", &Spec::launch_args, "more arguments for that command"),
+      launch_text("worker_launch", &Spec::worker_launch, "another command in its place"),
+  };
+  const auto sizes = size_keys<BatchBlock>("1", "the site's", "0");
+  keys.insert(keys.end(), sizes.begin(), sizes.end());
+  for (const std::string_view key : kOtherKeys) keys.push_back(unused<BatchBlock>(std::string(key)));
+  return keys;
+}
+
+void check_coordinator(MapReader& reader, BatchBlock& block) {
+  if (!block.batch.coordinator_in_allocation || !block.batch.allocation.is_local()) return;
+  reader.diagnostics().error(reader.mark_of("coordinator"),
+                             "'coordinator: in_allocation' needs a scheduler: give batch: a 'type' such as "
+                             "slurm");
+}
+
+std::vector<config::Key<BatchBlock>> batch_keys() {
+  std::vector<config::Key<BatchBlock>> keys = allocation_keys();
+  keys.push_back(with_default(custom<BatchBlock>("linger", config::seconds_schema(),
+                                                 "how long allocations live after their coordinator is gone",
+                                                 [](MapReader& reader, std::string_view key, BatchBlock& block) {
+                                                   block.batch.linger_s =
+                                                       reader.seconds(key, block.batch.linger_s);
+                                                 }),
+                              "10 min"));
+  keys.push_back(with_default(
+      custom<BatchBlock>("coordinator", config::choice_schema(kPlaces),
+                         "`here`: the coordinator runs where you typed `wflow run`; `in_allocation`: it runs inside "
+                         "the allocations and moves from one to the next "
+                         "([cluster.md](cluster.md#the-coordinator-in-an-allocation))",
+                         [](MapReader& reader, std::string_view key, BatchBlock& block) {
+                           block.batch.coordinator_in_allocation = reader.choice(key, 0, kPlaces) != 0;
+                         })
+          .then(check_coordinator),
+      "here"));
+  keys.push_back(with_default(custom<BatchBlock>("shell", text_schema(), "the interpreter of all steps",
+                                                 [](MapReader& reader, std::string_view key, BatchBlock& block) {
+                                                   block.batch.shell = reader.string(key, block.batch.shell);
+                                                 }),
+                              Batch().shell));
+  keys.push_back(with_default(
+      custom<BatchBlock>("dry_run", config::boolean_schema(),
+                         "like `wflow run --dry`: create the campaign's directories and scripts, run nothing",
+                         [](MapReader& reader, std::string_view key, BatchBlock& block) {
+                           block.batch.dry_run = reader.boolean(key, false);
+                         }),
+      "false"));
+  return keys;
+}
+
+const config::Table<BatchBlock>& batch_table() {
+  static const config::Table<BatchBlock> table("the batch: block", batch_keys());
+  return table;
+}
+
+const config::Table<BatchBlock>& pool_batch_table() {
+  static const config::Table<BatchBlock> table = [] {
+    std::vector<config::Key<BatchBlock>> keys = allocation_keys();
+    keys.push_back(unused<BatchBlock>("shell", text_schema()));  // Merlin's, only in batch:
+    return config::Table<BatchBlock>("batch: of a worker", std::move(keys));
+  }();
+  return table;
+}
+
+// Common options of the submission, in the scheduler's own words.
+void add_options(MapReader& reader, BatchBlock& block) {
+  AllocationSpec& spec = block.batch.allocation;
+  // Before the lines of setup, which may need them.
+  if (!block.modules.empty())
+    spec.setup.insert(spec.setup.begin(), "module load " + text::join(block.modules, " "));
+  const bool slurm = spec.type == "slurm";
+  const auto add = [&](const std::string& option) { spec.args.push_back(option); };
+  const auto only_slurm = [&](std::string_view key, bool given) {
+    if (!given || slurm || spec.is_local()) return;
+    reader.diagnostics().error(
+        reader.mark_of(key),
+        fmt::format("'{}' is for Slurm, and the batch type is '{}'; give the option of its submission in 'args'", key,
+                    spec.type));
+  };
+  only_slurm("job_name", !block.job_name.empty());
+  only_slurm("exclude", !block.exclude.empty());
+  if (slurm && !block.job_name.empty()) add("--job-name=" + block.job_name);
+  if (slurm && !block.exclude.empty()) add("--exclude=" + text::join(block.exclude, ","));
+  const std::string& mail = block.mail;
+  if (mail.empty() || spec.is_local()) return;
+  if (slurm) add("--mail-type=END,FAIL");
+  if (slurm) add("--mail-user=" + mail);
+  if (spec.type == "pbs") add("-m ae");
+  if (spec.type == "sge") add("-m ea");
+  if (spec.type == "pbs" || spec.type == "sge") add("-M " + mail);
+  if (spec.type.starts_with("lsf")) add("-N");
+  if (spec.type.starts_with("lsf")) add("-u " + mail);
+  if (spec.type == "flux") only_slurm("mail", true);
+}
+
+void read_batch_block(MapReader& reader, const config::Table<BatchBlock>& table, BatchBlock& block) {
+  table.read_keys(reader, block);
+  add_options(reader, block);
+  for (const auto& [word, ours] : kElsewhere) {
+    if (block.merlin || reader.find(word) == nullptr) continue;
+    reader.diagnostics().unknown_key(reader.mark_of(word),
+                                     fmt::format("unknown key '{}' in batch:; its name here is '{}'", word, ours));
+  }
+  reader.finish();
+}
 
 // The number behind --concurrency (-c) of Celery's worker arguments; 0 without one.
 int concurrency_of(const std::string& args) {
@@ -208,25 +391,69 @@ void check_steps(Reading& reading, const yaml::Node* node, WorkerGroup& group) {
   }
 }
 
-// The number of allocations, and their time.
-void read_pool(yaml::MapReader& block, WorkerGroup& group, const Study& study) {
-  if (const yaml::Node* own = block.find("batch")) {
-    yaml::MapReader inner(*own, fmt::format("batch: of the worker '{}'", group.name), block.diagnostics());
-    AllocationReader(inner, group.allocation, study).read();
-    inner.find("shell");  // Merlin's, only in batch:
-    inner.finish();
+void read_pool_batch(MapReader& reader, std::string_view key, PoolBlock& group) {
+  if (const yaml::Node* own = reader.find(key)) {
+    MapReader inner(*own, fmt::format("batch: of the worker '{}'", group.name), reader.diagnostics());
+    BatchBlock block;
+    block.batch.allocation = group.allocation;
+    block.merlin = group.study->merlin;
+    read_batch_block(inner, pool_batch_table(), block);
+    group.allocation = std::move(block.batch.allocation);
   }
-  AllocationReader(block, group.allocation, study).read_nodes_and_walltime();
-  if (study.batch.coordinator_in_allocation && group.allocation.is_local()) {
-    block.diagnostics().error(
-        block.mark_of("batch"),
-        fmt::format("the worker '{}' is local, and with 'coordinator: in_allocation' all workers come from "
-                    "allocations: give it a 'type' such as slurm",
-                    group.name));
-  }
-  group.min = static_cast<int>(block.integer("min", 0, 0, kMostNodes));
-  group.max = static_cast<int>(block.integer("max", std::max(1, group.min), 1, kMostNodes));
-  group.idle_timeout_s = block.seconds("idle_timeout", group.idle_timeout_s);
+  if (!group.study->batch.coordinator_in_allocation || !group.allocation.is_local()) return;
+  reader.diagnostics().error(
+      reader.mark_of(key),
+      fmt::format("the worker '{}' is local, and with 'coordinator: in_allocation' all workers come from "
+                  "allocations: give it a 'type' such as slurm",
+                  group.name));
+}
+
+std::vector<config::Key<PoolBlock>> pool_keys() {
+  auto idle = config::seconds<PoolBlock>("idle_timeout", &WorkerGroup::idle_timeout_s,
+                                         "wflow gives an allocation back after this time without work");
+  auto args = custom<PoolBlock>("args", text_schema(), "Celery's arguments; --concurrency gives the slots",
+                                [](MapReader& reader, std::string_view key, PoolBlock& group) {
+                                  const std::string text = reader.string(key);
+                                  if (!group.ours && group.slots == 0) group.slots = concurrency_of(text);
+                                });
+  std::vector<config::Key<PoolBlock>> keys = {
+      config::texts<PoolBlock>("steps", &WorkerGroup::steps, "the steps that it serves; `[all]`: every step")
+          .usually("every step"),
+      config::texts<PoolBlock>("machines", &WorkerGroup::machines, "only on hosts whose name contains one of these")
+          .usually("any"),
+      config::integer<PoolBlock, int>("slots", &WorkerGroup::slots, 0, 100000, "slots of each worker")
+          .usually("the node's cores"),
+      config::boolean<PoolBlock>("pin", &WorkerGroup::pin, "every task has processors of its own"),
+      std::move(args).unlisted(),
+      custom<PoolBlock>("batch", {{"$ref", "#/$defs/pool_batch"}},
+                        "any allocation key of [batch](#batch), for this pool alone", read_pool_batch)
+          .usually("the study's"),
+      with_default(custom<PoolBlock>("min", config::integer_schema(0, kMostNodes),
+                                     "fewest allocations at the same time, while there is work",
+                                     [](MapReader& reader, std::string_view key, PoolBlock& group) {
+                                       group.min = static_cast<int>(reader.integer(key, 0, 0, kMostNodes));
+                                     }),
+                   "0"),
+      with_default(custom<PoolBlock>("max", config::integer_schema(1, kMostNodes),
+                                     "most allocations at the same time",
+                                     [](MapReader& reader, std::string_view key, PoolBlock& group) {
+                                       group.max = static_cast<int>(
+                                           reader.integer(key, std::max(1, group.min), 1, kMostNodes));
+                                     }),
+                   "1"),
+      with_default(std::move(idle), "60 s"),
+  };
+  const auto sizes = size_keys<PoolBlock>("that of `batch`", "that of `batch`", "that of `batch`");
+  keys.insert(std::ranges::find(keys, std::string("min"), &config::Key<PoolBlock>::name), sizes.begin(), sizes.end());
+  return keys;
+}
+
+const config::Table<PoolBlock>& pool_table() {
+  static const config::Table<PoolBlock> table("a worker", pool_keys());
+  return table;
+}
+
+void check_pool(MapReader& block, const WorkerGroup& group) {
   if (group.min > group.max) {
     block.diagnostics().error(
         block.mark_of("min"),
@@ -272,17 +499,14 @@ void check_machines(Reading& reading, const yaml::Mark& mark, WorkerGroup& group
 }
 
 void read_group(Reading& reading, const yaml::Node& key, const yaml::Node& node, bool ours) {
-  yaml::MapReader block(node, fmt::format("the worker '{}'", key.text), reading.diagnostics);
-  WorkerGroup group;
+  MapReader block(node, fmt::format("the worker '{}'", key.text), reading.diagnostics);
+  PoolBlock group;
   group.name = key.text;
   group.allocation = reading.study.batch.allocation;
-  group.steps = block.strings("steps");
-  group.machines = block.strings("machines");
-  group.slots = static_cast<int>(block.integer("slots", 0, 0, 100000));
-  group.pin = block.boolean("pin", false);
-  const std::string args = block.string("args");
-  if (!ours && group.slots == 0) group.slots = concurrency_of(args);
-  read_pool(block, group, reading.study);
+  group.study = &reading.study;
+  group.ours = ours;
+  pool_table().read_keys(block, group);
+  check_pool(block, group);
   block.finish();
   check_machines(reading, block.mark_of("machines"), group);
   check_steps(reading, block.find("steps"), group);
@@ -358,29 +582,40 @@ void fit_to_steps(Study& study) {
   }
 }
 
-// Where the coordinator of a campaign runs, and how its allocations follow each other.
-void read_coordinator(yaml::MapReader& block, Batch& batch) {
-  batch.linger_s = block.seconds("linger", batch.linger_s);
-  batch.coordinator_in_allocation = block.choice("coordinator", 0, kPlaces) != 0;
-  if (batch.coordinator_in_allocation && batch.allocation.is_local()) {
-    block.diagnostics().error(block.mark_of("coordinator"),
-                              "'coordinator: in_allocation' needs a scheduler: give batch: a 'type' such as "
-                              "slurm");
-  }
+// A pool's keys take the place of the study's: they have no defaults of their own.
+config::Json without_defaults(config::Json schema) {
+  for (config::Json& property : schema["properties"]) property.erase("default");
+  return schema;
+}
+
+config::Json or_null(config::Json schema, const char* description) {
+  schema["type"] = {"object", "null"};
+  schema["description"] = description;
+  return schema;
 }
 
 }  // namespace
 
+void add_batch_schemas(config::Json& definitions) {
+  definitions["batch"] = or_null(batch_table().schema(), "where the work runs");
+  definitions["pool_batch"] =
+      or_null(without_defaults(pool_batch_table().schema()), "over the study's batch:, for this pool");
+  definitions["worker"] = or_null(pool_table().schema(), "a group of workers");
+}
+
+std::vector<config::Section> batch_sections() {
+  return {{"batch", batch_table().rows()}, {"workers", pool_table().rows()}};
+}
+
 void read_batch(Reading& reading) {
   const yaml::Node* node = reading.root.find("batch");
   if (node == nullptr) return;
-  yaml::MapReader block(*node, "the batch: block", reading.diagnostics);
-  Batch& batch = reading.study.batch;
-  AllocationReader(block, batch.allocation, reading.study).read();
-  batch.shell = block.string("shell", batch.shell);
-  batch.dry_run = block.boolean("dry_run", false);
-  read_coordinator(block, batch);
-  block.finish();
+  MapReader reader(*node, batch_table().where(), reading.diagnostics);
+  BatchBlock block;
+  block.batch = std::move(reading.study.batch);
+  block.merlin = reading.study.merlin;
+  read_batch_block(reader, batch_table(), block);
+  reading.study.batch = std::move(block.batch);
 }
 
 namespace {

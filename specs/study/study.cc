@@ -13,6 +13,7 @@
 #include "specs/plan/expansion.h"
 #include "specs/plan/workspace.h"
 #include "specs/study/dialect.h"
+#include "specs/study/key_tables.h"
 #include "specs/study/reading.h"
 #include "specs/study/schema_text.h"
 #include "trainer/config_tables.h"
@@ -213,6 +214,7 @@ std::string study_schema() {
   definitions.erase("step_keys");
   definitions["run"]["properties"].update(keys);
   definitions["step"]["properties"].update(keys);
+  add_batch_schemas(definitions);
   definitions["convert"] = converters::convert_schema();
   definitions["train"] = trainer::train_schema();
   return schema.dump(2) + "\n";
@@ -220,7 +222,7 @@ std::string study_schema() {
 
 std::string key_tables() {
   std::string text;
-  for (const auto& sections : {converters::convert_sections(), trainer::train_sections()})
+  for (const auto& sections : {batch_sections(), converters::convert_sections(), trainer::train_sections()})
     for (const config::Section& section : sections)
       text += "## " + section.name + "\n\n" + config::markdown(section.rows) + "\n";
   return text;
