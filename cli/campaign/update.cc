@@ -68,9 +68,9 @@ engine::OutputsGone outputs_gone(const specs::Plan& plan) {
 // Reads facts from the database that a coordinator does not answer; while one lives, from a copy that it makes.
 class ReadableRecord {
  public:
-  explicit ReadableRecord(const specs::Plan& plan) {
+  explicit ReadableRecord(const specs::Plan& plan, engine::Waiting waiting = {}) {
     {
-      engine::Client client(plan);  // at rest it locks the record during its lifetime
+      engine::Client client(plan.campaign(), waiting);  // at rest it locks the record during its lifetime
       client.status();
       if (client.live()) {
         copy_ = plan.campaign() / ".wflow" / fmt::format(".record.tmp-{}", ::getpid());
@@ -453,8 +453,7 @@ std::string notice_of_changes(const specs::Plan& plan) {
   if (what.empty() && declares_sources(plan.study())) {
     try {
       // A notice does not wait long for a coordinator that does not answer: the command itself does.
-      if (engine::store::is_held(plan.campaign())) engine::Client(plan.campaign(), {.change_s = 2, .answer_s = 5}).status();
-      ReadableRecord record(plan);
+      ReadableRecord record(plan, {.change_s = 2, .answer_s = 5});
       const auto changed = engine::changed_sources(plan.study(), record.store());
       if (!changed.empty())
         what = fmt::format("{} {} changed since tasks ran with {}", text::join(changed, ", "),
