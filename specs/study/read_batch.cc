@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <set>
 #include <utility>
 
@@ -56,11 +57,20 @@ struct PoolBlock : WorkerGroup {
   bool ours = true;  // not Merlin's
 };
 
-AllocationSpec& allocation_of(BatchBlock& block) {
-  return block.batch.allocation;
+// The part of a block that holds the keys of an allocation.
+struct AllocationPart {
+  AllocationSpec& operator()(BatchBlock& block) const { return block.batch.allocation; }
+  const AllocationSpec& operator()(const BatchBlock& block) const { return block.batch.allocation; }
+  AllocationSpec& operator()(PoolBlock& block) const { return block.allocation; }
+  const AllocationSpec& operator()(const PoolBlock& block) const { return block.allocation; }
+};
+template <typename Config>
+config::Key<Config> of_allocation(const config::Key<AllocationSpec>& key) {
+  return config::of_part<Config>(key, AllocationPart());
 }
-AllocationSpec& allocation_of(PoolBlock& block) {
-  return block.allocation;
+
+config::Key<BatchBlock> of_batch(const config::Key<Batch>& key) {
+  return config::of_part<BatchBlock>(key, &BatchBlock::batch);
 }
 
 // The default as docs/ and the schema show it.
@@ -122,68 +132,45 @@ void read_chain(MapReader& reader, std::string_view key, AllocationSpec& spec) {
 template <typename Config>
 std::vector<config::Key<Config>> size_keys(const std::string& usual_nodes, const std::string& usual_walltime,
                                            const std::string& usual_chain) {
-  return {custom<Config>("nodes", {{"type", {"integer", "string"}}},
-                         "nodes of one allocation; `all` means the default",
-                         [](MapReader& reader, std::string_view key, Config& config) {
-                           read_nodes(reader, key, allocation_of(config));
-                         })
+  return {of_allocation<Config>(custom<AllocationSpec>("nodes", {{"type", {"integer", "string"}}},
+                                                       "nodes of one allocation; `all` means the default", read_nodes))
               .usually(usual_nodes),
-          custom<Config>("walltime", config::seconds_schema(),
-                         "time limit of one allocation: `hh:mm:ss`, `mm:ss`, seconds, or `90 min`",
-                         [](MapReader& reader, std::string_view key, Config& config) {
-                           double& walltime_s = allocation_of(config).walltime_s;
-                           walltime_s = reader.seconds(key, walltime_s);
-                         })
+          of_allocation<Config>(config::seconds("walltime", &AllocationSpec::walltime_s,
+                                                "time limit of one allocation: `hh:mm:ss`, `mm:ss`, seconds, or "
+                                                "`90 min`"))
               .usually(usual_walltime),
-          custom<Config>("chain", config::integer_schema(0, kLongestChain),
-                         "number of allocations that wait in the queue together and run one after another "
-                         "([cluster.md](cluster.md#queues-that-limit-jobs)); Slurm only",
-                         [](MapReader& reader, std::string_view key, Config& config) {
-                           read_chain(reader, key, allocation_of(config));
-                         })
+          of_allocation<Config>(
+              custom<AllocationSpec>("chain", config::integer_schema(0, kLongestChain),
+                                     "number of allocations that wait in the queue together and run one after another "
+                                     "([cluster.md](cluster.md#queues-that-limit-jobs)); Slurm only",
+                                     read_chain))
               .usually(usual_chain)};
 }
 
+template <typename Config>
+config::Key<Config> line(std::string name, std::string Config::*member, std::string meaning) {
+  return custom<Config>(
+      std::move(name), text_schema(), std::move(meaning),
+      [=](MapReader& reader, std::string_view key, Config& config) { read_line(reader, key, config.*member); });
+}
+
 config::Key<BatchBlock> line(std::string name, std::string AllocationSpec::*member, std::string meaning) {
-  return custom<BatchBlock>(std::move(name), text_schema(), std::move(meaning),
-                            [=](MapReader& reader, std::string_view key, BatchBlock& block) {
-                              read_line(reader, key, block.batch.allocation.*member);
-                            });
+  return of_allocation<BatchBlock>(line<AllocationSpec>(std::move(name), member, std::move(meaning)));
 }
 
-config::Key<BatchBlock> line(std::string name, std::string BatchBlock::*member, std::string meaning) {
-  return custom<BatchBlock>(std::move(name), text_schema(), std::move(meaning),
-                            [=](MapReader& reader, std::string_view key, BatchBlock& block) {
-                              read_line(reader, key, block.*member);
-                            });
-}
-
-config::Key<BatchBlock> words(std::string name, std::vector<std::string> BatchBlock::*member,
-                              std::string meaning) {
+// `part`: a member of the block, or a function that gives one.
+template <typename Part>
+config::Key<BatchBlock> lines(std::string name, const Part& part, char separator, std::string meaning) {
   return custom<BatchBlock>(std::move(name), config::one_or_list_schema(text_schema()), std::move(meaning),
                             [=](MapReader& reader, std::string_view key, BatchBlock& block) {
-                              read_list(reader, key, block.*member, ' ', block.merlin);
-                            })
-      .usually("none");
-}
-
-config::Key<BatchBlock> lines(std::string name, std::vector<std::string> AllocationSpec::*member,
-                              char separator, std::string meaning) {
-  return custom<BatchBlock>(std::move(name), config::one_or_list_schema(text_schema()), std::move(meaning),
-                            [=](MapReader& reader, std::string_view key, BatchBlock& block) {
-                              read_list(reader, key, block.batch.allocation.*member, separator, block.merlin);
+                              read_list(reader, key, std::invoke(part, block), separator, block.merlin);
                             })
       .usually("none");
 }
 
 config::Key<BatchBlock> launch_text(std::string name, std::string AllocationSpec::*member,
                                     std::string meaning) {
-  return custom<BatchBlock>(std::move(name), text_schema(), std::move(meaning),
-                            [=](MapReader& reader, std::string_view key, BatchBlock& block) {
-                              std::string& value = block.batch.allocation.*member;
-                              value = reader.string(key, value);
-                            })
-      .usually("none");
+  return of_allocation<BatchBlock>(config::text(std::move(name), member, std::move(meaning))).usually("none");
 }
 
 // Merlin's word for `key`. Comes before it: where both are given, `key` counts.
@@ -207,7 +194,7 @@ void read_type(MapReader& reader, std::string_view key, BatchBlock& block) {
 // The keys of batch: and of batch: of a pool.
 std::vector<config::Key<BatchBlock>> allocation_keys() {
   using Spec = AllocationSpec;
-  auto args = lines("args", &Spec::args, ' ',
+  auto args = lines("args", [](BatchBlock& block) -> auto& { return block.batch.allocation.args; }, ' ',
                     "a list: more options of the submission, verbatim, after wflow's. wflow quotes a value with "
                     "blanks for Slurm: `\"--comment=two words\"`");
   args.schema = config::any_of({args.schema, {{"type", "object"}}});
@@ -225,34 +212,26 @@ std::vector<config::Key<BatchBlock>> allocation_keys() {
       line("constraint", &Spec::constraint, "what the nodes must have, in the notation of the batch system")
           .usually("none"),
       line("reservation", &Spec::reservation, "the reservation to run in").usually("none"),
-      words("exclude", &BatchBlock::exclude, "a list of node names that wflow does not use (Slurm)"),
+      lines("exclude", &BatchBlock::exclude, ' ', "a list of node names that wflow does not use (Slurm)"),
       line("job_name", &BatchBlock::job_name,
            "the name of its jobs (Slurm). The comment of each job names the campaign")
           .usually("`STUDY-POOL-n`"),
       line("mail", &BatchBlock::mail,
            "an address that receives a mail at the end of each allocation (Slurm, PBS, LSF, SGE)")
           .usually("none"),
-      words("modules", &BatchBlock::modules, "a list of modules: `module load` of all of them, before `setup`"),
-      with_default(custom<BatchBlock>("exclusive", config::boolean_schema(),
-                                      "whole nodes. With `false`, as many processors on each node as the pool has "
-                                      "`slots`",
-                                      [](MapReader& reader, std::string_view key, BatchBlock& block) {
-                                        bool& exclusive = block.batch.allocation.exclusive;
-                                        exclusive = reader.boolean(key, exclusive);
-                                      }),
-                   "true"),
+      lines("modules", &BatchBlock::modules, ' ', "a list of modules: `module load` of all of them, before `setup`"),
+      of_allocation<BatchBlock>(config::boolean("exclusive", &Spec::exclusive,
+                                                "whole nodes. With `false`, as many processors on each node as the "
+                                                "pool has `slots`")),
       line("memory", &Spec::memory, "for each node: `64G`; for each processor: `per_cpu 4G`").usually("whole node"),
-      custom<BatchBlock>("gpus", config::integer_schema(0, kMostGpus),
-                         "GPUs of each node. By default, as many as one task of the steps takes. If several tasks "
-                         "are to share a node, give the number of GPUs that a node has: Slurm gives a job no "
-                         "others, even with `exclusive`",
-                         [](MapReader& reader, std::string_view key, BatchBlock& block) {
-                           int& gpus = block.batch.allocation.gpus;
-                           gpus = static_cast<int>(reader.integer(key, gpus, 0, kMostGpus));
-                         })
+      of_allocation<BatchBlock>(
+          config::integer("gpus", &Spec::gpus, 0, kMostGpus,
+                          "GPUs of each node. By default, as many as one task of the steps takes. If several tasks "
+                          "are to share a node, give the number of GPUs that a node has: Slurm gives a job no "
+                          "others, even with `exclusive`"))
           .usually("as its steps"),
       std::move(args),
-      lines("setup", &Spec::setup, '\n',
+      lines("setup", [](BatchBlock& block) -> auto& { return block.batch.allocation.setup; }, '\n',
             "a list: lines of shell that run before the workers start (modules, environments). The shell of the "
             "node expands `$NAME` in them"),
       launch_text("launch_pre", &Spec::launch_pre, "text before the command that starts the workers"),
@@ -274,35 +253,18 @@ void check_coordinator(MapReader& reader, BatchBlock& block) {
 
 std::vector<config::Key<BatchBlock>> batch_keys() {
   std::vector<config::Key<BatchBlock>> keys = allocation_keys();
-  keys.push_back(with_default(custom<BatchBlock>("linger", config::seconds_schema(),
-                                                 "how long allocations live after their coordinator is gone",
-                                                 [](MapReader& reader, std::string_view key, BatchBlock& block) {
-                                                   block.batch.linger_s =
-                                                       reader.seconds(key, block.batch.linger_s);
-                                                 }),
+  keys.push_back(with_default(of_batch(config::seconds("linger", &Batch::linger_s,
+                                                       "how long allocations live after their coordinator is gone")),
                               "10 min"));
-  keys.push_back(with_default(
-      custom<BatchBlock>("coordinator", config::choice_schema(kPlaces),
-                         "`here`: the coordinator runs where you typed `wflow run`; `in_allocation`: it runs inside "
-                         "the allocations and moves from one to the next "
-                         "([cluster.md](cluster.md#the-coordinator-in-an-allocation))",
-                         [](MapReader& reader, std::string_view key, BatchBlock& block) {
-                           block.batch.coordinator_in_allocation = reader.choice(key, 0, kPlaces) != 0;
-                         })
-          .then(check_coordinator),
-      "here"));
-  keys.push_back(with_default(custom<BatchBlock>("shell", text_schema(), "the interpreter of all steps",
-                                                 [](MapReader& reader, std::string_view key, BatchBlock& block) {
-                                                   block.batch.shell = reader.string(key, block.batch.shell);
-                                                 }),
-                              Batch().shell));
-  keys.push_back(with_default(
-      custom<BatchBlock>("dry_run", config::boolean_schema(),
-                         "like `wflow run --dry`: create the campaign's directories and scripts, run nothing",
-                         [](MapReader& reader, std::string_view key, BatchBlock& block) {
-                           block.batch.dry_run = reader.boolean(key, false);
-                         }),
-      "false"));
+  keys.push_back(of_batch(config::choice("coordinator", &Batch::coordinator_in_allocation, kPlaces,
+                                         "`here`: the coordinator runs where you typed `wflow run`; "
+                                         "`in_allocation`: it runs inside the allocations and moves from one to the "
+                                         "next ([cluster.md](cluster.md#the-coordinator-in-an-allocation))"))
+                     .then(check_coordinator));
+  keys.push_back(of_batch(config::text("shell", &Batch::shell, "the interpreter of all steps")));
+  keys.push_back(of_batch(
+      config::boolean("dry_run", &Batch::dry_run,
+                      "like `wflow run --dry`: create the campaign's directories and scripts, run nothing")));
   return keys;
 }
 
@@ -428,12 +390,8 @@ std::vector<config::Key<PoolBlock>> pool_keys() {
       custom<PoolBlock>("batch", {{"$ref", "#/$defs/pool_batch"}},
                         "any allocation key of [batch](#batch), for this pool alone", read_pool_batch)
           .usually("the study's"),
-      with_default(custom<PoolBlock>("min", config::integer_schema(0, kMostNodes),
-                                     "fewest allocations at the same time, while there is work",
-                                     [](MapReader& reader, std::string_view key, PoolBlock& group) {
-                                       group.min = static_cast<int>(reader.integer(key, 0, 0, kMostNodes));
-                                     }),
-                   "0"),
+      config::integer<PoolBlock, int>("min", &WorkerGroup::min, 0, kMostNodes,
+                                      "fewest allocations at the same time, while there is work"),
       with_default(custom<PoolBlock>("max", config::integer_schema(1, kMostNodes),
                                      "most allocations at the same time",
                                      [](MapReader& reader, std::string_view key, PoolBlock& group) {

@@ -268,8 +268,8 @@ void check_trainings(const Study& study, yaml::Diagnostics& diagnostics);
 std::vector<std::string> training_doubts(const Study& study);
 
 // The study language as JSON Schema (draft 2020-12), for editors: `wflow schema`. Combines specs/study/study.schema.json,
-// which stands beside the readers of the same keys (tests/schema_test.py compares them), and the tables of the convert:
-// and train: blocks in converters/ and trainer/.
+// which stands beside the readers of the same keys (tests/schema_test.py compares them), and the tables of batch: and
+// workers: (read_batch.cc), and of the convert: and train: blocks in converters/ and trainer/.
 std::string study_schema();
 
 // The keys of blocks as Markdown tables, a section a block: scripts/docs puts them into docs/.
