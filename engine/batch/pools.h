@@ -269,6 +269,7 @@ class Pools {
 
   // pools_answers.cc
   void learn(const JobStatus& job, Now now);
+  void cancelled_job_is_gone(const std::string& token);
   void began(Allocation& allocation, double started_s, Now now);
   void ended(Allocation& allocation, JobEnd end, const std::string& reason, Now now);
   void start_failed(const Allocation& allocation, const Live& live, Now now);

@@ -131,9 +131,11 @@ void Pools::listed(const std::string& scheduler, const JobList& list, Now now) {
     learn(job, now);
   }
   for (const std::string& token : missing) {
-    if (dying_.erase(token) > 0) actions_.gone.push_back({token, {}});
     const auto at = live_.find(token);
-    if (at == live_.end()) continue;
+    if (at == live_.end()) {
+      cancelled_job_is_gone(token);
+      continue;
+    }
     const bool never_answered = allocations_.at(token).id.empty();
     const int limit = finishing_ ? 1 : never_answered ? kMissingIntents : timing_.missing;
     if (++at->second.missing < limit) {
@@ -162,11 +164,16 @@ std::vector<std::string> Pools::taken_out(const Live& live, const std::vector<st
   return gone;
 }
 
+void Pools::cancelled_job_is_gone(const std::string& token) {
+  if (dying_.erase(token) > 0) actions_.gone.push_back({token, {}});
+}
+
 void Pools::learn(const JobStatus& job, Now now) {
   const auto at = live_.find(job.token);
-  const bool is_over = job.state == JobState::done || job.state == JobState::failed;
-  if (is_over && dying_.erase(job.token) > 0) actions_.gone.push_back({job.token, {}});
-  if (at == live_.end()) return;  // it has ended for this coordinator, or is unknown
+  if (at == live_.end()) {  // it has ended for this coordinator, or is unknown
+    if (job.state == JobState::done || job.state == JobState::failed) cancelled_job_is_gone(job.token);
+    return;
+  }
   Live& live = at->second;
   Allocation& allocation = allocations_.at(job.token);
   live.missing = 0;

@@ -30,6 +30,16 @@ Demand work(double cores, double core_s) {
   return demand;
 }
 
+Allocation from_an_earlier_epoch(AllocationState state) {
+  Allocation known;
+  known.token = "wabcdef000001";
+  known.pool = "all";
+  known.scheduler = "slurm";
+  known.id = "5";
+  known.state = state;
+  return known;
+}
+
 // Ids are 1, 2, ...; jobs stay queued until a test lets them run.
 class Cluster {
  public:
@@ -437,12 +447,7 @@ TEST(Pools, WhatWasNeverSubmittedIsReplaced) {
 }
 
 TEST(Pools, NothingIsSubmittedBeforeWhatRunsIsKnown) {
-  Allocation known;
-  known.token = "wabcdef000001";  // from an earlier epoch
-  known.pool = "all";
-  known.scheduler = "slurm";
-  known.id = "5";
-  known.state = AllocationState::queued;
+  const Allocation known = from_an_earlier_epoch(AllocationState::queued);
   Cluster cluster(pool(4), {known});
   cluster.answers = false;
   cluster.pools->set_demand("all", work(1000, 0));
@@ -456,12 +461,7 @@ TEST(Pools, NothingIsSubmittedBeforeWhatRunsIsKnown) {
 
 // The simulation, seed 3976: the job of workers that were about to join again was cancelled, and their tasks with it.
 TEST(Pools, WorkersOfAnEarlierCoordinatorMayLeaveByThemselves) {
-  Allocation known;
-  known.token = "wabcdef000001";  // from an earlier epoch
-  known.pool = "all";
-  known.scheduler = "slurm";
-  known.id = "5";
-  known.state = AllocationState::running;
+  const Allocation known = from_an_earlier_epoch(AllocationState::running);
   Cluster cluster(pool(4), {known});
   cluster.jobs[known.token] = {"5", known.token, JobState::running, JobEnd::none, {}, {}, {}, {}, {}, {}, 0};
   cluster.pass(10);
