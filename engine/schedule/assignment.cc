@@ -216,8 +216,7 @@ void Scheduler::add_spares(Worker& worker) {
     if (fresh == queue.waiting.end()) return;
     const TaskArray& array = arrays_[*fresh];
     const double size = spare_size(array, ready_, queue_id, worker, now_s_);
-    const double each_s = std::max(seconds_of(array, queue, worker), kShortestTask_s) / processes_at_once(queue, worker);
-    const double has = worker.spare_s / each_s;
+    const double has = worker.spare_s / alone_seconds(seconds_of(array, queue, worker), queue, worker);
     const double most = std::min(size - has, static_cast<double>(max_range_));
     if (most < 1 || has > kEnoughSpares * size) return;
     grant(worker, *fresh, ready_.next_range(*fresh, static_cast<std::uint64_t>(most)), {}, {}, true);

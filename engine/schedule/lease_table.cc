@@ -157,7 +157,7 @@ LeaseState& LeaseTable::open(LeaseId id, Worker& worker, ArrayId array, Range fi
   lease.seconds_each = std::clamp(seconds, kShortestTask_s, kAhead_s * lease.processes_each);
   if (memory_bytes <= 0) memory_bytes = arrays_[array].spec.resources.memory_bytes;
   lease.memory_each = static_cast<double>(std::min(memory_bytes, worker.capacity.memory_bytes));
-  lease.alone_each = std::max(seconds, kShortestTask_s) / processes_at_once(queue, worker);
+  lease.alone_each = alone_seconds(seconds, queue, worker);
   worker.leases.insert(id);
   return lease;
 }

@@ -62,6 +62,10 @@ double processes_at_once(const ReadyQueue& queue, const Worker& worker) {
   return std::max(1.0, std::floor(processes + 1e-6));
 }
 
+double alone_seconds(double seconds, const ReadyQueue& queue, const Worker& worker) {
+  return std::max(seconds, kShortestTask_s) / processes_at_once(queue, worker);
+}
+
 int lease_priority(const ReadyQueue& queue, bool spare) {
   if (!spare) return queue.priority;
   return std::max(queue.priority, std::numeric_limits<int>::min() + 1) - 1;

@@ -27,6 +27,8 @@ double scarce_share(const ReadyQueue& queue, const Worker& worker);
 double room(const ReadyQueue& queue, const Worker& worker);
 // How many of the queue's processes the worker runs at once when it runs nothing else; at least one.
 double processes_at_once(const ReadyQueue& queue, const Worker& worker);
+// Seconds of the whole worker per element, if elements of `seconds` each fill it.
+double alone_seconds(double seconds, const ReadyQueue& queue, const Worker& worker);
 // The priority of a lease in its worker's queue. Spare leases come after others of the same priority.
 int lease_priority(const ReadyQueue& queue, bool spare);
 // The number of elements to lease to the worker beyond its load, so that it has work while no coordinator answers:
