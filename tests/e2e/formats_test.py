@@ -227,6 +227,22 @@ class NewerFormats(StoredTest):
         rewrite_json(self.directory / ".wflow" / "keys.json", "format", 2)
         self.refused(["resume", self.directory], "keys.json", "newer wflow")
 
+    def test_worker_journal(self):
+        journals = list(self.directory.glob(".wflow/workers/*.journal"))
+        before = {}
+        for journal in journals:
+            replace_bytes(journal, b"WfJ1", b"WfJ2")
+            before[journal] = journal.read_bytes()
+        self.refused(["resume", self.directory, "-j", "2"], ".journal", "newer wflow")
+        self.assertEqual({journal: journal.read_bytes() for journal in journals}, before)
+        doctor = self.wflow("doctor", self.directory, code=4).out
+        self.assertIn("newer wflow", doctor)
+
+    def test_packed_output(self):
+        replace_bytes(self.one("refine/packed/*.index"), b"WFLOWIX2", b"WFLOWIX3")
+        self.refused(["logs", self.directory, "refine/4"], ".index", "newer wflow")
+        self.assertIn("newer wflow", self.wflow("doctor", self.directory, code=4).out)
+
     def test_manifest(self):
         rewrite_json(self.directory / "data" / "manifest.json", "wflow_format", 3)
         self.refused(["inspect", self.directory / "data"], "manifest.json", "format 3", program="wflow-convert")
