@@ -15,7 +15,7 @@ from collections import Counter
 import h5py
 import numpy as np
 
-from wflow_test import SOURCE, TASKS_FAILED, CampaignTest
+from wflow_test import SOURCE, TASKS_FAILED, CampaignTest, xxh3_128
 
 sys.path[:0] = [str(SOURCE / "tests" / "formats"), str(SOURCE / "python")]
 import stored  # noqa: E402
@@ -119,9 +119,33 @@ class Formats(StoredTest):
         for step in status["steps"]:
             counts = self.expected["counts"][step["name"]]
             self.assertEqual({state: step["counts"][state] for state in counts}, counts, step["name"])
+        self.check_files()
         self.check_texts()
         self.check_tables()
         self.assertIn("nothing is wrong", self.wflow("doctor", self.directory).out)
+
+    def check_files(self):
+        """Files that no command of this test reads, by their descriptions in docs/."""
+        for i in range(SAMPLES):
+            folder = self.directory / "simulate" / f"{i:02}"
+            self.assertEqual((folder / "MERLIN_FINISHED").exists(), i != FAILED)
+            if i != FAILED:
+                made = json.loads((folder / "run.json").read_text())
+                np.testing.assert_allclose(made["u"], truth(i)["u"], rtol=1e-6)
+                self.assertAlmostEqual(made["energy"], truth(i)["energy"])
+        with h5py.File(self.directory / "quick" / "predictions.h5") as file:
+            predicted = {row["id"]: row["energy_predicted"] for row in self.expected["predictions"]}
+            self.assertEqual(list(file["id"]), self.expected["splits"]["test"])
+            np.testing.assert_allclose(file["prediction"][:, 0], [predicted[i] for i in file["id"]], rtol=1e-4)
+        search = json.loads((self.directory / "tune" / "search.json").read_text())
+        values = [training["value"] for training in search["trainings"]]
+        self.assertEqual([search["best"], search["trainings"][0]["training"]], ["RATE.0.01"] * 2)
+        self.assertEqual(values, [json.loads(self.lines(f"{step}/metrics.jsonl")[-1])["validation_loss"]
+                                  for step in ("tune/RATE.0.01", "tune.rung_1/RATE.0.003")])
+        number, checksum = (self.directory / ".wflow" / "commits").read_text().split()
+        self.assertEqual(checksum, xxh3_128(number.encode()))
+        record, checksum = (self.directory / ".wflow" / "coordinator.lock").read_text().splitlines()
+        self.assertEqual(checksum, xxh3_128(record.encode()))
 
     def check_texts(self):
         self.assertEqual(self.wflow("logs", self.directory, "refine/4", "--out").out, "refined sample 4\n")
