@@ -2,6 +2,7 @@
 #include "engine/coordinate/journals.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/file.h>
 
 #include <cerrno>
@@ -54,9 +55,9 @@ bool has_ended_here(const wire::JournalHeader& header) {
   }
 }
 
-// A remote worker that was lost leaves its journal, and so does one that was killed before it joined. No process
-// writes to it any more once it is so old (a worker without a coordinator ends long before), or once its
-// processes have ended.
+// A remote worker that was lost leaves its journal, and so does one that was killed before it joined. No
+// process writes to it any more once it is so old (a worker without a coordinator ends long before), or once
+// its processes have ended.
 bool is_forgotten(const fs::path& journal) {
   std::error_code error;
   const auto changed = fs::last_write_time(journal, error);
@@ -72,12 +73,22 @@ bool is_forgotten(const fs::path& journal) {
 }
 
 // Empty if it cannot be read: reading its results reports the error.
-std::optional<wire::JournalHeader> header_of(const fs::path& journal) {
+wire::Records records_of(const fs::path& journal) {
   try {
-    return wire::parse_records(read_file(journal)).header;
+    return wire::parse_records(read_file(journal));
   } catch (const Error&) {
-    return std::nullopt;
+    return {};
   }
+}
+
+// A journal of a later version would count as damaged: its worker would be awaited, and its results would be
+// lost.
+void refuse_newer(const fs::path& journal, const wire::Records& records) {
+  if (!records.damaged.newer) return;
+  throw Error(
+      ExitCode::version,
+      fmt::format("{} was written by a newer wflow and holds results that this one cannot read; use that one",
+                  journal.string()));
 }
 
 // A worker without a row that has not ended, from its journal.
@@ -111,7 +122,9 @@ std::vector<KnownWorker> known_workers(const fs::path& campaign, const std::vect
       remove_journal(campaign, id);
       continue;
     }
-    const auto header = header_of(entry.path());
+    const wire::Records records = records_of(entry.path());
+    refuse_newer(entry.path(), records);
+    const auto& header = records.header;
     if (!known.contains(id)) known[id] = worker_of(id, header, store);
     known[id].journal = true;
     known[id].locked = is_locked(entry.path());
@@ -157,7 +170,7 @@ std::optional<event::JournalRead> JournalReading::take(double now_s) {
 }
 
 bool has_ended(const fs::path& campaign, const std::string& worker) {
-  const auto header = header_of(journal_of(campaign, worker));
+  const auto header = records_of(journal_of(campaign, worker)).header;
   return header && header->ended;
 }
 
