@@ -114,12 +114,12 @@ class Formats(StoredTest):
 
     @each_version
     def test_commands_read_it(self):
+        self.check_files()
         status = self.status()
         self.assertEqual(status["state"], "interrupted")
         for step in status["steps"]:
             counts = self.expected["counts"][step["name"]]
             self.assertEqual({state: step["counts"][state] for state in counts}, counts, step["name"])
-        self.check_files()
         self.check_texts()
         self.check_tables()
         doctor = self.start("doctor", self.directory)
@@ -142,10 +142,14 @@ class Formats(StoredTest):
             self.assertEqual(list(file["id"]), self.expected["splits"]["test"])
             np.testing.assert_allclose(file["prediction"][:, 0], [predicted[i] for i in file["id"]], rtol=1e-4)
         search = json.loads((self.directory / "tune" / "search.json").read_text())
-        values = [training["value"] for training in search["trainings"]]
-        self.assertEqual([search["best"], search["trainings"][0]["training"]], ["RATE.0.01"] * 2)
-        self.assertEqual(values, [json.loads(self.lines(f"{step}/metrics.jsonl")[-1])["validation_loss"]
-                                  for step in ("tune/RATE.0.01", "tune.rung_1/RATE.0.003")])
+        values = [json.loads(self.lines(f"{training}/metrics.jsonl")[-1])["validation_loss"]
+                  for training in ("tune/RATE.0.01", "tune.rung_1/RATE.0.003")]
+        self.assertEqual((search["best"], search["model"], search["rungs"]), ("RATE.0.01", "RATE.0.01/model.pt", [1, 2]))
+        self.assertEqual(search["trainings"], [
+            {"training": "RATE.0.01", "rung": 2, "place": 1, "of": 1, "epochs": 2, "value": values[0]},
+            {"training": "RATE.0.003", "rung": 1, "place": 2, "of": 2, "epochs": 1, "value": values[1]}])
+        noted = [int.from_bytes(file.read_bytes()[:8], "little") for file in self.directory.glob(".wflow/workers/*.count")]
+        self.assertEqual(max(noted), self.expected["results_in_journal"])
         number, checksum = (self.directory / ".wflow" / "commits").read_text().split()
         self.assertEqual(checksum, xxh3_128(number.encode()))
         record, checksum = (self.directory / ".wflow" / "coordinator.lock").read_text().splitlines()
