@@ -6,7 +6,7 @@ import os
 import pwd
 import unittest
 
-from wflow_test import INTERRUPTED, OK, SPEC, SYSTEM, CampaignTest, read_text
+from wflow_test import INTERRUPTED, OK, SPEC, SYSTEM, CampaignTest, read_text, wait_for
 
 STUDY = """
 description: {name: batched}
@@ -110,7 +110,7 @@ class BatchPlan(FakeScheduler):
 
 
 class Submissions(FakeScheduler):
-    """What schedulers are asked for. A campaign ends with the refusal of its first submission."""
+    """Requests to schedulers. A campaign ends with the refusal of its first submission."""
 
     def refused(self, study, sentence):
         run = self.wflow("run", study, code=SYSTEM)
@@ -149,6 +149,26 @@ class Submissions(FakeScheduler):
         self.wflow("stop", self.wait_for_campaign(run))
         self.assertEqual(run.wait(), INTERRUPTED, run.err)
         self.assertEqual({line.split(" -u ")[1] for line in self.calls("qselect")}, {pwd.getpwuid(os.geteuid()).pw_name})
+
+    def test_a_cancelled_allocation_does_not_count_as_running(self):
+        """It was shown as running until the next list of jobs, 30 s later, and then as given back. Here Slurm shows it for ever."""
+        job = self.folder / "job"
+        self.command("sbatch", f'case "$*" in *--version*) echo slurm 22.05;; *--test-only*) ;; *) '
+                               f'for last; do :; done; [ -e {job} ] || echo "$last" > {job}; grep -c "^sbatch.*sh$" {self.folder}/calls;; esac')
+        self.command("squeue", f'[ ! -e {job} ] || echo "1|RUNNING|x|0|1795325823|4795326423|n1|None||`cat {job}`"')
+        self.command("scancel", "exit 0")
+        run = self.start("run", self.one_step("{type: slurm, nodes: 1}", "{slots: 4, max: 1}"))
+        directory = self.wait_for_campaign(run)
+        pool = lambda: next((line for line in self.wflow("status", directory).out.splitlines() if "pool all (slurm)" in line), "")
+        self.wait(lambda: "1 running, 0 queued" in pool(), "its job runs", run)
+        self.wflow("allocations", "cancel", "1")
+        wait_for(lambda: "0 running" in pool(), "it is no running one", 20)
+        listed = self.wflow("allocations", "list").out
+        self.assertIn("it was cancelled by wflow allocations cancel", listed)
+        self.assertNotIn("given back", listed)
+        self.assertEqual([line.split()[-1] for line in self.calls("scancel")], ["1"])
+        self.wflow("stop", directory)
+        self.assertEqual(run.wait(), INTERRUPTED, run.err)
 
 
 if __name__ == "__main__":
