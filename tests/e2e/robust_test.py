@@ -362,6 +362,22 @@ class Damage(RobustTest):
         self.assertIn("damaged", self.said(process))
         self.assertEqual(self.status()["state"], "finished")
 
+    def test_temporary_files_of_killed_processes_go(self):
+        """With the next coordinator, and a snapshot's with the next one of its name: each was as large as the database."""
+        directory = self.killed_in_the_middle()
+        self.gate.open()
+        written = [directory / ".wflow" / f".{name}.tmp-1-0" for name in ("coordinator.json", "endpoint.json", "aside.json")]
+        written.append(self.folder / ".copy.db.tmp-1-0")
+        recent = directory / ".wflow" / ".endpoint.json.tmp-2-0-0ther0st"  # of a host where it may be being written
+        for path in [*written, recent]:
+            path.write_text("half")
+        for path in written:
+            os.utime(path, (0, 0))
+        self.wflow("resume", directory, "-j", "2")
+        self.wflow("snapshot", directory, self.folder / "copy.db")
+        self.assertEqual([path for path in written if path.exists()], [])
+        self.assertTrue(recent.exists())
+
     def lost_results(self, harm, said):
         """Finished tasks run again, and their number is said and recorded."""
         harm(self.killed_in_the_middle(coordinator_first=True))
