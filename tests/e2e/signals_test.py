@@ -72,7 +72,7 @@ class Signals(CampaignTest):
         self.finish(began_twice=())
 
     def test_a_task_that_succeeds_after_its_own_time_limit_is_done(self):
-        """What a process did is its exit code, also after its worker has decided to end it; this one ignores SIGTERM."""
+        """Its exit code counts, also after its worker has decided to end it: it ignores SIGTERM."""
         self.wflow("run", self.study(f"""
 description: {{name: late}}
 env: {{variables: {{OUTPUT_PATH: .}}}}
