@@ -362,6 +362,37 @@ class Damage(RobustTest):
         self.assertIn("damaged", self.said(process))
         self.assertEqual(self.status()["state"], "finished")
 
+    def test_temporary_files_of_killed_processes_go(self):
+        """With the next coordinator, and a snapshot's with the next one of its name: each was as large as the database."""
+        directory = self.killed_in_the_middle()
+        self.gate.open()
+        written = [directory / ".wflow" / f".{name}.tmp-1-0" for name in ("coordinator.json", "endpoint.json", "aside.json")]
+        written.append(self.folder / ".copy.db.tmp-1-0")
+        recent = directory / ".wflow" / ".endpoint.json.tmp-2-0-0ther0st"  # of a host where it may be being written
+        for path in [*written, recent]:
+            path.write_text("half")
+        for path in written:
+            os.utime(path, (0, 0))
+        self.wflow("resume", directory, "-j", "2")
+        self.wflow("snapshot", directory, self.folder / "copy.db")
+        self.assertEqual([path for path in written if path.exists()], [])
+        self.assertTrue(recent.exists())
+
+    def lost_results(self, harm, said):
+        """Finished tasks run again, and their number is said and recorded."""
+        harm(self.killed_in_the_middle(coordinator_first=True))
+        process = self.wflow("resume", self.campaign(), "-j", "2")
+        sentence = rf"{said}: [1-9]\d* of its results are lost, so that up to [1-9]\d* finished tasks run again"
+        self.assertRegex(process.err, sentence)
+        self.assertRegex("\n".join(self.history()), sentence)
+        self.assertEqual(self.status()["state"], "finished")
+
+    def test_journal_that_is_cut(self):
+        self.lost_results(lambda path: os.truncate(path, path.stat().st_size // 2), "the journal was cut or replaced")
+
+    def test_journal_that_is_removed(self):
+        self.lost_results(Path.unlink, "the journal is missing")
+
     def test_edited_row(self):
         self.wflow("run", self.study(gated_study(Gate(self.folder, TASKS), TASKS)), "-j", "2")
         with closing(sqlite3.connect(self.campaign() / ".wflow" / "campaign.db")) as database, database:
