@@ -13,7 +13,7 @@ from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
-from wflow_test import BIN, BUSY, DATA, INTERRUPTED, OK, SMALL, SYSTEM, TASKS_FAILED, USAGE, CampaignTest, Gate, Process, gated_study
+from wflow_test import BIN, BUSY, DATA, INTERRUPTED, OK, SMALL, SYSTEM, TASKS_FAILED, USAGE, CampaignTest, Gate, Process, gated_study, wait_for
 
 TASKS = 12
 FREE = 6
@@ -377,6 +377,23 @@ class Damage(RobustTest):
         self.wflow("snapshot", directory, self.folder / "copy.db")
         self.assertEqual([path for path in written if path.exists()], [])
         self.assertTrue(recent.exists())
+
+    def test_copies_of_the_record_that_killed_commands_leave_go(self):
+        """A diff of a live campaign copies its record; a killed one left 111 MB for good."""
+        (self.folder / "sim.sh").write_text("exit 0\n")
+        gate = Gate(self.folder, 0)
+        text = gated_study(gate, 2).replace("cmd: |", "cmd: |\n        sh $(SPECROOT)/sim.sh", 1)
+        run = self.start("run", self.study(text), "-j", "2")
+        directory = self.wait_for_campaign(run)
+        wait_for(lambda: gate.waiting() == 2, "its tasks run")
+        (self.folder / "sim.sh").write_text("exit 0 # changed\n")
+        left = directory / ".wflow" / ".record-kil1ed"
+        (left / ".wflow").mkdir(parents=True)
+        (left / ".wflow" / "campaign.db").write_text("a copy")
+        self.assertIn("sim.sh", self.wflow("diff", directory).out)
+        self.assertEqual([path.name for path in (directory / ".wflow").glob(".record*")], [])
+        gate.open()
+        self.assertEqual(run.wait(), OK, run.err)
 
     def lost_results(self, harm, said):
         """Finished tasks run again, and their number is said and recorded."""
