@@ -183,6 +183,7 @@ void Agent::take_child(workers::SlotId slot) {
                      judgement.results.done.size(), judgement.results.outcomes.size(),
                      judgement.again.size());
   for (auto& event : worker_.tasks().take_events(*task)) judgement.results.events.push_back(std::move(event));
+  spoil(around_.planted, judgement.results);
   const ExecutionNumber execution = task->execution;
   const wire::Lease lease = task->lease;
   const bool has_succeeded = !judgement.results.done.empty();
@@ -304,6 +305,7 @@ void Agent::on(workers::action::ClearJournal&) {
 }
 
 void Agent::on(workers::action::SyncJournal&) {
+  if (around_.planted == Planted::goodbye_without_sync) return;
   worker_.journal().sync();
 }
 

@@ -31,6 +31,13 @@ Worker& Workers::start(Host& host, const std::string& group, int slots, std::uin
   return *workers_.back();
 }
 
+Worker* Workers::with_agent(const ProcessIdentity& agent) {
+  for (const auto& worker : workers_) {
+    if (worker->agent().identity() == agent) return worker.get();
+  }
+  return nullptr;
+}
+
 Worker* Workers::find(const std::string& id) {
   for (const auto& worker : workers_) {
     if (worker->id() == id) return worker.get();
@@ -45,6 +52,8 @@ Coordinator::Coordinator(Surroundings& around, Host& host, Workers& workers, Coo
       options_(options),
       disk_user_(std::make_shared<DiskUser>()) {
   disk_user_->host = host.name;
+  disk_user_->ignores_locks = around.planted == Planted::share_the_database;
+  disk_user_->ignores_syncs = around.planted == Planted::commit_without_sync;
 }
 
 Coordinator::~Coordinator() {
@@ -96,7 +105,6 @@ void Coordinator::make_machine(const engine::store::Restored& restored) {
   options.resumed = options_.resumed;
   options.timing = around_.timing;
   options.trace = around_.trace.on();
-  options.planted = options_.planted;
   if (options_.batch != nullptr) {
     options.pools = options_.batch->pools();
     options.pool_timing = Batch::timing();
@@ -104,9 +112,13 @@ void Coordinator::make_machine(const engine::store::Restored& restored) {
   }
   if (options_.moves) options.own_allocation = {true, "allocation", 0};
   for (const auto& row : restored.workers) durable_workers_.insert(row.id);
-  machine_ = std::make_unique<engine::CoordinatorMachine>(
-      around_.study.plan, around_.study.arrays, std::move(options), restored, known_workers(restored),
-      host().at(around_.timeline.now_s()));
+  if (around_.planted == Planted::watch_another_host) options.self = another_host();
+  std::vector<engine::ArraySpec> arrays = around_.study.arrays;
+  std::vector<engine::KnownWorker> known = known_workers(restored);
+  spoil(around_.planted, options, arrays, known);
+  machine_ =
+      std::make_unique<engine::CoordinatorMachine>(around_.study.plan, std::move(arrays), std::move(options),
+                                                   restored, known, host().at(around_.timeline.now_s()));
 }
 
 // The same list as at the edge: rows that have not ended, and journals, with or without a row.
@@ -146,6 +158,13 @@ std::vector<engine::KnownWorker> Coordinator::known_workers(const engine::store:
   return list;
 }
 
+ProcessIdentity Coordinator::another_host() const {
+  for (const auto& worker : workers_.all()) {
+    if (&worker->host() != &host()) return worker->guardian().identity();
+  }
+  return identity();
+}
+
 void Coordinator::woken() {
   ++pauses_;
   if (commit_due_) finish_commit(commits_);
@@ -175,6 +194,9 @@ void Coordinator::post(engine::CoordinatorEvent event) {
 void Coordinator::receive(ConnectionId connection, wire::Message message) {
   if (!alive()) return;
   const engine::PeerId peer = fmt::format("c{}", connection);
+  spoil_received(around_.planted, message);
+  if (around_.planted == Planted::answer_at_once && std::holds_alternative<wire::Query>(message))
+    check_answer(peer);
   messages_.emplace_back(engine::event::Message{peer, std::move(message)});
   schedule(0);
 }
@@ -216,7 +238,8 @@ void Coordinator::turn() {
   } else if (++idle_turns_ > kSpins) {
     throw Violation("bounded", "the coordinator spins");
   }
-  const double wake_s = machine_->wake_at_s();
+  const double wake_s =
+      around_.planted == Planted::wake_at_once ? host().at(now_s).steady_s : machine_->wake_at_s();
   if (std::isnan(wake_s)) throw Violation("bounded", "the coordinator's wake-up is not a number");
   if (!urgent_.empty() || !messages_.empty() || !others_.empty()) return schedule(0);
   if (std::isfinite(wake_s)) schedule(std::max(0.0, host().true_time(wake_s) - now_s));
@@ -251,6 +274,16 @@ std::uint64_t Coordinator::ended_elements() const {
   return ended;
 }
 
+// A planted bug.
+void Coordinator::acknowledge_early(const engine::CoordinatorEvent& event) {
+  const auto* message = std::get_if<engine::event::Message>(&event);
+  if (around_.planted != Planted::acknowledge_before_commit || message == nullptr) return;
+  const auto* results = std::get_if<wire::Results>(&message->message);
+  if (results == nullptr) return;
+  engine::action::Send send{message->peer, wire::Acknowledge{results->sequence}};
+  on(send);
+}
+
 void Coordinator::handle(engine::CoordinatorEvent event) {
   if (const auto* message = std::get_if<engine::event::Message>(&event)) {
     if (const auto* hello = std::get_if<wire::Hello>(&message->message))
@@ -258,10 +291,11 @@ void Coordinator::handle(engine::CoordinatorEvent event) {
     if (std::holds_alternative<wire::Query>(message->message))
       answered_from_[message->peer] = ended_elements();
   }
+  acknowledge_early(event);
   if (std::holds_alternative<engine::event::Retry>(event)) around_.history.retry_decided();
   machine_->handle(host().at(around_.timeline.now_s()), std::move(event));
-  // A status that it has decided on while a commit waits for the disk counts what is not there yet, also where
-  // the commit is over before the answer goes out.
+  // A status that it has decided on while a commit waits for the disk counts what is not there yet, also
+  // where the commit is over before the answer goes out.
   if (machine_->disk_trouble().empty()) return;
   for (auto& [peer, ended] : answered_from_) ended = 0;
 }

@@ -26,6 +26,7 @@ class Workers {
   Worker& start(Host& host, const std::string& group, int slots, std::uint64_t started_by, double linger_s,
                 std::string allocation = "");
   Worker* find(const std::string& id);
+  Worker* with_agent(const ProcessIdentity& agent);
   const std::vector<std::unique_ptr<Worker>>& all() const { return workers_; }
 
  private:
@@ -38,10 +39,8 @@ struct CoordinatorOptions {
   bool keep_going = false;
   double linger_s = 300;         // linger time of the workers that it starts
   bool journals_unseen = false;  // the last writes to journals of other hosts are not visible here
-  engine::PlantedBugs planted;
   bool moves = false;            // it lives in an allocation: SIGTERM makes it hand over
   Batch* batch = nullptr;        // null: the campaign has no pools
-  bool forget_what_ran = false;  // a planted bug: a guardian's word on what its agent ran is dropped
 };
 
 class Coordinator final : public Process, public Server {
@@ -73,11 +72,13 @@ class Coordinator final : public Process, public Server {
  private:
   std::vector<engine::KnownWorker> known_workers(const engine::store::Restored& restored) const;
   void make_machine(const engine::store::Restored& restored);
+  ProcessIdentity another_host() const;  // of a worker elsewhere; its own where there is none
   void schedule(double delay_s);
   void turn();
   bool take_some();
   void handle(engine::CoordinatorEvent event);
   void post(engine::CoordinatorEvent event);
+  void acknowledge_early(const engine::CoordinatorEvent& event);
   void carry_out(std::vector<engine::CoordinatorAction> actions);
   void look_at(const engine::action::Send& send);
   void finish_commit(std::uint64_t number);

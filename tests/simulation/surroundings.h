@@ -13,6 +13,7 @@
 #include "tests/simulation/history.h"
 #include "tests/simulation/hosts.h"
 #include "tests/simulation/network.h"
+#include "tests/simulation/planted.h"
 #include "tests/simulation/studies.h"
 #include "tests/simulation/tasks.h"
 #include "tests/simulation/timeline.h"
@@ -55,8 +56,7 @@ struct Surroundings {
   engine::Timing timing;
   std::optional<Endpoint> endpoint;
   std::string token = "token";
-  // A planted bug: a task that its worker has decided to end counts as ended by it, whatever it did.
-  bool planted_signal_before_end = false;
+  Planted planted = Planted::none;
   std::uint64_t lost_results = 0;  // the documented exception: ended, and not yet in a journal
 };
 

@@ -71,7 +71,7 @@ int truncate_file(sqlite3_file* base, sqlite3_int64 size) {
 int sync_file(sqlite3_file* base, int) {
   const OpenFile& open = of(base);
   if (!open.user->may_change()) return SQLITE_IOERR_FSYNC;
-  open.file->sync();
+  if (!open.user->ignores_syncs) open.file->sync();
   return SQLITE_OK;
 }
 
@@ -86,7 +86,7 @@ int lock_file(sqlite3_file* base, int level) {
   OpenFile& open = of(base);
   if (open.user->dead) return SQLITE_IOERR_LOCK;
   if (level <= open.level) return SQLITE_OK;
-  if (!open.file->lock(open.owner, level)) return SQLITE_BUSY;
+  if (!open.user->ignores_locks && !open.file->lock(open.owner, level)) return SQLITE_BUSY;
   open.level = level;
   return SQLITE_OK;
 }

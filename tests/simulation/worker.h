@@ -83,7 +83,6 @@ class Agent final : public Process, public Client {
   void take_child(workers::SlotId slot);
   void note_written(const engine::wire::Results& record);
   void handle(workers::AgentEvent event);
-  void spoil(wire::Results& results);
   void take_acknowledgement(std::uint64_t sequence);
   void carry_out(std::vector<workers::AgentAction> actions);
   void on(workers::action::LookUp&);

@@ -113,7 +113,7 @@ World::World(std::uint64_t seed, const std::vector<std::unique_ptr<SimulatedStud
               {},
               {},
               "token",
-              options.planted_signal_before_end,
+              options.planted,
               0},
       workers_(around_),
       users_(around_, Draw(seed, Concern::clients)) {
@@ -212,10 +212,8 @@ void World::start_coordinator() {
   options.keep_going = settings_.keep_going;
   options.linger_s = settings_.linger_s;
   options.journals_unseen = settings_.journals_unseen;
-  options.planted = options_.planted;
   options.moves = !batch_ && hash64(seed_, 1000 + coordinators_.size()) % 10 < 4;
   options.batch = batch_.get();
-  options.forget_what_ran = options_.planted_forget_what_ran;
   coordinators_.push_back(std::make_unique<Coordinator>(around_, host, workers_, options));
   coordinators_.back()->begin();
 }

@@ -18,9 +18,7 @@ namespace wflow::simulation {
 
 struct RunOptions {
   Trace::Mode trace = Trace::Mode::off;
-  engine::PlantedBugs planted;
-  bool planted_signal_before_end = false;  // for the workers (surroundings.h)
-  bool planted_forget_what_ran = false;    // for the coordinator's edge
+  Planted planted = Planted::none;
 };
 
 struct RunResult {
