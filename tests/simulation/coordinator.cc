@@ -63,6 +63,7 @@ Coordinator::~Coordinator() {
 
 bool Coordinator::begin() {
   around_.vfs.use(&around_.disk, disk_user_);
+  const std::uint64_t refusals = around_.disk.refusals();
   try {
     store_ = std::make_unique<engine::store::Store>(around_.study.plan.campaign(),
                                                     engine::store::DatabaseOptions{.vfs = Vfs::kName});
@@ -74,7 +75,7 @@ bool Coordinator::begin() {
     around_.trace.line("coord", "does not begin: {}", error.what());
     if (error.code() == ExitCode::busy) {
       around_.faults.count(Fault::second_coordinator_refused);
-    } else if (!around_.disk.full()) {
+    } else if (around_.disk.refusals() == refusals) {
       throw Violation("acknowledged results last",
                       fmt::format("the database can't be opened: {}", error.what()));
     }

@@ -209,14 +209,8 @@ std::string Coordinator::journal_bytes(Worker* worker, const std::string& id, bo
   if (!unseen) return file->bytes();
   around_.faults.count(Fault::journal_unseen);
   // A success that is not visible here is no promise: it arrives when the worker comes back, or never.
-  for (const wire::Results& record : engine::wire::parse_records(file->bytes()).results) {
-    for (const wire::DoneRun& run : record.done) {
-      for (Element element = run.first; element < run.first + run.count; ++element)
-        around_.history.unseen(run.array, element, run.lease);
-    }
-    for (const wire::Outcome& outcome : record.outcomes)
-      around_.history.unseen(outcome.array, outcome.element, outcome.lease);
-  }
+  for (const auto& [array, element, lease] : results_in(file->bytes()))
+    around_.history.unseen(array, element, lease);
   return file->synced_bytes();
 }
 

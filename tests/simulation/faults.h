@@ -69,8 +69,13 @@ enum class Fault : std::uint8_t {
   worker_killed_by_task,
   job_lost,
   node_taken_out,
+  // calls of a disk that fail for a while, in a part of the schedules; not drawn
+  sync_failed,
+  page_dropped,
+  truncation_failed,
+  lock_failed,
 };
-inline constexpr std::size_t kFaults = static_cast<std::size_t>(Fault::node_taken_out) + 1;
+inline constexpr std::size_t kFaults = static_cast<std::size_t>(Fault::lock_failed) + 1;
 inline constexpr std::size_t kDrawnFaults = static_cast<std::size_t>(Fault::coordinator_handed_over);
 
 constexpr std::string_view name_of(Fault fault) {
@@ -123,7 +128,11 @@ constexpr std::string_view name_of(Fault fault) {
                                                 "coordinator handed over",
                                                 "worker killed by its task",
                                                 "job lost with a node",
-                                                "node taken out of its job"};
+                                                "node taken out of its job",
+                                                "fsync failed",
+                                                "page dropped by a failed fsync",
+                                                "truncation failed",
+                                                "lock failed"};
   return kNames[static_cast<std::size_t>(fault)];
 }
 

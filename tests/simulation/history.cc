@@ -171,9 +171,9 @@ double History::cores_on(WorkerNumber worker, const Execution& execution) const 
   return std::min(slots, spec.gang.cores);
 }
 
-// True for a cancelled task that is still being ended while its cores are leased again (docs/reliability.md): ranks of a
-// task on several nodes begin beside it, because its worker does not wait for them; or it consists of such ranks, found
-// by a later coordinator, and only their lead knows where they are.
+// True for a cancelled task that is still being ended while its cores are leased again (docs/reliability.md):
+// ranks of a task on several nodes begin beside it, because its worker does not wait for them; or it consists
+// of such ranks, found by a later coordinator, and only their lead knows where they are.
 bool History::is_left_of_cancelled(const Execution& one, const Execution& started) const {
   if (!at(one.lease.array, one.lease.first).cancel_asked) return false;
   const auto epoch_of = [](const Execution& execution) { return execution.lease.id >> 40; };
@@ -367,21 +367,24 @@ bool History::was_lost(const wire::Outcome& outcome) {
   return false;
 }
 
-// True if it has failed by itself in a job that its coordinator cancels: the signal may have been the cause, so that
-// CoordinatorMachine records the failure as `preempted`, which charges no attempt.
+// True if it has failed by itself in a job that its coordinator cancels: the signal may have been the cause,
+// so that CoordinatorMachine records the failure as `preempted`, which charges no attempt.
 bool History::ended_in_cancelled_job(const wire::Outcome& outcome) {
   if (outcome.reason != wire::EndReason::preempted) return false;
   ElementTruth& truth = at(outcome.array, outcome.element);
   const auto is_cause = [&](const ElementTruth::End& end) {
-    const bool failed = end.reason == wire::EndReason::signalled || end.reason == wire::EndReason::bad_output ||
+    const bool failed = end.reason == wire::EndReason::signalled ||
+                        end.reason == wire::EndReason::bad_output ||
                         (end.reason == wire::EndReason::exited && end.code != 0 && !is_merlin_code(end.code));
-    return failed && end.lease == outcome.lease && end.attempt == outcome.attempt && end.code == outcome.exit_code;
+    return failed && end.lease == outcome.lease && end.attempt == outcome.attempt &&
+           end.code == outcome.exit_code;
   };
   const auto ran_there = [&](const Execution& one) {
     return one.lease.id == outcome.lease && one.lease.array == outcome.array &&
            outcome.element - one.lease.first < one.lease.count && in_cancelled_jobs_.contains(one.worker);
   };
-  if (std::ranges::none_of(truth.ends, is_cause) || std::ranges::none_of(executions_, ran_there)) return false;
+  if (std::ranges::none_of(truth.ends, is_cause) || std::ranges::none_of(executions_, ran_there))
+    return false;
   // The history then allows the same as after any end for a cause outside the task.
   truth.ends.push_back({outcome.lease, outcome.attempt, false, outcome.reason, outcome.exit_code});
   return true;
@@ -476,8 +479,9 @@ void History::committed(const engine::store::Batch& batch) {
   for (const engine::RecordFailure& failure : batch.failures) {
     const wire::Outcome& outcome = failure.outcome;
     ElementTruth& truth = at(outcome.array, outcome.element);
-    if (outcome.lease != 0 && outcome.lease < truth.floor) continue;  // recorded before the element was opened again
-    if (succeeds_without_marker(outcome)) continue;                                // recorded because it leaves no marker
+    if (outcome.lease != 0 && outcome.lease < truth.floor)
+      continue;                                      // recorded before the element was opened again
+    if (succeeds_without_marker(outcome)) continue;  // recorded because it leaves no marker
     const engine::ArraySpec& spec = study_.arrays[outcome.array];
     if (outcome.reason == wire::EndReason::worker_lost) {
       ++truth.crashes;
@@ -507,7 +511,8 @@ void History::acknowledged(const wire::Results& results) {
       acknowledged_.push_back({run.array, element, run.lease});
   }
   for (const wire::Outcome& outcome : results.outcomes) {
-    if (succeeds_without_marker(outcome)) acknowledged_.push_back({outcome.array, outcome.element, outcome.lease});
+    if (succeeds_without_marker(outcome))
+      acknowledged_.push_back({outcome.array, outcome.element, outcome.lease});
   }
 }
 

@@ -126,7 +126,8 @@ class History {
   // The state that a new coordinator, or the final check, finds in the database.
   void check_restored(const engine::store::Restored& restored);
 
-  // The worker runs in a job that a coordinator has decided to cancel: failures there count as caused by that.
+  // The worker runs in a job that a coordinator has decided to cancel: failures there count as caused by
+  // that.
   void job_is_cancelled(WorkerNumber worker) { in_cancelled_jobs_.insert(worker); }
   // Losses wait for what a batch scheduler says of them: one more is recorded than the limit allows.
   void losses_are_explained() { unexplained_ = 1; }

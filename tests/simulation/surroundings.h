@@ -5,9 +5,13 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
+#include <tuple>
 
 #include "engine/coordinate/timing.h"
+#include "engine/wire/worker_journal.h"
 #include "tests/simulation/disk.h"
 #include "tests/simulation/faults.h"
 #include "tests/simulation/history.h"
@@ -59,6 +63,26 @@ struct Surroundings {
   Planted planted = Planted::none;
   std::uint64_t lost_results = 0;  // the documented exception: ended, and not yet in a journal
 };
+
+using ResultId = std::tuple<engine::ArrayId, engine::wire::Element, engine::LeaseId>;
+
+template <typename Visit>
+void for_each_result(const engine::wire::Results& results, Visit visit) {
+  for (const engine::wire::DoneRun& run : results.done) {
+    for (std::uint64_t element = run.first; element < run.first + run.count; ++element)
+      visit(ResultId{run.array, element, run.lease});
+  }
+  for (const engine::wire::Outcome& outcome : results.outcomes)
+    visit(ResultId{outcome.array, outcome.element, outcome.lease});
+}
+
+// Reads a journal.
+inline std::set<ResultId> results_in(std::string_view journal) {
+  std::set<ResultId> found;
+  for (const engine::wire::Results& record : engine::wire::parse_records(journal).results)
+    for_each_result(record, [&](const ResultId& result) { found.insert(result); });
+  return found;
+}
 
 inline std::string journal_path(const SimulatedStudy& study, const std::string& worker) {
   return study.plan.campaign().string() + "/.wflow/workers/" + worker + ".journal";

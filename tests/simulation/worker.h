@@ -119,11 +119,13 @@ class Agent final : public Process, public Client {
   std::optional<std::uint64_t> die_after_;
   bool let_go_ = false;
   std::set<std::tuple<engine::LeaseId, Element, std::uint32_t>> neutral_;  // outcomes that history knows
-  bool journal_failed_ = false;                                            // since the last end of a task
+  bool journal_unseen_ = false;  // other hosts may not see all of it
+  bool journal_failed_ = false;  // since the last end of a task
   bool journal_written_ = false;
   // Ends that the machine knows and has not written yet.
   std::vector<std::pair<engine::Lease, ExecutionNumber>> held_back_;
   std::map<std::uint64_t, wire::Results> unacknowledged_;  // that it has sent
+  std::set<ResultId> acknowledged_;
 };
 
 class Worker {
@@ -148,8 +150,8 @@ class Worker {
   // The end of its allocation: the machine gets the event now, and remaining processes are killed then.
   void end_at(double in_s);
 
-  // It says Goodbye now: a coordinator on another host reads its journal.
-  void expect_visible_journal() const;
+  // It says Goodbye now: a coordinator on another host reads from its journal what it has not acknowledged.
+  void expect_visible_journal(const std::set<ResultId>& acknowledged) const;
   // Its result is dropped.
   void expect_not_done(const RunningTask& task) const;
   // Notes a write to its journal; returns false if the disk is full.

@@ -18,6 +18,7 @@ constexpr double kAnswered_s = 20;     // a question that lives so long after al
 constexpr double kWorkersGone_s = 40;  // local ones, after the end
 constexpr double kStopCycle_s = 80;    // a task that ends the campaign, until that goes on
 constexpr std::size_t kManyWorkers = 44;
+constexpr double kFailingDisks = 0.2;  // part of the schedules
 
 // Everything scaled down, so that a schedule has more of it.
 engine::Timing quick_timing() {
@@ -87,8 +88,9 @@ World::World(std::uint64_t seed, const std::vector<std::unique_ptr<SimulatedStud
       draw_(seed, Concern::faults),
       allocations_(seed, Concern::allocations),
       draw_lost_(hash64(seed, 3), Concern::batch),
+      draw_disk_(hash64(seed, 4), Concern::disk),
       trace_(options.trace, now_s_),
-      disk_(now_s_),
+      disk_(now_s_, Draw(seed, Concern::disk), faults_),
       network_(timeline_, Draw(seed, Concern::network), faults_, some_network(Draw(seed, Concern::network))),
       hosts_(timeline_),
       scripts_(seed, some_tasks(Draw(seed, Concern::tasks), study_)),
@@ -194,6 +196,7 @@ void World::set_up() {
   }
   if (settings_.faults_until_s > 0 && !settings_.kinds.empty()) schedule_fault();
   if (settings_.faults_until_s > 0 && batch_) schedule_lost_node();
+  if (settings_.faults_until_s > 0 && draw_disk_.chance(kFailingDisks)) schedule_failing_disk();
   look_after();
 }
 
@@ -303,6 +306,7 @@ double World::total_work_s() const {
 }
 
 void World::check_end() {
+  disk_.mend();
   const engine::store::Restored restored = [&] {
     auto user = std::make_shared<DiskUser>();
     user->host = "reader";

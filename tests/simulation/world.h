@@ -7,7 +7,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "tests/simulation/coordinator.h"
@@ -64,6 +63,7 @@ class World {
   void start_remote_worker();
   void keep_allocation();
   void schedule_lost_node();
+  void schedule_failing_disk();
   void schedule_fault();
   void inject(Fault fault);
   void inject_coordinator(Fault fault);
@@ -71,9 +71,8 @@ class World {
   void inject_surroundings(Fault fault);
   void freeze(Process& process, double for_s);
   void crash_host(Host& host, double down_s);
-  using Journaled = std::set<std::tuple<ArrayId, Element, LeaseId>>;
-  Journaled journaled() const;
-  void forget_lost_journals(const Journaled& before);
+  std::set<ResultId> journaled() const;
+  void forget_lost_journals(const std::set<ResultId>& before);
   void partition(bool one_way);
   void end_faults();
   void check_end();
@@ -90,6 +89,7 @@ class World {
   Draw draw_;
   Draw allocations_;
   Draw draw_lost_;  // nodes of jobs
+  Draw draw_disk_;  // calls of the disk that fail
   Trace trace_;
   Disk disk_;
   Network network_;

@@ -2,7 +2,6 @@
 // What happens to a campaign, and how all of it ends.
 #include <algorithm>
 
-#include "engine/wire/worker_journal.h"
 #include "tests/simulation/world.h"
 
 namespace wflow::simulation {
@@ -240,12 +239,24 @@ void World::schedule_lost_node() {
   });
 }
 
+// Beside what else happens, too.
+void World::schedule_failing_disk() {
+  timeline_.after(draw_disk_.exponential(settings_.fault_every_s * 3), [this] {
+    if (healed_ || over_) return;
+    const auto call = static_cast<DiskCall>(draw_disk_.below(kDiskCalls));
+    const double for_s = draw_disk_.logarithmic(0.05, 10);
+    trace_.line("world", "{} fails for {:.2f} s", name_of(call), for_s);
+    disk_.fail(call, now_s_ + for_s);
+    schedule_failing_disk();
+  });
+}
+
 void World::crash_host(Host& host, double down_s) {
   faults_.count(Fault::host_crashed);
   trace_.line("world", "host {} crashes", host.name);
   if (batch_) batch_->host_crashes(host);
   hosts_.crash(host);
-  const Journaled before = journaled();
+  const std::set<ResultId> before = journaled();
   disk_.crash(host.name, draw_, faults_);
   forget_lost_journals(before);
   timeline_.after(down_s, [this, &host] {
@@ -253,31 +264,24 @@ void World::crash_host(Host& host, double down_s) {
   });
 }
 
-World::Journaled World::journaled() const {
-  Journaled all;
+std::set<ResultId> World::journaled() const {
+  std::set<ResultId> all;
   const std::string folder = study_.plan.campaign().string() + "/.wflow/workers/";
   for (const std::string& path : disk_.list(folder)) {
-    for (const wire::Results& record : engine::wire::parse_records(disk_.find(path)->bytes()).results) {
-      for (const wire::DoneRun& run : record.done) {
-        for (Element element = run.first; element < run.first + run.count; ++element)
-          all.insert({run.array, element, run.lease});
-      }
-      for (const wire::Outcome& outcome : record.outcomes)
-        all.insert({outcome.array, outcome.element, outcome.lease});
-    }
+    all.merge(results_in(disk_.find(path)->bytes()));
   }
   return all;
 }
 
 // A journal is written without fsync: it survives processes, not hosts. What the crash took of it is no
 // promise any more.
-void World::forget_lost_journals(const Journaled& before) {
-  const Journaled after = journaled();
+void World::forget_lost_journals(const std::set<ResultId>& before) {
+  const std::set<ResultId> after = journaled();
   for (const auto& [array, element, lease] : before) {
     if (!after.contains({array, element, lease}) && !history_.at(array, element).committed)
       history_.unseen(array, element, lease);
   }
-  Journaled lost;
+  std::set<ResultId> lost;
   history_.for_each_uncommitted([&](ArrayId array, Element element, LeaseId lease) {
     if (!after.contains({array, element, lease})) lost.insert({array, element, lease});
   });
@@ -290,6 +294,7 @@ void World::end_faults() {
   healed_s_ = now_s_;
   around_.mishaps = {};
   disk_.set_full(false);
+  disk_.mend();
   for (std::size_t i = 0; i < hosts_.size(); ++i) {
     if (!hosts_[i].up) hosts_.boot(hosts_[i]);
     hosts_.thaw(hosts_[i]);
