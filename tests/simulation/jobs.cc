@@ -44,9 +44,10 @@ void work(const Studies& studies, Vfs& vfs, const JobOptions& options, Shared& s
           double until_s) {
   while (!board.stop) {
     const std::uint64_t index = board.next++;
-    if (options.count > 0 && index >= options.count) break;
+    if (options.count > 0 && index >= options.count + options.more_count) break;
     if (options.count == 0 && steady_now_s() > until_s) break;
-    const std::uint64_t seed = options.first + index;
+    const bool more = options.count > 0 && index >= options.count;
+    const std::uint64_t seed = more ? options.more_first + (index - options.count) : options.first + index;
     shared.current = seed;
     const RunResult result = World(seed, studies, vfs, options.run).run();
     bool failed = result.violation.has_value();

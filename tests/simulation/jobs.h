@@ -12,7 +12,8 @@ namespace wflow::simulation {
 
 struct JobOptions {
   std::uint64_t first = 1;
-  std::uint64_t count = 0;  // number of seeds; 0: as many as fit into `seconds`
+  std::uint64_t count = 0;                       // number of seeds; 0: as many as fit into `seconds`
+  std::uint64_t more_first = 0, more_count = 0;  // seeds after these
   double seconds = 0;
   unsigned jobs = 1;
   // For a planted bug: only its own invariant counts as a failure, and the first one ends the search.

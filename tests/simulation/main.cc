@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
-#include <functional>
+#include <memory>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -23,7 +23,8 @@ namespace {
 
 constexpr const char* kUsage =
     "usage: wflow_simulation [--seed N [--trace]] [--seeds FIRST COUNT] [--seconds S] [--jobs J]\n"
-    "                        [--regressions FILE] [--all-faults] [--planted NAME|all] [--readme FILE]\n"
+    "                        [--commit-seeds COUNT DIRECTORY] [--regressions FILE] [--all-faults]\n"
+    "                        [--planted NAME|all [--readme FILE]]\n"
     "       wflow_simulation --planted-table\n";
 constexpr std::uint64_t kReplayEvery = 100;
 
@@ -34,7 +35,8 @@ struct Arguments {
   bool all_faults = false;  // each must have happened
   bool planted_table = false;
   std::vector<PlantedBug> planted;
-  std::string readme;  // must have the planted bugs, and an invariant for each
+  std::string checkout;  // the seeds beside the fixed ones are those of its commit
+  std::string readme;    // must have the planted bugs, and an invariant for each
   std::string regressions;
 };
 
@@ -67,6 +69,9 @@ Arguments read_arguments(int argc, char** argv) {
     } else if (option == "--seeds") {
       arguments.job.first = number(next());
       arguments.job.count = number(next());
+    } else if (option == "--commit-seeds") {
+      arguments.job.more_count = number(next());
+      arguments.checkout = next();
     } else if (option == "--seconds") {
       arguments.job.seconds = static_cast<double>(number(next()));
     } else if (option == "--jobs") {
@@ -172,13 +177,41 @@ int run_planted(const Studies& studies, Vfs& vfs, Arguments& arguments) {
   return missed;
 }
 
-int run_many(const Studies& studies, Vfs& vfs, const Arguments& arguments) {
+// The commit that is checked out in the directory; empty without one.
+std::string commit_of(const std::string& directory) {
+  std::string commit;
+  const auto close = [](std::FILE* pipe) { ::pclose(pipe); };
+  const std::unique_ptr<std::FILE, decltype(close)> git(
+      ::popen(fmt::format("git -C '{}' rev-parse HEAD 2> /dev/null", directory).c_str(), "r"));
+  for (int c = git ? std::fgetc(git.get()) : EOF; c != EOF && c != '\n'; c = std::fgetc(git.get()))
+    commit += static_cast<char>(c);
+  return commit;
+}
+
+// Each commit has seeds of its own, far from the fixed ones.
+void choose_commit_seeds(const std::string& checkout, JobOptions& job) {
+  constexpr std::uint64_t kFarAway = 1'000'000, kSeeds = 1'000'000'000'000;
+  const std::string commit = commit_of(checkout);
+  if (commit.empty()) {
+    fmt::print("{} is no git checkout: the {} seeds of the commit are the fixed ones that follow\n", checkout,
+               job.more_count);
+    job.more_first = job.first + job.count;
+    return;
+  }
+  job.more_first = kFarAway + std::stoull(hash_bytes(commit).substr(0, 15), nullptr, 16) % kSeeds;
+  fmt::print("{} seeds from {} on are those of commit {}\n", job.more_count, job.more_first, commit);
+}
+
+int run_many(const Studies& studies, Vfs& vfs, const Arguments& given) {
   const double begun_s = steady_now_s();
+  Arguments arguments = given;
+  if (!arguments.checkout.empty()) choose_commit_seeds(arguments.checkout, arguments.job);
   std::vector<std::uint64_t> failed;
   if (!arguments.regressions.empty()) {
     const std::vector<std::uint64_t> seeds = read_regressions(arguments.regressions);
     for (const std::uint64_t seed : seeds) {
       JobOptions one = arguments.job;
+      one.more_count = 0;
       one.first = seed;
       one.count = 1;
       one.jobs = 1;
@@ -208,7 +241,8 @@ int run_many(const Studies& studies, Vfs& vfs, const Arguments& arguments) {
   fmt::print("{} seeds failed\n", failed.size());
   for (std::size_t i = 0; i < std::min<std::size_t>(failed.size(), 5); ++i)
     report_failure(studies, vfs, failed[i], arguments.job.run);
-  for (std::size_t i = 5; i < failed.size(); ++i) fmt::print("seed {}\n", failed[i]);
+  for (std::size_t i = 5; i < failed.size(); ++i)
+    fmt::print("replay: wflow_simulation --seed {} --trace\n", failed[i]);
   return failed.empty() && !missing ? 0 : 1;
 }
 
