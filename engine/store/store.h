@@ -93,7 +93,7 @@ struct DatabaseOptions {
   bool accept_loss = false;
   // The coordinator's lock: it outlives the store, and every commit checks it. Without one the database opens only
   // if no coordinator holds the campaign.
-  CampaignLock* lock = nullptr;
+  CommitGuard* lock = nullptr;
 };
 
 class Store {
