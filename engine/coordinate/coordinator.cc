@@ -118,8 +118,9 @@ std::unique_ptr<CoordinatorMachine> Coordinator::make_machine() {
   options.run_again = options_.run_again;
   const auto known = known_workers(plan_.campaign(), restored.workers, store_);
   socket_ = std::make_unique<wire::ServerSocket>(keys_, listens(known));
-  return std::make_unique<CoordinatorMachine>(plan_, array_specs(plan_, runs_here(), options_.around.has_value()), std::move(options),
-                                              restored, known, now());
+  return std::make_unique<CoordinatorMachine>(plan_,
+                                              array_specs(plan_, runs_here(), options_.around.has_value()),
+                                              std::move(options), restored, known, now());
 }
 
 // A campaign that runs on this machine alone accepts no connection from other hosts.
@@ -134,7 +135,8 @@ wire::Listen Coordinator::listens(const std::vector<KnownWorker>& known) const {
   return network ? wire::Listen::network : wire::Listen::host;
 }
 
-// The groups whose workers this machine starts; the user starts workers of other groups where the study places them.
+// The groups whose workers this machine starts; the user starts workers of other groups where the study
+// places them.
 std::vector<LocalGroup> Coordinator::find_local_groups() const {
   std::vector<Group> here;
   for (const Group& group : groups_.all()) {
@@ -349,9 +351,12 @@ CoordinatorEnd Coordinator::finish() {
   show(steady_now_s(), true);
   std::error_code ignored;
   std::filesystem::remove(plan_.campaign() / ".wflow" / "endpoint.json", ignored);
-  // Another coordinator may start now: this one must not use the database or remove journals any more.
+  // Another coordinator may start now: this one must not use the database or remove journals any more. Where
+  // locks do not reach other hosts, the record alone says so.
   copies_.reset();
   files_.reset();
+  commits_.reset();
+  store_.close();
   lock_.end(machine_->handed_over() ? store::HolderState::handed_over : store::HolderState::released);
   bool asked = machine_->asked_to_end();
   while (const auto signal = signals_.take()) asked = asked || (*signal != SIGHUP && *signal != SIGUSR1);

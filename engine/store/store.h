@@ -108,6 +108,8 @@ class Store {
   // commits that were acknowledged; Error{version} when it is of another format.
   explicit Store(const std::filesystem::path& campaign, const DatabaseOptions& options = {});
   ~Store();
+  // Nothing may be called after it. Leaves the files as they are if another process has taken the campaign.
+  void close();
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
