@@ -50,9 +50,10 @@ Coordinator::Coordinator(Surroundings& around, Host& host, Workers& workers, Coo
       around_(around),
       workers_(workers),
       options_(options),
-      disk_user_(std::make_shared<DiskUser>()) {
+      disk_user_(std::make_shared<DiskUser>()),
+      lock_(around, *this) {
   disk_user_->host = host.name;
-  disk_user_->ignores_locks = around.planted == Planted::share_the_database;
+  disk_user_->ignores_locks = around.planted == Planted::share_the_lock;
   disk_user_->ignores_syncs = around.planted == Planted::commit_without_sync;
 }
 
@@ -61,12 +62,25 @@ Coordinator::~Coordinator() {
   store_.reset();
 }
 
-bool Coordinator::begin() {
+void Coordinator::begin() {
+  if (!alive()) return;
+  try {
+    if (runs() && lock_.rules().take()) return open_store();
+  } catch (const Error& error) {
+    around_.trace.line("coord", "is refused: {}", error.what());
+    around_.faults.count(Fault::second_coordinator_refused);
+    return end();
+  }
+  around_.timeline.after(kLockLook_s, [this] { begin(); });
+}
+
+void Coordinator::open_store() {
+  beat();
   around_.vfs.use(&around_.disk, disk_user_);
   const std::uint64_t refusals = around_.disk.refusals();
   try {
-    store_ = std::make_unique<engine::store::Store>(around_.study.plan.campaign(),
-                                                    engine::store::DatabaseOptions{.vfs = Vfs::kName});
+    store_ = std::make_unique<engine::store::Store>(
+        around_.study.plan.campaign(), engine::store::DatabaseOptions{.vfs = Vfs::kName, .lock = &lock_});
     epoch_ = store_->next_epoch();
     const engine::store::Restored restored = store_->restore();
     around_.history.check_restored(restored);
@@ -79,9 +93,10 @@ bool Coordinator::begin() {
       throw Violation("acknowledged results last",
                       fmt::format("the database can't be opened: {}", error.what()));
     }
-    end();
-    return false;
+    lock_.rules().end(engine::store::HolderState::handed_over);
+    return end();
   }
+  succeed_others();
   begun_s_ = around_.timeline.now_s();
   listener_ = around_.network.listen(*this, host().name);
   workers::CoordinatorAddress address;
@@ -93,7 +108,40 @@ bool Coordinator::begin() {
   around_.trace.line("coord", "epoch {} begins on {}", epoch_, host().name);
   carry_out(machine_->take_actions());
   schedule(0);
-  return true;
+}
+
+// The heartbeat's thread.
+void Coordinator::beat() {
+  if (!alive()) return;
+  if (runs()) lock_.rules().beat();
+  around_.timeline.after(kLockTiming.beat_s, [this] { beat(); });
+}
+
+// It closes the database, and leaves the workers to the one that has the campaign.
+void Coordinator::lose(const Error& error) {
+  around_.trace.line("coord", "{}", error.what());
+  around_.faults.count(Fault::campaign_lost);
+  around_.vfs.use(&around_.disk, disk_user_);
+  store_.reset();
+  end();
+}
+
+// The earlier one has ended, stands still, or is about to see that it has lost the campaign.
+void Coordinator::succeed_others() {
+  constexpr double kNotices_s = 1;
+  const Process* const before = around_.hosts.find(around_.acting_process);
+  if (before != nullptr && before->runs() && around_.timeline.now_s() - before->woken_s() > kNotices_s)
+    throw Violation("one coordinator",
+                    fmt::format("epoch {} begins while epoch {} runs", epoch_, around_.acting));
+  if (before != nullptr) around_.faults.count(Fault::campaign_taken_over);
+  around_.acting = epoch_;
+  around_.acting_process = identity();
+}
+
+void Coordinator::expect_alone() const {
+  if (around_.acting == epoch_) return;
+  throw Violation("one coordinator",
+                  fmt::format("epoch {} acts, and epoch {} has begun", epoch_, around_.acting));
 }
 
 void Coordinator::make_machine(const engine::store::Restored& restored) {
@@ -174,7 +222,7 @@ void Coordinator::woken() {
 
 void Coordinator::ended(bool with_host) {
   around_.trace.line("coord", "epoch {} has ended", epoch_);
-  if (epoch_ != 0) around_.history.coordinator_ended();
+  if (epoch_ != 0 && epoch_ == around_.acting) around_.history.coordinator_ended();
   if (listener_ != 0) around_.network.close_server(listener_, !with_host);
   // Its open files end with it, without another write.
   disk_user_->dead = true;
@@ -205,7 +253,7 @@ void Coordinator::receive(ConnectionId connection, wire::Message message) {
 // ---- the loop
 
 void Coordinator::schedule(double delay_s) {
-  if (!runs() || failing_) return;
+  if (!runs() || failing_ || !begun()) return;
   const double at_s =
       around_.timeline.now_s() + delay_s + around_.draw.logarithmic(kTurnAtLeast_s, kTurnAtMost_s);
   if (scheduled_s_ >= 0 && scheduled_s_ <= at_s) return;
@@ -219,6 +267,11 @@ void Coordinator::schedule(double delay_s) {
 }
 
 void Coordinator::turn() {
+  try {
+    if (lock_.rules().is_late()) lock_.check();  // it may have been frozen, and another one may work
+  } catch (const Error& error) {
+    return lose(error);
+  }
   const bool was_there = take_some();
   handle(engine::event::Time{});
   carry_out(machine_->take_actions());
@@ -229,6 +282,8 @@ void Coordinator::turn() {
     if (around_.endpoint && around_.endpoint->listener == listener_) around_.endpoint.reset();
     around_.vfs.use(&around_.disk, disk_user_);
     store_.reset();  // in good order
+    lock_.rules().end(machine_->handed_over() ? engine::store::HolderState::handed_over
+                                              : engine::store::HolderState::released);
     end();
     return;
   }

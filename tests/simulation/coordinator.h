@@ -14,6 +14,7 @@
 #include "engine/coordinate/machine.h"
 #include "engine/store/store.h"
 #include "tests/simulation/batch.h"
+#include "tests/simulation/lock.h"
 #include "tests/simulation/surroundings.h"
 #include "tests/simulation/worker.h"
 
@@ -48,8 +49,10 @@ class Coordinator final : public Process, public Server {
   Coordinator(Surroundings& around, Host& host, Workers& workers, CoordinatorOptions options);
   ~Coordinator();
 
-  // False: another one holds the database, or the disk is full. Then this process has ended.
-  bool begin();
+  // Takes the campaign's lock, which may last, and begins. Ends this process where another one holds the
+  // campaign, or where the disk is full.
+  void begin();
+  bool begun() const { return machine_ != nullptr; }
   void signal(engine::event::SignalKind kind);
   // Killed before the so many-th change of the disk from now, in the commit that is under way. False: none
   // is.
@@ -70,6 +73,11 @@ class Coordinator final : public Process, public Server {
   void ended(bool with_host) override;
 
  private:
+  void open_store();
+  void beat();
+  void lose(const Error& error);
+  void succeed_others();
+  void expect_alone() const;
   std::vector<engine::KnownWorker> known_workers(const engine::store::Restored& restored) const;
   void make_machine(const engine::store::Restored& restored);
   ProcessIdentity another_host() const;  // of a worker elsewhere; its own where there is none
@@ -108,6 +116,7 @@ class Coordinator final : public Process, public Server {
   Workers& workers_;
   CoordinatorOptions options_;
   std::shared_ptr<DiskUser> disk_user_;
+  CoordinatorLock lock_;
   std::unique_ptr<engine::store::Store> store_;
   std::unique_ptr<engine::CoordinatorMachine> machine_;
   std::uint64_t epoch_ = 0;

@@ -52,6 +52,7 @@ void Coordinator::carry_out(std::vector<engine::CoordinatorAction> actions) {
       end();
     }
     if (!alive() || failing_) return;
+    expect_alone();
     std::visit([this](auto& value) { on(value); }, action);
   }
 }
@@ -115,12 +116,14 @@ void Coordinator::finish_commit(std::uint64_t number) {
     store_->commit(*committing_);
   } catch (const Error& error) {
     // As CommitThread: again and again.
+    if (error.code() == ExitCode::busy) return lose(error);
     if (!is_disk_trouble(error)) return fail(error.what());
     around_.faults.count(Fault::commit_waited);
     post(engine::event::CommitWaits{error.what()});
     around_.timeline.after(kCommitAgain_s, [this, number] { finish_commit(number); });
     return;
   }
+  expect_alone();
   const engine::store::Batch batch = *std::exchange(committing_, std::nullopt);
   around_.history.committed(batch);
   for (const auto& row : batch.workers_joined) {
@@ -160,6 +163,7 @@ void Coordinator::fail(const std::string& why) {
     for (const auto& worker : workers_.all()) {
       if (&worker->host() == &host() && !worker->gone() && alive()) worker->guardian().end();
     }
+    if (alive()) lock_.rules().end(engine::store::HolderState::handed_over);
     end();
   });
 }

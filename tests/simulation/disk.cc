@@ -143,16 +143,16 @@ void File::crash(const std::string& host, double flushed_s, Draw& draw, FaultCou
   }
 }
 
-bool File::lock(std::uint64_t owner, int level) {
+bool File::lock(const std::string& host, std::uint64_t owner, int level) {
   for (const auto& [other, held] : locks_) {
-    if (other == owner) continue;
-    const bool clash = level == kShared     ? held >= kPending
-                       : level == kReserved ? held >= kReserved
-                                            : held >= kShared;
+    if (other == owner || (disk_.locks_on_one_host_ && held.host != host)) continue;
+    const bool clash = level == kShared     ? held.level >= kPending
+                       : level == kReserved ? held.level >= kReserved
+                                            : held.level >= kShared;
     if (clash) return false;
   }
-  int& own = locks_[owner];
-  own = std::max(own, level);
+  Lock& own = locks_[owner];
+  own = {host, std::max(own.level, level)};
   return true;
 }
 
@@ -160,12 +160,13 @@ void File::unlock(std::uint64_t owner, int level) {
   if (level == kNone) {
     locks_.erase(owner);
   } else if (const auto own = locks_.find(owner); own != locks_.end()) {
-    own->second = std::min(own->second, level);
+    own->second.level = std::min(own->second.level, level);
   }
 }
 
 bool File::reserved() const {
-  return std::any_of(locks_.begin(), locks_.end(), [](const auto& lock) { return lock.second >= kReserved; });
+  return std::any_of(locks_.begin(), locks_.end(),
+                     [](const auto& lock) { return lock.second.level >= kReserved; });
 }
 
 bool Disk::fails(DiskCall call) {

@@ -47,8 +47,8 @@ class File {
   const std::string& synced_bytes() const { return synced_; }
   bool has_unsynced() const { return !changes_.empty() || !dropped_.empty(); }
 
-  // SQLite's locks. Gives false when somebody else's forbids it.
-  bool lock(std::uint64_t owner, int level);
+  // SQLite's locks. Gives false when another owner's forbids it.
+  bool lock(const std::string& host, std::uint64_t owner, int level);
   void unlock(std::uint64_t owner, int level);
   bool reserved() const;
 
@@ -76,8 +76,12 @@ class File {
   std::string synced_;
   std::vector<Change> changes_;  // since the last sync, in order
   std::map<std::uint64_t, std::string>
-      dropped_;                         // pages that a failed sync has not written, and whose cache has them
-  std::map<std::uint64_t, int> locks_;  // level of each owner
+      dropped_;  // pages that a failed sync has not written, and whose cache has them
+  struct Lock {
+    std::string host;
+    int level = 0;
+  };
+  std::map<std::uint64_t, Lock> locks_;  // by owner
 };
 
 class Disk {
@@ -93,6 +97,8 @@ class Disk {
   std::vector<std::string> list(std::string_view prefix) const;
   void metadata_synced();
 
+  // Locks reach the processes of one host alone.
+  void keep_locks_to_hosts() { locks_on_one_host_ = true; }
   void set_full(bool full) { full_ = full; }
   bool full() const { return full_; }
   // Most of these calls fail until then.
@@ -122,6 +128,7 @@ class Disk {
   std::map<std::string, std::shared_ptr<File>> files_;
   std::vector<Removed> removed_;  // and not synced
   bool full_ = false;
+  bool locks_on_one_host_ = false;
 };
 
 }  // namespace wflow::simulation

@@ -21,13 +21,14 @@ class FailingDisk : public ::testing::Test {
     static const auto kStudies = make_studies();
     return *kStudies.front();
   }
-  // A new process on the host.
-  std::unique_ptr<engine::store::Store> open() {
+  // A new process.
+  std::unique_ptr<engine::store::Store> open(const std::string& host = "host",
+                                             engine::store::CommitGuard* guard = nullptr) {
     process_ = std::make_shared<DiskUser>();
-    process_->host = "host";
+    process_->host = host;
     vfs_.use(&disk_, process_);
-    return std::make_unique<engine::store::Store>(study_.plan.campaign(),
-                                                  engine::store::DatabaseOptions{.vfs = Vfs::kName});
+    return std::make_unique<engine::store::Store>(
+        study_.plan.campaign(), engine::store::DatabaseOptions{.vfs = Vfs::kName, .lock = guard});
   }
   // No call of the process changes the disk any more.
   void kill(std::unique_ptr<engine::store::Store> store) {
@@ -82,6 +83,29 @@ TEST_P(FailingDisks, CommitsAfterAFailedFsyncAndAKillSurviveTheHost) {
   const std::vector<std::string> left = workers(*open());
   EXPECT_NE(std::ranges::find(left, "before"), left.end());
   EXPECT_NE(std::ranges::find(left, "after"), left.end()) << "failed: " << failed;
+}
+
+// On a file system that keeps locks to one host: the first process stood still, and sees that it has lost the
+// campaign.
+TEST_F(FailingDisk, AProcessThatHasLostTheCampaignLeavesTheDatabaseAlone) {
+  class Guard final : public engine::store::CommitGuard {
+   public:
+    bool lost = false;
+    void check() override {
+      if (lost) throw Error(ExitCode::busy, "lost");
+    }
+  } guard;
+  disk_.keep_locks_to_hosts();
+  auto frozen = open("first", &guard);
+  frozen->commit(worker("before"));
+  auto second = open("second");
+  second->commit(worker("after"));
+  guard.lost = true;
+  EXPECT_THROW(frozen->commit(worker("late")), Error);
+  frozen.reset();
+  second->commit(worker("later"));
+  kill(std::move(second));
+  EXPECT_EQ(workers(*open("third")), (std::vector<std::string>{"after", "before", "later"}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, FailingDisks, ::testing::Range<std::uint64_t>(1, 21));

@@ -74,8 +74,11 @@ enum class Fault : std::uint8_t {
   page_dropped,
   truncation_failed,
   lock_failed,
+  // the campaign's lock, where the file system keeps locks to one host; not drawn
+  campaign_taken_over,
+  campaign_lost,
 };
-inline constexpr std::size_t kFaults = static_cast<std::size_t>(Fault::lock_failed) + 1;
+inline constexpr std::size_t kFaults = static_cast<std::size_t>(Fault::campaign_lost) + 1;
 inline constexpr std::size_t kDrawnFaults = static_cast<std::size_t>(Fault::coordinator_handed_over);
 
 constexpr std::string_view name_of(Fault fault) {
@@ -132,7 +135,9 @@ constexpr std::string_view name_of(Fault fault) {
                                                 "fsync failed",
                                                 "page dropped by a failed fsync",
                                                 "truncation failed",
-                                                "lock failed"};
+                                                "lock failed",
+                                                "frozen coordinator succeeded",
+                                                "campaign lost to another coordinator"};
   return kNames[static_cast<std::size_t>(fault)];
 }
 

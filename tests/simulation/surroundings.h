@@ -16,6 +16,7 @@
 #include "tests/simulation/faults.h"
 #include "tests/simulation/history.h"
 #include "tests/simulation/hosts.h"
+#include "tests/simulation/lock.h"
 #include "tests/simulation/network.h"
 #include "tests/simulation/planted.h"
 #include "tests/simulation/studies.h"
@@ -59,6 +60,9 @@ struct Surroundings {
   Mishaps mishaps;
   engine::Timing timing;
   std::optional<Endpoint> endpoint;
+  LockFile lock_file;
+  std::uint64_t acting = 0;  // epoch of the coordinator that has begun last
+  ProcessIdentity acting_process;
   std::string token = "token";
   Planted planted = Planted::none;
   std::uint64_t lost_results = 0;  // the documented exception: ended, and not yet in a journal

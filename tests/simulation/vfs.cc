@@ -87,7 +87,7 @@ int lock_file(sqlite3_file* base, int level) {
   if (open.user->dead) return SQLITE_IOERR_LOCK;
   if (level <= open.level) return SQLITE_OK;
   if (open.vfs->disk().fails(DiskCall::lock)) return SQLITE_IOERR_LOCK;
-  if (!open.user->ignores_locks && !open.file->lock(open.owner, level)) return SQLITE_BUSY;
+  if (!open.user->ignores_locks && !open.file->lock(open.user->host, open.owner, level)) return SQLITE_BUSY;
   open.level = level;
   return SQLITE_OK;
 }

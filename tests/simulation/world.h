@@ -60,10 +60,13 @@ class World {
   void step_until_over();
   void look_after();
   void start_coordinator();
+  Coordinator& start_coordinator_on(Host& host);
+  void start_second_coordinator(Host& host);
   void start_remote_worker();
   void keep_allocation();
   void schedule_lost_node();
   void schedule_failing_disk();
+  void schedule_takeover();
   void schedule_fault();
   void inject(Fault fault);
   void inject_coordinator(Fault fault);
@@ -76,7 +79,7 @@ class World {
   void partition(bool one_way);
   void end_faults();
   void check_end();
-  Coordinator* coordinator();
+  Coordinator* coordinator();  // the last one that has begun and lives; null: there is none
   Worker* some_worker();
   double total_work_s() const;
 
@@ -89,6 +92,7 @@ class World {
   Draw draw_;
   Draw allocations_;
   Draw draw_lost_;  // nodes of jobs
+  Draw draw_lock_;  // of the campaign
   Draw draw_disk_;  // calls of the disk that fail
   Trace trace_;
   Disk disk_;

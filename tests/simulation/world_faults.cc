@@ -10,6 +10,7 @@ namespace {
 
 constexpr double kLongestJump_s = 1e5;
 constexpr double kLostNodeEvery_s = 15;
+constexpr double kTakeoverEvery_s = 12;
 constexpr std::uint64_t kActions = 30;  // a kill between two of so many
 
 }  // namespace
@@ -45,14 +46,8 @@ void World::inject(Fault fault) {
 void World::inject_coordinator(Fault fault) {
   Coordinator* const running = coordinator();
   if (fault == Fault::second_coordinator_refused) {
-    if (running == nullptr) return;
     // Only the lock shows it where the first one is.
-    Coordinator second(around_, hosts_[draw_.below(hosts_.size())], workers_, {});
-    if (second.host().up && !second.host().frozen) {
-      if (second.begin()) throw Violation("one coordinator", "a second coordinator begins beside the first");
-    } else {
-      second.end();
-    }
+    if (running != nullptr) start_second_coordinator(hosts_[draw_.below(hosts_.size())]);
     return;
   }
   if (running == nullptr) return;
@@ -239,6 +234,21 @@ void World::schedule_lost_node() {
   });
 }
 
+// The coordinator stands still, and a user resumes the campaign on another host: beside what else happens,
+// too.
+void World::schedule_takeover() {
+  timeline_.after(draw_lock_.exponential(kTakeoverEvery_s), [this] {
+    if (healed_ || over_) return;
+    schedule_takeover();
+    Coordinator* const running = coordinator();
+    if (running == nullptr || !running->runs()) return;
+    trace_.line("world", "the coordinator is frozen, and another one is started");
+    freeze(*running, draw_lock_.logarithmic(1, 20));
+    Host* other = &hosts_[draw_lock_.below(hosts_.size())];
+    timeline_.after(draw_lock_.between(0, 3), [this, other] { start_second_coordinator(*other); });
+  });
+}
+
 // Beside what else happens, too.
 void World::schedule_failing_disk() {
   timeline_.after(draw_disk_.exponential(settings_.fault_every_s * 3), [this] {
@@ -307,10 +317,11 @@ void World::end_faults() {
     worker->guardian().go_on();
     worker->agent().go_on();
   }
-  if (Coordinator* const running = coordinator()) running->go_on();
+  for (const auto& one : coordinators_) one->go_on();
   const engine::Timing& timing = around_.timing;
-  const double recovery_s = settings_.resume_within_s + 1.05 * (timing.lost_here_s + timing.margin_s) +
-                            timing.return_s + timing.hand_over_s + timing.dismiss_s;
+  const double recovery_s = kLockTiming.dead_s + kLockTiming.settle_s + settings_.resume_within_s +
+                            1.05 * (timing.lost_here_s + timing.margin_s) + timing.return_s +
+                            timing.hand_over_s + timing.dismiss_s;
   bound_s_ = 60 + 3 * recovery_s + settings_.linger_s + 3 * total_work_s();
   constexpr double kGangs_s = 300;  // allocations that follow each other, and fewer nodes after a while
   if (batch_) bound_s_ += kGangs_s;
