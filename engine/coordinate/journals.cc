@@ -6,7 +6,7 @@
 
 #include <cerrno>
 #include <chrono>
-#include <map>
+#include <set>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "engine/coordinate/known_workers.h"
 #include "engine/wire/worker_journal.h"
 
 namespace wflow::engine {
@@ -54,9 +55,9 @@ bool has_ended_here(const wire::JournalHeader& header) {
   }
 }
 
-// A remote worker that was lost leaves its journal, and so does one that was killed before it joined. No process
-// writes to it any more once it is so old (a worker without a coordinator ends long before), or once its
-// processes have ended.
+// A remote worker that was lost leaves its journal, and so does one that was killed before it joined. No
+// process writes to it any more once it is so old (a worker without a coordinator ends long before), or once
+// its processes have ended.
 bool is_forgotten(const fs::path& journal) {
   std::error_code error;
   const auto changed = fs::last_write_time(journal, error);
@@ -80,46 +81,24 @@ std::optional<wire::JournalHeader> header_of(const fs::path& journal) {
   }
 }
 
-// A worker without a row that has not ended, from its journal.
-KnownWorker worker_of(const std::string& id, const std::optional<wire::JournalHeader>& header,
-                      store::Store& store) {
-  KnownWorker worker;
-  worker.id = id;
-  worker.row = false;
-  if (store.worker(id)) return worker;                // its end is recorded: only its results count
-  if (!header || header->lost_s <= 0) return worker;  // it never held a lease
-  worker.group = header->group;
-  worker.guardian = header->guardian;
-  worker.agent = header->agent;
-  worker.lost_s = header->lost_s;
-  worker.row = worker.guardian.known();
-  return worker;
-}
-
 }  // namespace
 
 std::vector<KnownWorker> known_workers(const fs::path& campaign, const std::vector<store::WorkerRow>& rows,
                                        store::Store& store) {
-  std::map<std::string, KnownWorker> known;
-  for (const store::WorkerRow& row : rows)
-    known[row.id] = {row.id, row.group, row.guardian, row.agent, row.lost_s, false, false, true};
+  std::set<std::string, std::less<>> with_row;
+  for (const store::WorkerRow& row : rows) with_row.insert(row.id);
+  std::vector<FoundJournal> journals;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder_of(campaign), error)) {
     if (entry.path().extension() != ".journal") continue;
     const std::string id = entry.path().stem().string();
-    if (!known.contains(id) && is_forgotten(entry.path())) {
+    if (!with_row.contains(id) && is_forgotten(entry.path())) {
       remove_journal(campaign, id);
       continue;
     }
-    const auto header = header_of(entry.path());
-    if (!known.contains(id)) known[id] = worker_of(id, header, store);
-    known[id].journal = true;
-    known[id].locked = is_locked(entry.path());
-    known[id].ended = header && header->ended;
+    journals.push_back({id, header_of(entry.path()), is_locked(entry.path())});
   }
-  std::vector<KnownWorker> list;
-  for (auto& [id, worker] : known) list.push_back(std::move(worker));
-  return list;
+  return known_workers(rows, journals, [&](const std::string& id) { return store.worker(id).has_value(); });
 }
 
 JournalReading::JournalReading(fs::path campaign, action::ReadJournal request)
