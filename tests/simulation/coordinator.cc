@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "base/error.h"
+#include "engine/coordinate/known_workers.h"
 #include "engine/wire/worker_journal.h"
 
 namespace wflow::simulation {
@@ -170,41 +171,18 @@ void Coordinator::make_machine(const engine::store::Restored& restored) {
                                                    restored, known, host().at(around_.timeline.now_s()));
 }
 
-// The same list as at the edge: rows that have not ended, and journals, with or without a row.
 std::vector<engine::KnownWorker> Coordinator::known_workers(const engine::store::Restored& restored) const {
-  std::map<std::string, engine::KnownWorker> known;
-  for (const auto& row : restored.workers) {
-    engine::KnownWorker& worker = known[row.id];
-    worker.id = row.id;
-    worker.group = row.group;
-    worker.guardian = row.guardian;
-    worker.agent = row.agent;
-    worker.lost_s = row.lost_s;
-  }
+  std::vector<engine::FoundJournal> journals;
   const std::string folder = around_.study.plan.campaign().string() + "/.wflow/workers/";
   for (const std::string& path : around_.disk.list(folder)) {
-    const auto records = engine::wire::parse_records(around_.disk.find(path)->bytes());
     const std::string id =
         path.substr(folder.size(), path.size() - folder.size() - std::string_view(".journal").size());
-    const auto [at, is_new] = known.try_emplace(id);
-    engine::KnownWorker& worker = at->second;
-    worker.journal = true;
-    Worker* const real = workers_.find(id);
-    worker.locked = real != nullptr && !real->gone();
-    worker.ended = records.header && records.header->ended;
-    if (!is_new) continue;
-    worker.id = id;
-    worker.row = false;
-    if (store_->worker(id) || !records.header || records.header->lost_s <= 0) continue;
-    worker.group = records.header->group;
-    worker.guardian = records.header->guardian;
-    worker.agent = records.header->agent;
-    worker.lost_s = records.header->lost_s;
-    worker.row = worker.guardian.known();
+    const Worker* const worker = workers_.find(id);
+    journals.push_back({id, engine::wire::parse_records(around_.disk.find(path)->bytes()).header,
+                        worker != nullptr && !worker->gone()});
   }
-  std::vector<engine::KnownWorker> list;
-  for (auto& [id, worker] : known) list.push_back(std::move(worker));
-  return list;
+  return engine::known_workers(restored.workers, journals,
+                               [&](const std::string& id) { return store_->worker(id).has_value(); });
 }
 
 ProcessIdentity Coordinator::another_host() const {
@@ -348,11 +326,19 @@ void Coordinator::handle(engine::CoordinatorEvent event) {
       answered_from_[message->peer] = ended_elements();
   }
   acknowledge_early(event);
-  if (std::holds_alternative<engine::event::Retry>(event)) around_.history.retry_decided();
+  if (std::holds_alternative<engine::event::Retry>(event)) {
+    around_.history.retry_decided();
+    forget_answers();
+  }
   machine_->handle(host().at(around_.timeline.now_s()), std::move(event));
   // A status that it has decided on while a commit waits for the disk counts what is not there yet, also
   // where the commit is over before the answer goes out.
   if (machine_->disk_trouble().empty()) return;
+  forget_answers();
+}
+
+// Questions that wait for their answers are about fewer ended elements now.
+void Coordinator::forget_answers() {
   for (auto& [peer, ended] : answered_from_) ended = 0;
 }
 

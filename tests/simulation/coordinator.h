@@ -91,6 +91,7 @@ class Coordinator final : public Process, public Server {
   void look_at(const engine::action::Send& send);
   void finish_commit(std::uint64_t number);
   void fail(const std::string& why);
+  void forget_answers();
   void check_answer(const engine::PeerId& peer);
   std::uint64_t ended_elements() const;
   void on(engine::action::Send& send);

@@ -126,6 +126,8 @@ void Coordinator::finish_commit(std::uint64_t number) {
   expect_alone();
   const engine::store::Batch batch = *std::exchange(committing_, std::nullopt);
   around_.history.committed(batch);
+  const auto reopens = [](const engine::RecordEnd& end) { return !engine::has_ended(end.state); };
+  if (std::ranges::any_of(batch.ends, reopens)) forget_answers();
   for (const auto& row : batch.workers_joined) {
     durable_workers_.insert(row.id);
     if (Worker* const worker = workers_.find(row.id)) worker->note_row(around_.timeline.now_s());
@@ -332,7 +334,7 @@ void Coordinator::check_answer(const engine::PeerId& peer) {
   std::uint64_t stored = 0;
   for (const auto& end : store_->restore().ends) stored += end.range.size();
   // Ends that came meanwhile may be under way to the disk.
-  if (stored < answered_from_[peer] && around_.faults.of(Fault::retried) == 0)
+  if (stored < answered_from_[peer])
     throw Violation(
         "durable answers",
         fmt::format("{} elements have ended, {} of them in the database, when a question is answered",

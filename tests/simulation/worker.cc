@@ -194,7 +194,7 @@ Worker::Worker(Surroundings& around, Host& host, WorkerNumber number, std::strin
   // A batch scheduler calls its nodes by their hosts' names. Of a task on several nodes each worker is one,
   // though several of them may run on one simulated host.
   options.node = around_.study.gangs ? id_ : host_.name;
-  around_.history.note_worker(number, slots);
+  around_.history.note_worker(number, slots, !allocation_.empty());
   options.linger_s = linger_s;
   agent_ = std::make_unique<Agent>(around_, host_, *this, std::move(options));
   const engine::wire::JournalHeader header{id_,        group_, guardian_->identity(), agent_->identity(),
@@ -254,8 +254,8 @@ bool Worker::append(const wire::Results& record) {
   try {
     journal_->append(record);
   } catch (const Error&) {
-    around_.history.result_lost();  // if the worker dies before it is acknowledged
-    return false;
+    for_each_result(record, [&](const ResultId& result) { around_.history.result_lost(result); });
+    return false;  // lost if the worker dies before it is acknowledged
   }
   // A result that comes after the coordinator may have given up is no promise.
   const double now_s = host_.at(around_.timeline.now_s()).steady_s;
@@ -298,7 +298,7 @@ void Worker::note_attendance() {
     if (!unattended_since_s_) unattended_since_s_ = around_.timeline.now_s();
     return;
   }
-  was_beyond_ = beyond_bounds();
+  if (stands_still_too_long()) beyond_until_s_ = around_.timeline.now_s();
   unattended_since_s_.reset();
 }
 
@@ -306,9 +306,8 @@ double Worker::pause_limit_s() const {
   return around_.timing.margin_s - kSlowestClock * around_.timing.lost_s - kKillAllowance_s;
 }
 
-bool Worker::beyond_bounds() const {
-  return was_beyond_ ||
-         (unattended_since_s_ && around_.timeline.now_s() - *unattended_since_s_ > pause_limit_s());
+bool Worker::stands_still_too_long() const {
+  return unattended_since_s_ && around_.timeline.now_s() - *unattended_since_s_ > pause_limit_s();
 }
 
 void Worker::agent_ended(bool with_host, std::uint64_t open_sequence) {
@@ -338,7 +337,7 @@ void Worker::both_ended() {
     around_.history.lost(task.execution);
     if (!task.own) continue;
     ++around_.lost_results;
-    around_.history.result_lost();
+    around_.history.result_lost(task.execution);
   }
   tasks_.all().clear();
 }

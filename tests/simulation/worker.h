@@ -166,8 +166,8 @@ class Worker {
 
   // Called when one of its processes has stopped, goes on or has ended.
   void note_attendance();
-  // True if both processes have stood still for longer than the coordinator allows for.
-  bool beyond_bounds() const;
+  // True if both processes have stood still for longer than the coordinator allows for, since then.
+  bool beyond_bounds(double since_s) const { return since_s < beyond_until_s_ || stands_still_too_long(); }
   void agent_ended(bool with_host, std::uint64_t open_sequence);
   void guardian_ended(bool with_host);
   std::uint64_t settle_sequence() const { return settle_sequence_; }
@@ -175,6 +175,7 @@ class Worker {
  private:
   bool attended() const { return guardian_->runs() || agent_->runs(); }
   double pause_limit_s() const;
+  bool stands_still_too_long() const;
   void both_ended();
 
   Surroundings& around_;
@@ -186,7 +187,7 @@ class Worker {
   std::unique_ptr<Agent> agent_;
   std::unique_ptr<workers::Journal> journal_;
   std::optional<double> unattended_since_s_;
-  bool was_beyond_ = false;
+  double beyond_until_s_ = -1;  // the end of the last pause that was too long
   double row_s_ = std::numeric_limits<double>::infinity();
   std::uint64_t settle_sequence_ = 0;
 };

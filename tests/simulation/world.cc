@@ -98,7 +98,7 @@ World::World(std::uint64_t seed, const std::vector<std::unique_ptr<SimulatedStud
       scripts_(seed, some_tasks(Draw(seed, Concern::tasks), study_)),
       history_(study_,
                [this](const Execution& execution) {
-                 return workers_.all()[execution.worker]->beyond_bounds() ||
+                 return workers_.all()[execution.worker]->beyond_bounds(execution.started_s) ||
                         (execution.orphan && hosts_.size() > 1);
                }),
       around_{seed,     study_,   timeline_, disk_,
@@ -176,7 +176,6 @@ void World::set_up() {
   // The simulated pools take two nodes each.
   if (settings_.hosts > 2 && !study_.gangs && hash64(seed_, 2000) % 2 == 0)
     batch_ = std::make_unique<Batch>(around_, workers_, seed_, settings_.linger_s);
-  if (batch_) history_.losses_are_explained();
   trace_.line("world", "seed {}: study {}, {} hosts, {} other workers, faults until {:.1f} s every {:.1f} s",
               seed_, study_.name, settings_.hosts, settings_.remote_workers, settings_.faults_until_s,
               settings_.fault_every_s);
