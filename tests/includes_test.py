@@ -63,7 +63,7 @@ BOUNDARIES = {
 OUTSIDE = re.compile(r"(tests|bench)/.*|.*_test\.cc")
 
 # The two state machines: nothing that they include, by any way, is a socket, clock, process, thread or database.
-MACHINES = re.compile(r"(engine/coordinate/(machine\w*|checks|timing)|workers/agent/machine\w*)\.(h|cc)")
+MACHINES = re.compile(r"(engine/coordinate/(machine\w*|checks|known_workers|timing)|workers/agent/machine\w*)\.(h|cc)")
 NO_IO = re.compile(
     r"(c?chrono|ctime|time\.h|sys/.*|unistd\.h|fcntl\.h|c?signal(\.h)?|poll\.h|sched\.h|pthread\.h|spawn\.h|netdb\.h|thread|mutex|"
     r"shared_mutex|condition_variable|future|fstream|iostream|random|zmq.*|sqlite3\.h|SQLiteCpp/.*|"

@@ -349,9 +349,12 @@ CoordinatorEnd Coordinator::finish() {
   show(steady_now_s(), true);
   std::error_code ignored;
   std::filesystem::remove(plan_.campaign() / ".wflow" / "endpoint.json", ignored);
-  // Another coordinator may start now: this one must not use the database or remove journals any more.
+  // Another coordinator may start now: this one must not use the database or remove journals any more. Where
+  // locks do not reach other hosts, the record alone says so.
   copies_.reset();
   files_.reset();
+  commits_.reset();
+  store_.close();
   lock_.end(machine_->handed_over() ? store::HolderState::handed_over : store::HolderState::released);
   bool asked = machine_->asked_to_end();
   while (const auto signal = signals_.take()) asked = asked || (*signal != SIGHUP && *signal != SIGUSR1);

@@ -7,7 +7,7 @@
 
 #include <cerrno>
 #include <chrono>
-#include <map>
+#include <set>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "engine/coordinate/known_workers.h"
 #include "engine/wire/worker_journal.h"
 
 namespace wflow::engine {
@@ -91,48 +92,26 @@ void refuse_newer(const fs::path& journal, const wire::Records& records) {
                   journal.string()));
 }
 
-// A worker without a row that has not ended, from its journal.
-KnownWorker worker_of(const std::string& id, const std::optional<wire::JournalHeader>& header,
-                      store::Store& store) {
-  KnownWorker worker;
-  worker.id = id;
-  worker.row = false;
-  if (store.worker(id)) return worker;                // its end is recorded: only its results count
-  if (!header || header->lost_s <= 0) return worker;  // it never held a lease
-  worker.group = header->group;
-  worker.guardian = header->guardian;
-  worker.agent = header->agent;
-  worker.lost_s = header->lost_s;
-  worker.row = worker.guardian.known();
-  return worker;
-}
-
 }  // namespace
 
 std::vector<KnownWorker> known_workers(const fs::path& campaign, const std::vector<store::WorkerRow>& rows,
                                        store::Store& store) {
-  std::map<std::string, KnownWorker> known;
-  for (const store::WorkerRow& row : rows)
-    known[row.id] = {row.id, row.group, row.guardian, row.agent, row.lost_s, false, false, true};
+  std::set<std::string, std::less<>> with_row;
+  for (const store::WorkerRow& row : rows) with_row.insert(row.id);
+  std::vector<FoundJournal> journals;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder_of(campaign), error)) {
     if (entry.path().extension() != ".journal") continue;
     const std::string id = entry.path().stem().string();
-    if (!known.contains(id) && is_forgotten(entry.path())) {
+    if (!with_row.contains(id) && is_forgotten(entry.path())) {
       remove_journal(campaign, id);
       continue;
     }
     const wire::Records records = records_of(entry.path());
     refuse_newer(entry.path(), records);
-    const auto& header = records.header;
-    if (!known.contains(id)) known[id] = worker_of(id, header, store);
-    known[id].journal = true;
-    known[id].locked = is_locked(entry.path());
-    known[id].ended = header && header->ended;
+    journals.push_back({id, records.header, is_locked(entry.path())});
   }
-  std::vector<KnownWorker> list;
-  for (auto& [id, worker] : known) list.push_back(std::move(worker));
-  return list;
+  return known_workers(rows, journals, [&](const std::string& id) { return store.worker(id).has_value(); });
 }
 
 JournalReading::JournalReading(fs::path campaign, action::ReadJournal request)

@@ -13,14 +13,13 @@
 
 namespace wflow::engine {
 
-// Workers of earlier coordinators: those with a row that has not ended, and journals without one. A worker
-// that had a coordinator and is missing in the store (commits were lost) counts as one with a row.
-// Removes journals without a result whose workers have ended long ago.
+// Workers of earlier coordinators (known_workers.h), from the journals in the directory. Removes journals
+// without a result whose workers have ended long ago.
 std::vector<KnownWorker> known_workers(const std::filesystem::path& campaign,
                                        const std::vector<store::WorkerRow>& rows, store::Store& store);
 
-// Carries out action::ReadJournal. First ends the processes that the worker's tasks left on this machine; no call
-// waits for that.
+// Carries out action::ReadJournal. First ends the processes that the worker's tasks left on this machine; no
+// call waits for that.
 class JournalReading {
  public:
   JournalReading(std::filesystem::path campaign, action::ReadJournal request);
@@ -39,8 +38,8 @@ class JournalReading {
 // True if the worker's guardian has written that none of the worker's processes is left.
 bool has_ended(const std::filesystem::path& campaign, const std::string& worker);
 
-// Removes the journal, unless a process holds its lock, and the worker's directory. The next coordinator reads a
-// remaining journal again, without effect.
+// Removes the journal, unless a process holds its lock, and the worker's directory. The next coordinator
+// reads a remaining journal again, without effect.
 void remove_journal(const std::filesystem::path& campaign, const std::string& worker);
 
 }  // namespace wflow::engine

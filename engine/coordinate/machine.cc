@@ -59,8 +59,6 @@ CoordinatorMachine::Impl::Impl(const specs::Plan& plan, std::vector<ArraySpec> a
   if (options_.time_limit_s > 0) time_limit_at_s_ = now.steady_s + options_.time_limit_s;
   restore_states(scheduler_, restored);
   scheduler_.set_keep_going(options_.keep_going);
-  if (options_.planted.fill_the_disk) scheduler_.plant(DiskLimit::Planted::fill_the_disk);
-  if (options_.planted.release_only_what_fits) scheduler_.plant(DiskLimit::Planted::release_only_what_fits);
   scheduler_.start();
   record(options_.resumed ? "resumed" : "started",
          fmt::format("coordinator {} on {} (pid {})", options_.epoch, options_.self.host, options_.self.pid));
@@ -294,7 +292,8 @@ void CoordinatorMachine::Impl::send_grants(const std::vector<GrantLease>& grants
     wire::Lease& lease = leases[grant.worker].leases.emplace_back(grant.lease);
     for (const auto& [range, array, state] :
          scheduler_.left_out(lease.array, {lease.first, lease.first + lease.count - 1}))
-      lease.left_out.push_back({range.first, range.size(), reason_left_out(plan_.steps()[plan_.step_of(array)].name, state)});
+      lease.left_out.push_back(
+          {range.first, range.size(), reason_left_out(plan_.steps()[plan_.step_of(array)].name, state)});
   }
   for (auto& [id, message] : leases) {
     Worker& worker = workers_.at(id);

@@ -35,8 +35,8 @@ struct Message {
   PeerId peer;
   wire::Message message;
 };
-// A Send could not be delivered: the connection is gone or its queue is full. Do not send the other messages of
-// these actions to that peer: they would arrive without the earlier ones. Handle this event before any
+// A Send could not be delivered: the connection is gone or its queue is full. Do not send the other messages
+// of these actions to that peer: they would arrive without the earlier ones. Handle this event before any
 // message.
 struct Undelivered {
   PeerId peer;
@@ -126,8 +126,8 @@ struct Kill {
   ProcessIdentity process;
   int signal = 0;  // SIGTERM, SIGCONT or SIGKILL, through a pidfd after a look at the start time
 };
-// Ends the processes that the worker's tasks left on this machine, then reads its journal, to which no process
-// writes any more. `here`: its processes were in this process table.
+// Ends the processes that the worker's tasks left on this machine, then reads its journal, to which no
+// process writes any more. `here`: its processes were in this process table.
 struct ReadJournal {
   std::string worker;
   bool here = false;
@@ -217,16 +217,6 @@ struct KnownWorker {
   bool ended = false;  // according to its journal none of its processes is left
 };
 
-// Bugs that the simulator must find, one switch each. Only tests/simulation sets them.
-struct PlantedBugs {
-  bool acknowledge_before_commit = false;
-  bool lease_before_fence = false;
-  bool forget_leases_at_hand_over = false;
-  bool fill_the_disk = false;           // max_disk blocks nothing
-  bool release_only_what_fits = false;  // max_disk, without one open block where none fits
-  bool ignore_the_scheduler = false;    // waits for jobs and nodes that the scheduler reports as gone
-};
-
 // Tasks recorded as done that run again, because their MERLIN_FINISHED is gone.
 struct RunAgain {
   std::vector<std::pair<ArrayId, Range>> parts;
@@ -258,7 +248,6 @@ struct MachineOptions {
   double time_limit_s = 0;      // then drain; 0: none
   std::uint64_t max_range = 0;  // elements a lease at most; 0: the scheduler decides
   Timing timing;
-  PlantedBugs planted;
   // Both apply before anything else runs, once recovery is over.
   std::optional<wire::RetryRequest> retry;
   RunAgain run_again;
@@ -288,8 +277,8 @@ class CoordinatorMachine {
   const std::string& disk_trouble() const;
   // True if it has ended so that the campaign's next coordinator continues.
   bool handed_over() const;
-  // Paused steps, in which too many tasks have failed, by their place in the plan, with the reason. Nothing of
-  // them is leased.
+  // Paused steps, in which too many tasks have failed, by their place in the plan, with the reason. Nothing
+  // of them is leased.
   const std::map<std::size_t, std::string>& held() const;
   // Steps with tasks that wait until conversions have deleted files (max_disk), with the use of the disk.
   std::map<std::size_t, std::string> held_back() const;

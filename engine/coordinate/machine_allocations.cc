@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch allocations in the coordinator machine: engine/batch/pools.h decides; this passes it the backlog and the
-// workers, and turns its decisions into actions. Also tasks on several nodes (gangs), and the hand-over of a
-// coordinator that runs in an allocation to the one that waits in another. Workers continue meanwhile and find the
-// next coordinator by its endpoint file.
+// Batch allocations in the coordinator machine: engine/batch/pools.h decides; this passes it the backlog and
+// the workers, and turns its decisions into actions. Also tasks on several nodes (gangs), and the hand-over
+// of a coordinator that runs in an allocation to the one that waits in another. Workers continue meanwhile
+// and find the next coordinator by its endpoint file.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -120,12 +120,13 @@ std::string CoordinatorMachine::Impl::obstacle_of(const std::string& name) const
     const specs::PlannedStep& step = plan_.steps()[plan_.step_of(wait.array)];
     if (!group->pools[groups_.pool_of(step.study_step)]) continue;
     if (wait.gpus > gpus)
-      return fmt::format("a task of the step '{}' asks for {} GPUs, and the workers have {}", step.name, wait.gpus,
-                         gpus);
+      return fmt::format("a task of the step '{}' asks for {} GPUs, and the workers have {}", step.name,
+                         wait.gpus, gpus);
     if (wait.cut_s > 0)
-      return fmt::format("tasks of the step '{}' were cut after {:.0f} s by the end of an allocation, and none came "
-                         "with more time left for them; raise 'walltime' above {:.0f} s",
-                         step.name, wait.cut_s, std::max(wait.walltime_s, wait.cut_s));
+      return fmt::format(
+          "tasks of the step '{}' were cut after {:.0f} s by the end of an allocation, and none came "
+          "with more time left for them; raise 'walltime' above {:.0f} s",
+          step.name, wait.cut_s, std::max(wait.walltime_s, wait.cut_s));
   }
   return {};
 }
@@ -146,7 +147,6 @@ void CoordinatorMachine::Impl::carry_out(batch::PoolActions actions) {
 // Does not count them as lost at once: their messages may be on the way, and count more than the scheduler's
 // answer.
 void CoordinatorMachine::Impl::note_gone(const batch::PoolActions::Gone& gone) {
-  if (options_.planted.ignore_the_scheduler) return;
   const auto named = [&](const std::string& host) {
     return std::ranges::any_of(gone.nodes, [&](const std::string& node) {
       return batch::short_name(node) == batch::short_name(host);
@@ -155,8 +155,7 @@ void CoordinatorMachine::Impl::note_gone(const batch::PoolActions::Gone& gone) {
   for (auto& [id, worker] : workers_) {
     if (worker.allocation != gone.token || worker.here) continue;
     if (gone.nodes.empty()) worker.gone = "its job has ended, as its scheduler says";
-    if (named(worker.capacity.node) || named(worker.guardian.host))
-      worker.gone = kNodeFailed;
+    if (named(worker.capacity.node) || named(worker.guardian.host)) worker.gone = kNodeFailed;
   }
 }
 
@@ -227,8 +226,8 @@ std::optional<std::string> CoordinatorMachine::Impl::objection_to_allocation(con
   return std::nullopt;
 }
 
-// A loss with the end of its allocation charges no attempt. Without an allocation, the task itself may have ended
-// its worker.
+// A loss with the end of its allocation charges no attempt. Without an allocation, the task itself may have
+// ended its worker.
 Loss CoordinatorMachine::Impl::loss_of(const Worker& worker) const {
   if (worker.ends_s && now_.steady_s >= *worker.ends_s)
     return {EndReason::walltime, "the walltime of its allocation was over", true, true};
@@ -259,7 +258,8 @@ std::optional<Loss> CoordinatorMachine::Impl::loss_by(const batch::Allocation& a
     case JobEnd::preempted:
       return Loss{EndReason::preempted, name + " was preempted", true, true};
     case JobEnd::memory:
-      return Loss{EndReason::out_of_memory, name + " was ended for its memory, as its scheduler says", true, true};
+      return Loss{EndReason::out_of_memory, name + " was ended for its memory, as its scheduler says", true,
+                  true};
     case JobEnd::cancelled:
       if (!over) return Loss{EndReason::preempted, name + " was cancelled", true, true};
       break;
@@ -272,7 +272,8 @@ std::optional<Loss> CoordinatorMachine::Impl::loss_by(const batch::Allocation& a
     return Loss{EndReason::worker_lost, name + " was given back", false, true};
   // The task itself may have caused this end: it explains nothing.
   const std::string why = allocation.reason.empty() ? "" : ": " + allocation.reason;
-  return Loss{EndReason::worker_lost, name + " ended with the worker on which this task ran" + why, true, true};
+  return Loss{EndReason::worker_lost, name + " ended with the worker on which this task ran" + why, true,
+              true};
 }
 
 void CoordinatorMachine::Impl::keep_losses(const Worker& worker, std::vector<Outcome> lost) {
@@ -312,7 +313,8 @@ void CoordinatorMachine::Impl::follow_health(const wire::Results& results, const
                                                              outcome.exit_code <= kLastMerlinCode));
     const bool failed = exited || outcome.reason == wire::EndReason::signalled ||
                         outcome.reason == wire::EndReason::not_started ||
-                        outcome.reason == wire::EndReason::bad_output || outcome.reason == wire::EndReason::disk;
+                        outcome.reason == wire::EndReason::bad_output ||
+                        outcome.reason == wire::EndReason::disk;
     if (outcome.array >= plan_.array_count() || !failed || asked) continue;
     const std::size_t step = step_of(outcome.array);
     if (plan_.steps()[step].resources.nodes > 1) continue;  // any of its nodes may be the cause
@@ -323,8 +325,8 @@ void CoordinatorMachine::Impl::follow_health(const wire::Results& results, const
 void CoordinatorMachine::Impl::judge_nodes() {
   for (const NodeHealth::Isolation& isolation : health_.take_isolations()) isolate(isolation);
   for (const NodeHealth::Cleared& cleared : health_.take_cleared()) {
-    record("note", fmt::format("the tasks that failed on {} fail elsewhere, too: it is used again",
-                               cleared.host));
+    record("note",
+           fmt::format("the tasks that failed on {} fail elsewhere, too: it is used again", cleared.host));
     if (pools_) pools_->include(cleared.host);
   }
 }
@@ -462,8 +464,8 @@ namespace {
 constexpr int kFirstWord = 100, kLastWord = 105;
 }  // namespace
 
-// The end of a node may show first as a failure of the task there: the machine decides when all nodes of the task
-// have answered since, or one is lost.
+// The end of a node may show first as a failure of the task there: the machine decides when all nodes of the
+// task have answered since, or one is lost.
 bool CoordinatorMachine::Impl::waits_for_nodes(const wire::Outcome& outcome, const Worker& worker) {
   const bool by_itself = !is_success(outcome) && outcome.reason != wire::EndReason::cancelled &&
                          outcome.reason != wire::EndReason::timed_out &&
@@ -547,7 +549,8 @@ void CoordinatorMachine::Impl::begin_hand_over(const std::string& why) {
 // True if there is a successor, and all messages of its own allocation's workers have come.
 bool CoordinatorMachine::Impl::may_end_here() const {
   const auto left_s = own_left_s();
-  if (running_s_ >= phase_due_s_ || (left_s && *left_s <= options_.timing.leave_allocation_s / 2)) return true;
+  if (running_s_ >= phase_due_s_ || (left_s && *left_s <= options_.timing.leave_allocation_s / 2))
+    return true;
   if (pools_ && pools_->needs_successor(now_)) return false;
   return std::none_of(workers_.begin(), workers_.end(), [&](const auto& entry) {
     const Worker& worker = entry.second;

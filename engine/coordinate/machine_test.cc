@@ -210,16 +210,6 @@ TEST(Durability, AcknowledgesAfterTheCommit) {
   EXPECT_EQ(edge.sent<wire::Acknowledge>(kThere.id).back().sequence, 7U);
 }
 
-TEST(Durability, ThePlantedBugAcknowledgesBefore) {
-  TestEdge edge("", 2);
-  edge.options.planted.acknowledge_before_commit = true;
-  edge.start();
-  edge.join(kThere);
-  edge.hold_commits = true;
-  edge.say(kThere.id, TestEdge::success(edge.leases(kThere.id).at(0), 7));
-  EXPECT_EQ(edge.sent<wire::Acknowledge>(kThere.id).size(), 1U);
-}
-
 TEST(Durability, NoLeaseBeforeTheWorkersRow) {
   TestEdge edge;
   edge.start();
@@ -314,16 +304,6 @@ TEST(Recovery, AWorkerElsewhereThatSaidItsEndIsNotAwaited) {
   EXPECT_FALSE(edge.leases(kHere.id).empty());
 }
 
-TEST(Recovery, ThePlantedBugDoesNotWaitForTheFence) {
-  TestEdge edge("", 1);
-  edge.known = {kThere.known()};
-  edge.options.planted.lease_before_fence = true;
-  edge.start();
-  edge.handle(event::JournalRead{kThere.id, {}, {}});
-  edge.join(kHere);
-  EXPECT_EQ(edge.leases(kHere.id).size(), 1U);
-}
-
 TEST(Recovery, BeforeAReboot) {
   TestEdge edge("", 1);
   TestWorker before = kHere;
@@ -370,16 +350,6 @@ TEST(Recovery, AReturningWorkerKeepsWhatItHolds) {
   ASSERT_EQ(edge.leases(kHere.id).size(), 1U);
   EXPECT_EQ(edge.leases(kHere.id)[0].array, 1U);
   EXPECT_TRUE(edge.sent<wire::Revoke>("p").empty());
-}
-
-TEST(Recovery, ThePlantedBugForgetsWhatAReturningWorkerHolds) {
-  TestEdge edge("", 1);
-  edge.known = {kThere.known()};
-  edge.options.planted.forget_leases_at_hand_over = true;
-  edge.start();
-  edge.join(kHere);
-  edge.join(kThere, {{(1ULL << 39U), 0, 0, 1, 0, false, 0}});
-  EXPECT_EQ(edge.leases(kHere.id).size() + edge.leases(kThere.id).size(), 1U) << "leased a second time";
 }
 
 TEST(Recovery, MessagesBetweenHelloAndRowKeepTheirOrder) {

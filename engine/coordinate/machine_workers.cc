@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Workers in the coordinator machine: those of earlier coordinators and every Hello; their messages; their ends, by
-// processes, silence and journals.
+// Workers in the coordinator machine: those of earlier coordinators and every Hello; their messages; their
+// ends, by processes, silence and journals.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,8 +23,8 @@ constexpr int kMaxIdleStarts = static_cast<int>(kCrashLimit) + 2;
 
 }  // namespace
 
-// Takes a worker of an earlier coordinator. Its leases are not in the database: the worker reports them, or its
-// journal and its end (or its fence) make them void.
+// Takes a worker of an earlier coordinator. Its leases are not in the database: the worker reports them, or
+// its journal and its end (or its fence) make them void.
 void CoordinatorMachine::Impl::meet(const KnownWorker& known) {
   const bool rowless = !known.row || !known.guardian.known();
   if (rowless && known.locked) return;  // it never held a lease; it lives and will send Hello
@@ -45,8 +45,7 @@ void CoordinatorMachine::Impl::meet(const KnownWorker& known) {
     watch(worker.agent, worker.group, worker.id);
     set_due(worker, Worker::Due::return_to_us, options_.timing.return_s);
   } else {
-    const double fence_s = known.lost_s + options_.timing.margin_s;
-    set_due(worker, Worker::Due::fence, options_.planted.lease_before_fence ? 0 : fence_s);
+    set_due(worker, Worker::Due::fence, known.lost_s + options_.timing.margin_s);
   }
 }
 
@@ -175,7 +174,6 @@ void CoordinatorMachine::Impl::record_row(Worker& worker) {
 
 // Its row is on disk, so the next coordinator will know it, and it may hold leases.
 void CoordinatorMachine::Impl::join(Worker& worker) {
-  if (options_.planted.forget_leases_at_hand_over) worker.held.clear();
   scheduler_.worker_joined(worker.id, worker.capacity, worker.held);
   worker.held.clear();
   worker.scheduled = true;
@@ -308,14 +306,13 @@ void CoordinatorMachine::Impl::on_results(Worker& worker, wire::Results& results
   for (const wire::DoneRun& run : results.done) worker.ended += run.count;
   worker.ended += results.outcomes.size();
   follow_health(results, worker);
-  if (options_.planted.acknowledge_before_commit) return send(worker, wire::Acknowledge{sequence});
   worker.unacknowledged += results.done.size() + results.outcomes.size() + results.events.size();
   std::uint64_t& acknowledge = gathered_.acknowledge[worker.id];
   acknowledge = std::max(acknowledge, sequence);
 }
 
-// The scheduler's signal reaches the task, its worker and this coordinator in any order: a failure in a cancelled
-// allocation counts as caused by it.
+// The scheduler's signal reaches the task, its worker and this coordinator in any order: a failure in a
+// cancelled allocation counts as caused by it.
 void CoordinatorMachine::Impl::note_preempted(wire::Results& results, const WorkerId& id) const {
   const auto worker = workers_.find(id);
   if (!pools_ || worker == workers_.end() || worker->second.allocation.empty()) return;
@@ -372,8 +369,8 @@ void CoordinatorMachine::Impl::on_heartbeat(Worker& worker, wire::Heartbeat& hea
   settle_worker(worker);
 }
 
-// It holds no lease any more. But its journal may have results whose acknowledgement it never got: its leases are
-// free only when the journal has been read.
+// It holds no lease any more. But its journal may have results whose acknowledgement it never got: its leases
+// are free only when the journal has been read.
 void CoordinatorMachine::Impl::on_goodbye(Worker& worker, const wire::Goodbye& goodbye) {
   worker.said_goodbye = true;
   worker.reason = checked_text(goodbye.reason, kReasonText);
@@ -406,8 +403,8 @@ wire::Pulse CoordinatorMachine::Impl::pulse_for(const Worker& worker) const {
           running_s_ < watched_until_s_};
 }
 
-// With many workers an acknowledgement goes out with the next message to its worker, at the latest with a pulse:
-// two messages at once cost little more than one.
+// With many workers an acknowledgement goes out with the next message to its worker, at the latest with a
+// pulse: two messages at once cost little more than one.
 void CoordinatorMachine::Impl::acknowledge(Worker& worker, std::uint64_t sequence) {
   worker.acknowledge = std::max(worker.acknowledge, sequence);
   const bool waits = gather_s() > 0 && phase_ == Phase::running && !worker.drain && !scheduler_.ended() &&
@@ -443,8 +440,8 @@ void CoordinatorMachine::Impl::remember_kills(Worker& worker, const std::vector<
 
 namespace {
 
-// A worker known to be gone is lost after so many missing heartbeats; the machine checks the journal of another
-// silent worker after more.
+// A worker known to be gone is lost after so many missing heartbeats; the machine checks the journal of
+// another silent worker after more.
 constexpr double kGoneHeartbeats = 3, kLookHeartbeats = 5;
 
 }  // namespace
@@ -639,8 +636,7 @@ void CoordinatorMachine::Impl::is_due(Worker& worker) {
 // heartbeats wait unread.
 void CoordinatorMachine::Impl::check_silence() {
   const Timing& timing = options_.timing;
-  const double limit_s =
-      options_.planted.lease_before_fence ? 3 * timing.heartbeat_s : timing.lost_s + timing.margin_s;
+  const double limit_s = timing.lost_s + timing.margin_s;
   std::vector<WorkerId> silent;
   for (auto& [id, worker] : workers_) {
     const bool talks = worker.state == WorkerState::joining || worker.state == WorkerState::working ||

@@ -195,8 +195,7 @@ std::vector<std::pair<ArrayId, Range>> DiskLimit::release() {
     while (const auto first = source.held_back.front(1)) {
       const Element block = blocks_of(source, *first).first;
       const bool fitting = fits(source, block);
-      const bool fills = planted_ == Planted::fill_the_disk;
-      if (!fitting && !fills && (any_open() || planted_ == Planted::release_only_what_fits)) return parts;
+      if (!fitting && any_open()) return parts;
       for (const Range& part : release_block(source, block)) parts.emplace_back(source.array, part);
       if (!fitting && size_of(source) && !std::exchange(told_, true)) overrun_ = used_bytes();
     }

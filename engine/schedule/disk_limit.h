@@ -32,10 +32,6 @@ class DiskLimit {
   // its elements by blocks.
   explicit DiskLimit(const std::vector<TaskArray>& arrays);
 
-  // Bugs that tests/simulation plants.
-  enum class Planted : std::uint8_t { none, fill_the_disk, release_only_what_fits };
-  void plant(Planted bug) { planted_ = bug; }
-
   bool limits(ArrayId array) const { return find(array) != nullptr; }
 
   // ---- from the scheduler; other arrays than those concerned have no effect
@@ -98,7 +94,6 @@ class DiskLimit {
   std::uint64_t limit_bytes_ = 0;
   std::optional<double> overrun_;
   bool told_ = false;
-  Planted planted_ = Planted::none;
 };
 
 }  // namespace wflow::engine

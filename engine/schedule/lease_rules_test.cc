@@ -785,17 +785,6 @@ TEST(LeaseRules, ARetryWaitsItsDelayAnew) {
   EXPECT_EQ(scheduler.take_actions().grants.size(), 1U);
 }
 
-TEST(LeaseRules, ForgottenLeasesAreGrantedAgain) {
-  Scheduler scheduler({array_of(4)}, 1);
-  scheduler.start();
-  lease_all(scheduler, "a");
-  scheduler.forget_worker_leases("a");
-  EXPECT_EQ(scheduler.leased(), 0U);
-  EXPECT_TRUE(scheduler.take_actions().revokes.empty());
-  scheduler.assign(0);
-  EXPECT_FALSE(scheduler.take_actions().grants.empty());
-}
-
 TEST(LeaseRules, LeasesArePaged) {
   Scheduler scheduler({array_of(10), array_of(4)}, 2);
   scheduler.start();
@@ -855,7 +844,8 @@ TEST(LeaseRules, ALossThatTheSchedulerCanNotExplainMayBeTheLastOne) {
     scheduler.take_actions();
     scheduler.worker_joined("b", {64}, {});
     scheduler.assign(now_s += 5);
-    EXPECT_EQ(scheduler.take_actions().grants.size(), loss < kCrashLimit ? 1U : 0U) << "it waits for the cause";
+    EXPECT_EQ(scheduler.take_actions().grants.size(), loss < kCrashLimit ? 1U : 0U)
+        << "it waits for the cause";
     scheduler.worker_lost("b", {});
     scheduler.take_actions();
     scheduler.loss_explained(lost[0], "a", {EndReason::worker_lost, "allocation 7 ended: exit code 6"});

@@ -202,10 +202,6 @@ std::vector<Outcome> Scheduler::worker_lost(const WorkerId& id, const std::vecto
   return unsettled;
 }
 
-void Scheduler::forget_worker_leases(const WorkerId& id) {
-  if (Worker* worker = leases_.find_worker(id)) give_back_all(*worker);
-}
-
 void Scheduler::give_back_all(Worker& worker) {
   const std::set<LeaseId> held = worker.leases;
   for (const LeaseId lease : held) {

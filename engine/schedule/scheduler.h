@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides which tasks run next and records which are done: pure state. Events in, actions out; no socket, clock,
-// database or process. The coordinator passes events and carries out actions; tests run a million tasks in seconds.
+// Decides which tasks run next and records which are done: pure state. Events in, actions out; no socket,
+// clock, database or process. The coordinator passes events and carries out actions; tests run a million
+// tasks in seconds.
 //
-// Scheduler moves elements between their states. Its parts each have one job: DependencyGraph (which elements can
-// run), ReadyQueues (their order), LeaseTable (which worker holds what, and which wants more), RetryClock (when
-// failures run again), DiskLimit (which elements wait until conversions have freed space).
+// Scheduler moves elements between their states. Its parts each have one job: DependencyGraph (which elements
+// can run), ReadyQueues (their order), LeaseTable (which worker holds what, and which wants more), RetryClock
+// (when failures run again), DiskLimit (which elements wait until conversions have freed space).
 #pragma once
 
 #include <array>
@@ -39,11 +40,11 @@ struct ArrayProgress {
 };
 
 struct Backlog {
-  std::uint64_t open = 0;  // elements that have not ended, also those that wait for others
-  double cores = 0;        // that those which can run, or do, could use at once
-  double core_s = 0;       // sum over open elements, in steps with ended ones
-  bool measured = true;    // steps with something that can run are among these
-  double longest_s = 0;    // one of these may last so long
+  std::uint64_t open = 0;     // elements that have not ended, also those that wait for others
+  double cores = 0;           // that those which can run, or do, could use at once
+  double core_s = 0;          // sum over open elements, in steps with ended ones
+  bool measured = true;       // steps with something that can run are among these
+  double longest_s = 0;       // one of these may last so long
   std::uint64_t waiting = 0;  // that could be leased now
 };
 
@@ -74,16 +75,16 @@ class Scheduler {
   void start();
 
   // ---- events; `now_s` is any steady clock
-  // `held`: the leases that the worker reports, in any number of parts. Only the parts that it cannot keep are
-  // revoked.
+  // `held`: the leases that the worker reports, in any number of parts. Only the parts that it cannot keep
+  // are revoked.
   void worker_joined(const WorkerId& worker, const WorkerCapacity& capacity, const std::vector<Lease>& held);
-  // Records the executions that the worker last reported as running, and those of its gangs; they count against the
-  // element's crash limit if the loss is charged. Returns those that were charged although their cause may still
-  // be reported.
+  // Records the executions that the worker last reported as running, and those of its gangs; they count
+  // against the element's crash limit if the loss is charged. Returns those that were charged although their
+  // cause may still be reported.
   std::vector<Outcome> worker_lost(const WorkerId& worker, const std::vector<RunningElement>& running,
                                    const Loss& loss = {});
-  // Takes the batch scheduler's cause for a loss that worker_lost() returned: its charge is taken back, or stays and
-  // may have been the last one.
+  // Takes the batch scheduler's cause for a loss that worker_lost() returned: its charge is taken back, or
+  // stays and may have been the last one.
   void loss_explained(const Outcome& lost, const WorkerId& worker, const Loss& loss);
   // It may still live, but its node is of no use to the gangs that it is part of: they are ended, and run
   // again.
@@ -101,10 +102,10 @@ class Scheduler {
   // A success counts once, whichever worker reports it and whenever, unless its lease is below the element's
   // floor. If another lease holds the element now, that part is revoked.
   void done(const DoneRun& run);
-  // A failure counts if its lease holds the element; or if no lease does and its execution would be the next one
-  // (a journal read after a restart). Like an early success, a failure of a later execution is kept until the
-  // earlier ones are reported, and one that ends an element until its parents have ended. Other failures are
-  // stale and have no effect, nor have cancelled executions of leases that do not hold the element.
+  // A failure counts if its lease holds the element; or if no lease does and its execution would be the next
+  // one (a journal read after a restart). Like an early success, a failure of a later execution is kept until
+  // the earlier ones are reported, and one that ends an element until its parents have ended. Other failures
+  // are stale and have no effect, nor have cancelled executions of leases that do not hold the element.
   void ended_badly(const Outcome& outcome, const WorkerId& worker, double now_s);
   // True if the end of this execution is new: done() or ended_badly() has not counted it yet.
   bool awaits(LeaseId lease, ArrayId array, Element element, std::uint32_t attempt) const;
@@ -115,14 +116,14 @@ class Scheduler {
   // No new leases until resumed. Spare leases come back.
   void set_paused(bool paused);
   bool paused() const { return paused_; }
-  // Leases nothing of this step (ArraySpec::step) until it is released, and revokes the elements that its workers
-  // have not begun.
+  // Leases nothing of this step (ArraySpec::step) until it is released, and revokes the elements that its
+  // workers have not begun.
   void hold_step(std::uint32_t step, bool held);
   // True if elements are left, but only of paused steps.
   bool only_held_left() const;
-  // saving(): all ends so far are in the commit that begins. saved(): that commit is on disk. A block that leaves out
-  // samples is leased once their ends are on disk: after a kill before that, the next coordinator would run the samples
-  // and the block again, and the inputs that the block has deleted would be gone.
+  // saving(): all ends so far are in the commit that begins. saved(): that commit is on disk. A block that
+  // leaves out samples is leased once their ends are on disk: after a kill before that, the next coordinator
+  // would run the samples and the block again, and the inputs that the block has deleted would be gone.
   void saving() { ends_in_commit_ = ends_; }
   void saved();
   // A hard failure then ends only what depends on it.
@@ -142,15 +143,12 @@ class Scheduler {
   // Many parts at once cost less than one call for each.
   std::uint64_t retry_failed(const std::vector<std::pair<ArrayId, Range>>& parts);
   std::uint64_t retry_failed(ArrayId array, Range range) { return retry_failed({{array, range}}); }
-  // Done elements of these parts run again. Done elements that depend on them run again only with `below`; others
-  // wait for them. Returns how many elements of the parts were done.
+  // Done elements of these parts run again. Done elements that depend on them run again only with `below`;
+  // others wait for them. Returns how many elements of the parts were done.
   std::uint64_t run_again(const std::vector<std::pair<ArrayId, Range>>& parts, bool below);
 
   // No lease has more elements than this (benchmarks).
   void set_max_range(std::uint64_t elements) { max_range_ = elements; }
-  // Gives back everything that the worker holds without a word to it: a bug that tests/simulation plants.
-  void forget_worker_leases(const WorkerId& worker);
-  void plant(DiskLimit::Planted bug) { disk_.plant(bug); }
 
   // Answers MeasureOutputs.
   void outputs_measured(ArrayId array, std::optional<std::uint64_t> bytes) { disk_.measured(array, bytes); }
@@ -198,8 +196,8 @@ class Scheduler {
   bool stop_requested() const { return stop_requested_; }
   // O(log leases).
   std::optional<WorkerId> worker_of(ArrayId array, Element element) const;
-  // The leased elements from `from` on, by array and element, in at most `limit` parts. `next`: the begin of the
-  // next page; empty after the last.
+  // The leased elements from `from` on, by array and element, in at most `limit` parts. `next`: the begin of
+  // the next page; empty after the last.
   struct LeaseCursor {
     ArrayId array = 0;
     Element element = 0;
@@ -349,9 +347,10 @@ class Scheduler {
   std::vector<EarlyFailure> heard_;                     // whose turn has come; propagate() counts them
   Actions actions_;
   LeaseId next_lease_;
-  std::uint64_t open_ = 0;  // elements that have not ended
+  std::uint64_t open_ = 0;                                        // elements that have not ended
   std::uint64_t ends_ = 0, ends_in_commit_ = 0, ends_saved_ = 0;  // calls of end()
-  std::map<std::pair<ArrayId, Element>, std::uint64_t> unsaved_;  // ready or due once so many of these are saved
+  std::map<std::pair<ArrayId, Element>, std::uint64_t>
+      unsaved_;  // ready or due once so many of these are saved
   std::uint64_t max_range_ = 1 << 16;
   std::uint64_t work_ = 0;
   std::uint64_t made_again_ = 0;

@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/process.h"
 
 namespace wflow::engine::store {
@@ -78,20 +79,19 @@ std::optional<LockRecord> record_of(std::string_view text) {
   }
 }
 
-enum class Life : std::uint8_t { ended, lives, unknown };
-
-Life life_of(const ProcessIdentity& process) {
+ProcessLife life_of_process(const ProcessIdentity& process) {
   const ProcessIdentity self = own_identity();
   // A zombie has ended, too: its parent may not have read its exit code yet.
-  if (process.same_table(self)) return ProcessHandle(process).ended() ? Life::ended : Life::lives;
-  return process.host == self.host && process.boot != self.boot ? Life::ended : Life::unknown;
+  if (process.same_table(self))
+    return ProcessHandle(process).ended() ? ProcessLife::ended : ProcessLife::lives;
+  return process.host == self.host && process.boot != self.boot ? ProcessLife::ended : ProcessLife::unknown;
 }
 
-std::string sentence(const std::filesystem::path& campaign, const std::optional<LockRecord>& record) {
-  const std::string said = fmt::format("{}: another coordinator runs this campaign", campaign.string());
+std::string sentence(const std::string& campaign, const std::optional<LockRecord>& record, double unix_s) {
+  const std::string said = fmt::format("{}: another coordinator runs this campaign", campaign);
   if (!record) return said;
   return fmt::format("{}, on {} (pid {}), heard of {:.0f} s ago", said, record->process.host,
-                     record->process.pid, std::max(0.0, unix_now_s() - record->time_s));
+                     record->process.pid, std::max(0.0, unix_s - record->time_s));
 }
 
 void sleep_s(double seconds) {
@@ -117,22 +117,145 @@ std::optional<LockRecord> read_lock(const std::filesystem::path& campaign) {
 bool is_held(const std::filesystem::path& campaign) {
   const auto record = read_lock(campaign);
   if (!record || record->state != HolderState::held) return false;
-  const Life life = life_of(record->process);
-  if (life != Life::unknown) return life == Life::lives;
+  const ProcessLife life = life_of_process(record->process);
+  if (life != ProcessLife::unknown) return life == ProcessLife::lives;
   return std::abs(unix_now_s() - record->time_s) < kFresh_s;
 }
 
 void refuse_if_held(const std::filesystem::path& campaign) {
   const auto record = read_lock(campaign);
   if (!record || record->process == own_identity() || !is_held(campaign)) return;
-  throw Error(ExitCode::busy, sentence(campaign, record));
+  throw Error(ExitCode::busy, sentence(campaign.string(), record, unix_now_s()));
 }
+
+// ---- the rules
+
+LockRules::LockRules(LockPlace& place, const std::filesystem::path& campaign, const ProcessIdentity& self,
+                     LockTiming timing)
+    : place_(place), campaign_(campaign.string()), timing_(timing) {
+  record_.process = self;
+}
+
+void LockRules::refuse(const std::optional<LockRecord>& record) const {
+  throw Error(ExitCode::busy, sentence(campaign_, record, place_.now().unix_s));
+}
+
+bool LockRules::take() {
+  const double now_s = place_.now().steady_s;
+  switch (phase_) {
+    case Phase::free:
+      return begin(now_s);
+    case Phase::watching:
+      return watch(now_s);
+    case Phase::settling:
+      if (now_s < until_s_) return false;
+      if (const auto now = place_.read(); !mine(now)) refuse(now);
+      phase_ = Phase::taken;
+      return true;
+    case Phase::taken:
+      return true;
+  }
+  return true;
+}
+
+bool LockRules::begin(double now_s) {
+  if (!place_.try_lock()) refuse(place_.read());
+  before_ = place_.read();
+  if (!before_ || before_->state != HolderState::held || before_->process == record_.process)
+    return write_own(false, now_s);
+  const ProcessLife life = place_.life_of(before_->process);
+  if (life == ProcessLife::lives) refuse(before_);
+  if (life == ProcessLife::ended) return write_own(false, now_s);
+  phase_ = Phase::watching;
+  until_s_ = now_s + timing_.dead_s;
+  return false;
+}
+
+// The file's lock is free; but that may only mean that locks do not reach from the holder's host to this one.
+bool LockRules::watch(double now_s) {
+  const auto now = place_.read();
+  if (now) {
+    if (now->number != before_->number || now->process != before_->process) refuse(now);
+    if (now->state != HolderState::held) return write_own(true, now_s);
+    if (now->beats != before_->beats) refuse(now);
+  }
+  return now_s >= until_s_ && write_own(true, now_s);
+}
+
+// `settle`: another process may do the same, and whoever wrote last has it.
+bool LockRules::write_own(bool settle, double now_s) {
+  record_.number = (before_ ? before_->number : 0) + 1;
+  write();
+  phase_ = settle ? Phase::settling : Phase::taken;
+  until_s_ = now_s + timing_.settle_s;
+  return !settle;
+}
+
+bool LockRules::mine(const std::optional<LockRecord>& record) const {
+  return record && record->process == record_.process && record->number == record_.number;
+}
+
+// An error leaves the heartbeat old, which check() sees.
+void LockRules::write() {
+  const Now began = place_.now();
+  ++record_.beats;
+  record_.time_s = began.unix_s;
+  if (place_.write(record_)) last_beat_s_ = began.steady_s;
+}
+
+// Does not overwrite another process's record: check() reports it.
+void LockRules::beat() {
+  if (const auto now = place_.read(); !now || mine(now)) write();
+}
+
+void LockRules::check() {
+  const auto now = place_.read();
+  // A missing or damaged record does not mean that another process took the lock: other code reports the
+  // damage.
+  if (now && !mine(now)) {
+    throw Error(ExitCode::busy, fmt::format("this coordinator has lost the campaign and ends: {}",
+                                            sentence(campaign_, now, place_.now().unix_s)));
+  }
+  if (is_late()) write();  // this process, or the file system, stood still for a while
+}
+
+void LockRules::end(HolderState state) {
+  if (const auto now = place_.read(); now && !mine(now)) return;
+  record_.state = state;
+  write();
+}
+
+// ---- the file
+
+class CampaignLock::File final : public LockPlace {
+ public:
+  explicit File(const std::filesystem::path& campaign)
+      : campaign_(campaign), file_(open_file(lock_file(campaign), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {}
+  // Any other error than these two: a file system without locks, where the record has to do.
+  bool try_lock() override {
+    struct flock lock = whole_file();
+    return ::fcntl(file_.get(), F_OFD_SETLK, &lock) == 0 || (errno != EAGAIN && errno != EACCES);
+  }
+  std::optional<LockRecord> read() override { return read_lock(campaign_); }
+  bool write(const LockRecord& record) override {
+    const std::string text = text_of(record);
+    return ::pwrite(file_.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
+  }
+  ProcessLife life_of(const ProcessIdentity& process) override { return life_of_process(process); }
+  Now now() override { return {steady_now_s(), unix_now_s()}; }
+  int descriptor() const { return file_.get(); }
+
+ private:
+  std::filesystem::path campaign_;
+  FileDescriptor file_;
+};
 
 CampaignLock::CampaignLock(const std::filesystem::path& campaign, LockTiming timing)
     : campaign_(campaign),
       timing_(timing),
-      file_(open_file(lock_file(campaign), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
-  acquire();
+      file_(std::make_unique<File>(campaign)),
+      rules_(*file_, campaign, own_identity(), timing) {
+  while (!rules_.take()) sleep_s(kLook_s);
   try {
     beats_ = std::thread([this] { keep_beating(); });
   } catch (const std::system_error& error) {
@@ -148,72 +271,18 @@ CampaignLock::~CampaignLock() {
   if (beats_.joinable()) beats_.join();
 }
 
-void CampaignLock::refuse(const std::optional<LockRecord>& record) const {
-  throw Error(ExitCode::busy, sentence(campaign_, record));
-}
-
-void CampaignLock::acquire() {
-  struct flock lock = whole_file();
-  // Any other error: a file system without locks, where the record has to do.
-  if (::fcntl(file_.get(), F_OFD_SETLK, &lock) != 0 && (errno == EAGAIN || errno == EACCES))
-    refuse(read_lock(campaign_));
-  const auto before = read_lock(campaign_);
-  const ProcessIdentity self = own_identity();
-  bool settle = false;
-  if (before && before->state == HolderState::held && before->process != self) {
-    const Life life = life_of(before->process);
-    if (life == Life::lives) refuse(before);
-    if (life == Life::unknown) {
-      watch(*before);
-      settle = true;
-    }
-  }
-  record_.process = self;
-  record_.number = (before ? before->number : 0) + 1;
-  write();
-  if (!settle) return;
-  sleep_s(timing_.settle_s);
-  if (const auto now = read_lock(campaign_); !mine(now)) refuse(now);
-}
-
-// Its lock is free; but that may only mean that locks do not reach from its host to this one.
-void CampaignLock::watch(const LockRecord& other) const {
-  for (const double until_s = steady_now_s() + timing_.dead_s; steady_now_s() < until_s;) {
-    sleep_s(kLook_s);
-    const auto now = read_lock(campaign_);
-    if (!now) continue;
-    if (now->number != other.number || now->process != other.process) refuse(now);
-    if (now->state != HolderState::held) return;
-    if (now->beats != other.beats) refuse(now);
-  }
-}
-
-bool CampaignLock::mine(const std::optional<LockRecord>& record) const {
-  return record && record->process == record_.process && record->number == record_.number;
-}
-
-// An error leaves the heartbeat old, which check() sees.
-void CampaignLock::write() {
-  const double began_s = steady_now_s();
-  ++record_.beats;
-  record_.time_s = unix_now_s();
-  const std::string text = text_of(record_);
-  if (::pwrite(file_.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()))
-    last_beat_s_ = began_s;
-}
-
 void CampaignLock::check() {
   const std::lock_guard lock(mutex_);
-  check_record();
+  rules_.check();
 }
 
 void CampaignLock::check_if_late() {
   constexpr double kOften_s = 1;
   const std::lock_guard lock(mutex_);
   const double now_s = steady_now_s();
-  if (now_s - last_beat_s_ <= timing_.valid_s || now_s - late_check_s_ < kOften_s) return;
+  if (!rules_.is_late() || now_s - late_check_s_ < kOften_s) return;
   late_check_s_ = now_s;
-  check_record();
+  rules_.check();
 }
 
 void CampaignLock::check_place() {
@@ -225,42 +294,27 @@ void CampaignLock::check_place() {
   if (::stat(lock_file(campaign_).c_str(), &status) == 0 || errno != ENOENT) return;
   // The kernel knows where the open file is now.
   std::error_code none;
-  const auto now = std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", file_.get()), none);
+  const auto now = std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", file_->descriptor()), none);
   const std::filesystem::path place = now.parent_path().parent_path();
   if (none || !std::filesystem::exists(now, none))
-    throw Error(ExitCode::system, fmt::format("{} was removed while its coordinator ran", campaign_.string()));
+    throw Error(ExitCode::system,
+                fmt::format("{} was removed while its coordinator ran", campaign_.string()));
   throw Error(ExitCode::system,
               fmt::format("{} was moved to {} while its coordinator ran; go on there with: wflow resume {}",
                           campaign_.string(), place.string(), place.string()));
-}
-
-void CampaignLock::check_record() {
-  const auto now = read_lock(campaign_);
-  // A missing or damaged record does not mean that another process took the lock: other code reports the damage.
-  if (now && !mine(now)) {
-    throw Error(ExitCode::busy,
-                fmt::format("this coordinator has lost the campaign and ends: {}", sentence(campaign_, now)));
-  }
-  // This process, or the file system, stood still for a while.
-  if (steady_now_s() - last_beat_s_ > timing_.valid_s) write();
 }
 
 void CampaignLock::end(HolderState state) {
   const std::lock_guard lock(mutex_);
   ended_ = true;
   changed_.notify_all();
-  if (const auto now = read_lock(campaign_); now && !mine(now)) return;
-  record_.state = state;
-  write();
+  rules_.end(state);
 }
 
 void CampaignLock::keep_beating() {
   std::unique_lock lock(mutex_);
   const auto beat = std::chrono::duration<double>(timing_.beat_s);
-  while (!changed_.wait_for(lock, beat, [this] { return ended_; })) {
-    // Do not overwrite another process's record: check() reports it.
-    if (const auto now = read_lock(campaign_); !now || mine(now)) write();
-  }
+  while (!changed_.wait_for(lock, beat, [this] { return ended_; })) rules_.beat();
 }
 
 }  // namespace wflow::engine::store

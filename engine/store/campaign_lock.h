@@ -3,21 +3,21 @@
 // <campaign>/.wflow/coordinator.lock:
 //   - an fcntl lock, which the kernel (or the file server) takes back when its holder dies;
 //   - a record of the holder (host, boot, pid, start time), with a heartbeat that it renews every beat_s.
-// A held lock is never broken. A free lock is not enough, because some file systems keep locks to one host: a record
-// of another host must be unchanged for dead_s, on the own clock, before its holder counts as gone. The holder
-// commits nothing once its own heartbeat is older than valid_s and the record is no longer its own. So valid_s
-// plus the time of one commit must stay below dead_s.
+// A held lock is never broken. A free lock is not enough, because some file systems keep locks to one host: a
+// record of another host must be unchanged for dead_s, on the own clock, before its holder counts as gone.
+// The holder commits nothing once its own heartbeat is older than valid_s and the record is no longer its
+// own. So valid_s plus the time of one commit must stay below dead_s.
 #pragma once
 
 #include <condition_variable>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 
-#include "base/file.h"
 #include "base/plain_types.h"
 
 namespace wflow::engine::store {
@@ -45,49 +45,97 @@ struct LockTiming {
 
 // Empty if there is none, or if it cannot be read.
 std::optional<LockRecord> read_lock(const std::filesystem::path& campaign);
-// True if its holder lives, as far as can be seen without a wait: by the process table if the holder is in this one,
-// else by a heartbeat of the last seconds. An open database has SQLite's own lock, too.
+// True if its holder lives, as far as can be seen without a wait: by the process table if the holder is in
+// this one, else by a heartbeat of the last seconds. An open database has SQLite's own lock, too.
 bool is_held(const std::filesystem::path& campaign);
 // Error{busy} with a sentence where another process holds it. For whoever only reads the record.
 void refuse_if_held(const std::filesystem::path& campaign);
 
-class CampaignLock {
+enum class ProcessLife : std::uint8_t { ended, lives, unknown };
+
+// The lock's file, and what is known of other processes. tests/simulation has its own.
+class LockPlace {
+ public:
+  virtual ~LockPlace() = default;
+  virtual bool try_lock() = 0;  // false: another process holds the fcntl lock
+  virtual std::optional<LockRecord> read() = 0;
+  virtual bool write(const LockRecord& record) = 0;
+  virtual ProcessLife life_of(const ProcessIdentity& process) = 0;
+  virtual Now now() = 0;
+};
+
+// The rules of the lock, without a wait.
+class LockRules {
+ public:
+  LockRules(LockPlace& place, const std::filesystem::path& campaign, const ProcessIdentity& self,
+            LockTiming timing);
+  // True: it is taken. False: call it again in a quarter of a second. Error{busy} where another process holds
+  // it.
+  bool take();
+  // Every beat_s.
+  void beat();
+  // Error{busy} if another process has taken it.
+  void check();
+  bool is_late() const { return place_.now().steady_s - last_beat_s_ > timing_.valid_s; }
+  void end(HolderState state);
+
+ private:
+  bool begin(double now_s);
+  bool watch(double now_s);
+  bool write_own(bool settle, double now_s);
+  bool mine(const std::optional<LockRecord>& record) const;
+  void write();
+  [[noreturn]] void refuse(const std::optional<LockRecord>& record) const;
+
+  LockPlace& place_;
+  std::string campaign_;
+  LockTiming timing_;
+  enum class Phase : std::uint8_t { free, watching, settling, taken };
+  Phase phase_ = Phase::free;
+  double until_s_ = 0;
+  std::optional<LockRecord> before_;  // what was there
+  LockRecord record_;
+  double last_beat_s_ = 0;  // steady
+};
+
+// What Store asks before each commit.
+class CommitGuard {
+ public:
+  virtual ~CommitGuard() = default;
+  // Error{busy} if another process has taken the campaign. From any thread.
+  virtual void check() = 0;
+};
+
+class CampaignLock final : public CommitGuard {
  public:
   // Error{busy} with a sentence where another process holds it. Waits up to dead_s for one of another host
   // whose fcntl lock is free.
   explicit CampaignLock(const std::filesystem::path& campaign, LockTiming timing = {});
   // Frees the lock. Without a call of end() the campaign is handed over: this process could not go on.
-  ~CampaignLock();
+  ~CampaignLock() override;
   CampaignLock(const CampaignLock&) = delete;
   CampaignLock& operator=(const CampaignLock&) = delete;
 
-  // Call it before each commit, from any thread. Error{busy} if another process has taken the campaign.
-  void check();
-  // The same if the own heartbeat is older than valid_s, for a process that was frozen: call it before anything else.
-  // Checks about once a second and is free otherwise.
+  void check() override;
+  // The same if the own heartbeat is older than valid_s, for a process that was frozen: call it before
+  // anything else. Checks about once a second and is free otherwise.
   void check_if_late();
-  // Error{system} if the campaign's directory has been moved or removed. Checks about once a second and is free
-  // otherwise.
+  // Error{system} if the campaign's directory has been moved or removed. Checks about once a second and is
+  // free otherwise.
   void check_place();
   // How the holder ends; the fcntl lock stays until the destructor.
   void end(HolderState state);
 
  private:
-  void check_record();
-  void acquire();
-  void watch(const LockRecord& other) const;
-  bool mine(const std::optional<LockRecord>& record) const;
-  void write();
+  class File;
   void keep_beating();
-  [[noreturn]] void refuse(const std::optional<LockRecord>& record) const;
 
   std::filesystem::path campaign_;
   LockTiming timing_;
-  FileDescriptor file_;
+  std::unique_ptr<File> file_;
+  LockRules rules_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  LockRecord record_;
-  double last_beat_s_ = 0;  // steady
   double late_check_s_ = 0;
   double place_check_s_ = 0;
   bool ended_ = false;

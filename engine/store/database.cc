@@ -8,6 +8,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
@@ -31,6 +32,30 @@ namespace {
 // `wflow status` holds the database for some milliseconds: that must not look like another coordinator.
 constexpr std::chrono::seconds kPatience{2};
 
+// Writes what the write-ahead log holds once more, and syncs it. After an fsync that has failed, Linux keeps
+// the pages in its cache and takes them for written. If the writer then dies, SQLite reads them here as
+// commits, and appends to them: a crash of the machine would take these and all later commits.
+void write_log_again(const SQLite::Database& database) {
+  sqlite3_file* log = nullptr;
+  const int found = ::sqlite3_file_control(database.getHandle(), "main", SQLITE_FCNTL_JOURNAL_POINTER,
+                                           static_cast<void*>(&log));
+  if (found != SQLITE_OK || log == nullptr || log->pMethods == nullptr) return;
+  const auto check = [](int code) {
+    if (code != SQLITE_OK) throw SQLite::Exception("cannot write the log again", code);
+  };
+  sqlite3_int64 size = 0;
+  check(log->pMethods->xFileSize(log, &size));
+  if (size == 0) return;
+  constexpr sqlite3_int64 kPiece = 1 << 16;  // SQLite reads and writes less than 128 KiB in one call
+  std::vector<char> piece(static_cast<std::size_t>(std::min(size, kPiece)));
+  for (sqlite3_int64 at = 0; at < size; at += kPiece) {
+    const int bytes = static_cast<int>(std::min(size - at, kPiece));
+    check(log->pMethods->xRead(log, piece.data(), bytes, at));
+    check(log->pMethods->xWrite(log, piece.data(), bytes, at));
+  }
+  check(log->pMethods->xSync(log, SQLITE_SYNC_NORMAL));
+}
+
 SQLite::Database open_once(const std::filesystem::path& path, const std::string& vfs) {
   SQLite::Database database(path.string(), SQLite::OPEN_READWRITE, 0, vfs);
   // Exclusive first: the write-ahead log then needs no shared memory, which network file systems lack.
@@ -40,6 +65,7 @@ SQLite::Database open_once(const std::filesystem::path& path, const std::string&
   database.exec(
       "PRAGMA synchronous=FULL; PRAGMA temp_store=MEMORY; PRAGMA wal_autocheckpoint=2000; BEGIN IMMEDIATE; "
       "COMMIT");
+  write_log_again(database);
   return database;
 }
 
@@ -121,7 +147,8 @@ std::string file_uri(const std::filesystem::path& path) {
   return uri;
 }
 
-// Where the last coordinator was killed, SQLite must apply the write-ahead log or the journal first: to a copy.
+// Where the last coordinator was killed, SQLite must apply the write-ahead log or the journal first: to a
+// copy.
 SQLite::Database open_copy(const std::filesystem::path& path) {
   const StagingFolder folder(std::filesystem::temp_directory_path(), "wflow-record");
   const std::filesystem::path copy = folder.path() / path.filename();
@@ -132,7 +159,8 @@ SQLite::Database open_copy(const std::filesystem::path& path) {
     std::filesystem::copy_file(from += suffix, to += suffix, error);
     if (error && error != std::errc::no_such_file_or_directory)
       throw system_error(error.value(), fmt::format("cannot copy {} to {}", from.string(), to.string()));
-    std::filesystem::permissions(to, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write, error);
+    std::filesystem::permissions(to, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write,
+                                 error);
   }
   return open_once(copy, {});  // it stays open when the folder goes
 }
@@ -151,7 +179,8 @@ std::string lock_holders(const std::filesystem::path& path) {
   for (const char* suffix : {"", "-shm"}) {
     struct stat status {};
     if (::stat((path.string() + suffix).c_str(), &status) == 0)
-      inodes.insert(fmt::format("{:02x}:{:02x}:{}", major(status.st_dev), minor(status.st_dev), status.st_ino));
+      inodes.insert(
+          fmt::format("{:02x}:{:02x}:{}", major(status.st_dev), minor(status.st_dev), status.st_ino));
   }
   std::vector<std::string> names;
   std::set<std::string> seen;
@@ -208,20 +237,23 @@ void throw_database_error(const SQLite::Exception& error, const char* doing,
       throw Error(ExitCode::system,
                   fmt::format("{}: the file system is read-only; `{}` continues", where, resume), EROFS);
     case SQLITE_IOERR: {
-      const bool known = system_error == ENOSPC || system_error == EDQUOT || system_error == EROFS ||
-                         system_error == EFBIG;
+      const bool known =
+          system_error == ENOSPC || system_error == EDQUOT || system_error == EROFS || system_error == EFBIG;
       // A write that `ulimit -f` cuts short leaves no number.
       const int number = known ? system_error : files_are_limited() ? EFBIG : EIO;
-      throw Error(ExitCode::system,
-                  fmt::format("{}: {}; {}, or continue later with `{}`", where,
-                              std::error_code(number, std::generic_category()).message(),
-                              number == EFBIG ? "raise the limit on the size of files (ulimit -f)" : "mend that", resume),
-                  number);
+      throw Error(
+          ExitCode::system,
+          fmt::format("{}: {}; {}, or continue later with `{}`", where,
+                      std::error_code(number, std::generic_category()).message(),
+                      number == EFBIG ? "raise the limit on the size of files (ulimit -f)" : "mend that",
+                      resume),
+          number);
     }
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
       if (const std::string others = lock_holders(path); !others.empty())
-        throw Error(ExitCode::busy, fmt::format("{}: {} has it open; close it there, and try again", where, others));
+        throw Error(ExitCode::busy,
+                    fmt::format("{}: {} has it open; close it there, and try again", where, others));
       throw Error(ExitCode::busy, fmt::format("{}: another coordinator runs this campaign", where));
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:

@@ -79,7 +79,7 @@ struct Store::Impl {
   // For arrays whose sources are not the first ones of this version of the study: the id of their sources.
   std::map<ArrayId, std::int64_t> sources_of;
   std::optional<CommitMark> mark;  // none if a VFS keeps the database
-  CampaignLock* lock;              // may be null
+  CommitGuard* lock;              // may be null
   // usage.cc: read at the first write, then kept beside the tables.
   struct OpenBlock {
     std::int64_t number = 0;

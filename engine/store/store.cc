@@ -3,6 +3,7 @@
 #include "engine/store/store.h"
 
 #include <fmt/format.h>
+#include <sqlite3.h>
 
 #include <algorithm>
 
@@ -46,8 +47,8 @@ void fill_new_database(SQLite::Database& database, const specs::Plan& plan) {
     state.exec();
     state.reset();
   }
-  SQLite::Statement insert(database,
-                           "INSERT INTO arrays (id, step, name, kind, elements, source) VALUES (?, ?, ?, ?, ?, ?)");
+  SQLite::Statement insert(
+      database, "INSERT INTO arrays (id, step, name, kind, elements, source) VALUES (?, ?, ?, ?, ?, ?)");
   for (ArrayId array = 0; array < plan.array_count(); ++array) {
     const specs::PlannedStep& step = plan.steps()[plan.step_of(array)];
     insert.bind(1, static_cast<std::int64_t>(array));
@@ -119,7 +120,21 @@ Store::Store(const std::filesystem::path& campaign, const DatabaseOptions& optio
   }
 }
 
-Store::~Store() = default;
+Store::~Store() {
+  close();
+}
+
+// SQLite writes the log into the database when the last connection closes, and removes it. Where locks do not
+// reach another host, the coordinator there uses both: one that has lost the campaign must not touch them.
+void Store::close() {
+  if (!impl_) return;
+  try {
+    if (impl_->lock != nullptr) impl_->lock->check();
+  } catch (const Error&) {
+    ::sqlite3_db_config(impl_->database.getHandle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
+  }
+  impl_.reset();
+}
 
 SQLite::Statement& Store::Impl::statement(const char* sql) {
   const auto found = statements.find(sql);
@@ -185,7 +200,8 @@ std::uint64_t Store::next_epoch() {
         "UPDATE meta SET value = value + 1 WHERE key = 'epoch' RETURNING CAST(value AS INTEGER)");
     if (!update.executeStep()) throw Error(ExitCode::data, "the database knows no epoch: it is damaged");
     epoch = static_cast<std::uint64_t>(update.getColumn(0).getInt64());
-    execute(impl_->statement("INSERT OR IGNORE INTO meta VALUES ('place:' || ?, '')"), impl_->campaign.string());
+    execute(impl_->statement("INSERT OR IGNORE INTO meta VALUES ('place:' || ?, '')"),
+            impl_->campaign.string());
   });
   return epoch;
 }

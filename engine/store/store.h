@@ -93,7 +93,7 @@ struct DatabaseOptions {
   bool accept_loss = false;
   // The coordinator's lock: it outlives the store, and every commit checks it. Without one the database opens only
   // if no coordinator holds the campaign.
-  CampaignLock* lock = nullptr;
+  CommitGuard* lock = nullptr;
 };
 
 class Store {
@@ -108,6 +108,8 @@ class Store {
   // commits that were acknowledged; Error{version} when it is of another format.
   explicit Store(const std::filesystem::path& campaign, const DatabaseOptions& options = {});
   ~Store();
+  // Nothing may be called after it. Leaves the files as they are if another process has taken the campaign.
+  void close();
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 

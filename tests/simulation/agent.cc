@@ -5,6 +5,7 @@
 #include <utility>
 #include <variant>
 
+#include "base/error.h"
 #include "tests/simulation/worker.h"
 
 namespace wflow::simulation {
@@ -183,6 +184,7 @@ void Agent::take_child(workers::SlotId slot) {
                      judgement.results.done.size(), judgement.results.outcomes.size(),
                      judgement.again.size());
   for (auto& event : worker_.tasks().take_events(*task)) judgement.results.events.push_back(std::move(event));
+  spoil(around_.planted, judgement.results);
   const ExecutionNumber execution = task->execution;
   const wire::Lease lease = task->lease;
   const bool has_succeeded = !judgement.results.done.empty();
@@ -215,7 +217,9 @@ void Agent::note_written(const wire::Results& record) {
 // The coordinator promises that all of it is on disk.
 void Agent::take_acknowledgement(std::uint64_t sequence) {
   while (!unacknowledged_.empty() && unacknowledged_.begin()->first <= sequence) {
-    around_.history.acknowledged(unacknowledged_.begin()->second);
+    const wire::Results& results = unacknowledged_.begin()->second;
+    around_.history.acknowledged(results);
+    for_each_result(results, [&](const ResultId& result) { acknowledged_.insert(result); });
     unacknowledged_.erase(unacknowledged_.begin());
   }
 }
@@ -278,7 +282,9 @@ void Agent::on(workers::action::Connect& connect) {
 }
 
 void Agent::on(workers::action::Send& send) {
-  if (std::holds_alternative<wire::Goodbye>(send.message)) worker_.expect_visible_journal();
+  const bool leaves = std::holds_alternative<wire::Goodbye>(send.message);
+  if (leaves && journal_unseen_) return;
+  if (leaves) worker_.expect_visible_journal(acknowledged_);
   if (const auto* results = std::get_if<wire::Results>(&send.message))
     unacknowledged_[results->sequence] = *results;
   if (connection_ != 0) around_.network.send_to_server(connection_, std::move(send.message));
@@ -300,15 +306,22 @@ void Agent::on(workers::action::AppendJournal& append) {
 }
 
 void Agent::on(workers::action::ClearJournal&) {
-  worker_.clear_journal();
+  if (!worker_.clear_journal())
+    answers_.emplace_back(workers::event::JournalFailed{"the disk fails", std::nullopt});
 }
 
 void Agent::on(workers::action::SyncJournal&) {
-  worker_.journal().sync();
+  if (around_.planted == Planted::goodbye_without_sync) return;
+  try {
+    worker_.journal().sync();
+  } catch (const Error&) {
+    journal_unseen_ = true;
+  }
 }
 
 void Agent::on(workers::action::NoteLost& note) {
-  worker_.note_lost(note.lost_s);
+  if (!worker_.note_lost(note.lost_s))
+    answers_.emplace_back(workers::event::JournalFailed{"the disk fails", std::nullopt});
 }
 
 void Agent::on(workers::action::OpenSamples&) {

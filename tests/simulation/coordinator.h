@@ -14,6 +14,7 @@
 #include "engine/coordinate/machine.h"
 #include "engine/store/store.h"
 #include "tests/simulation/batch.h"
+#include "tests/simulation/lock.h"
 #include "tests/simulation/surroundings.h"
 #include "tests/simulation/worker.h"
 
@@ -26,6 +27,7 @@ class Workers {
   Worker& start(Host& host, const std::string& group, int slots, std::uint64_t started_by, double linger_s,
                 std::string allocation = "");
   Worker* find(const std::string& id);
+  Worker* with_agent(const ProcessIdentity& agent);
   const std::vector<std::unique_ptr<Worker>>& all() const { return workers_; }
 
  private:
@@ -38,10 +40,8 @@ struct CoordinatorOptions {
   bool keep_going = false;
   double linger_s = 300;         // linger time of the workers that it starts
   bool journals_unseen = false;  // the last writes to journals of other hosts are not visible here
-  engine::PlantedBugs planted;
   bool moves = false;            // it lives in an allocation: SIGTERM makes it hand over
   Batch* batch = nullptr;        // null: the campaign has no pools
-  bool forget_what_ran = false;  // a planted bug: a guardian's word on what its agent ran is dropped
 };
 
 class Coordinator final : public Process, public Server {
@@ -49,8 +49,10 @@ class Coordinator final : public Process, public Server {
   Coordinator(Surroundings& around, Host& host, Workers& workers, CoordinatorOptions options);
   ~Coordinator();
 
-  // False: another one holds the database, or the disk is full. Then this process has ended.
-  bool begin();
+  // Takes the campaign's lock, which may last, and begins. Ends this process where another one holds the
+  // campaign, or where the disk is full.
+  void begin();
+  bool begun() const { return machine_ != nullptr; }
   void signal(engine::event::SignalKind kind);
   // Killed before the so many-th change of the disk from now, in the commit that is under way. False: none
   // is.
@@ -71,17 +73,25 @@ class Coordinator final : public Process, public Server {
   void ended(bool with_host) override;
 
  private:
+  void open_store();
+  void beat();
+  void lose(const Error& error);
+  void succeed_others();
+  void expect_alone() const;
   std::vector<engine::KnownWorker> known_workers(const engine::store::Restored& restored) const;
   void make_machine(const engine::store::Restored& restored);
+  ProcessIdentity another_host() const;  // of a worker elsewhere; its own where there is none
   void schedule(double delay_s);
   void turn();
   bool take_some();
   void handle(engine::CoordinatorEvent event);
   void post(engine::CoordinatorEvent event);
+  void acknowledge_early(const engine::CoordinatorEvent& event);
   void carry_out(std::vector<engine::CoordinatorAction> actions);
   void look_at(const engine::action::Send& send);
   void finish_commit(std::uint64_t number);
   void fail(const std::string& why);
+  void forget_answers();
   void check_answer(const engine::PeerId& peer);
   std::uint64_t ended_elements() const;
   void on(engine::action::Send& send);
@@ -107,6 +117,7 @@ class Coordinator final : public Process, public Server {
   Workers& workers_;
   CoordinatorOptions options_;
   std::shared_ptr<DiskUser> disk_user_;
+  CoordinatorLock lock_;
   std::unique_ptr<engine::store::Store> store_;
   std::unique_ptr<engine::CoordinatorMachine> machine_;
   std::uint64_t epoch_ = 0;

@@ -52,6 +52,7 @@ void Coordinator::carry_out(std::vector<engine::CoordinatorAction> actions) {
       end();
     }
     if (!alive() || failing_) return;
+    expect_alone();
     std::visit([this](auto& value) { on(value); }, action);
   }
 }
@@ -73,6 +74,7 @@ void Coordinator::look_at(const engine::action::Send& send) {
 
 void Coordinator::on(engine::action::Send& send) {
   if (undelivered_.contains(send.peer)) return;
+  spoil_sent(around_.planted, send.message, around_.study.arrays, around_.timing);
   look_at(send);
   if (around_.network.send_to_client(connection_of(send.peer), std::move(send.message))) return;
   around_.trace.line("coord", "a message to {} is undelivered", peer_workers_[send.peer]);
@@ -91,6 +93,10 @@ void Coordinator::on(engine::action::Commit& commit) {
                        around_.history.name(floor.array, floor.range.first), floor.range.last, floor.lease);
   }
   committing_ = std::move(commit.batch);
+  spoil(around_.planted, *committing_);
+  // Where a worker joins, "durable workers" would find it, too.
+  const bool early = around_.planted == Planted::finish_before_commit && committing_->workers_joined.empty();
+  if (early) post(engine::event::CommitFinished{});
   const std::uint64_t number = ++commits_;
   const bool slow = around_.draw.chance(around_.mishaps.slow_commit);
   if (slow) around_.faults.count(Fault::slow_commit);
@@ -110,14 +116,18 @@ void Coordinator::finish_commit(std::uint64_t number) {
     store_->commit(*committing_);
   } catch (const Error& error) {
     // As CommitThread: again and again.
+    if (error.code() == ExitCode::busy) return lose(error);
     if (!is_disk_trouble(error)) return fail(error.what());
     around_.faults.count(Fault::commit_waited);
     post(engine::event::CommitWaits{error.what()});
     around_.timeline.after(kCommitAgain_s, [this, number] { finish_commit(number); });
     return;
   }
+  expect_alone();
   const engine::store::Batch batch = *std::exchange(committing_, std::nullopt);
   around_.history.committed(batch);
+  const auto reopens = [](const engine::RecordEnd& end) { return !engine::has_ended(end.state); };
+  if (std::ranges::any_of(batch.ends, reopens)) forget_answers();
   for (const auto& row : batch.workers_joined) {
     durable_workers_.insert(row.id);
     if (Worker* const worker = workers_.find(row.id)) worker->note_row(around_.timeline.now_s());
@@ -125,7 +135,8 @@ void Coordinator::finish_commit(std::uint64_t number) {
   for (const auto& end : batch.workers_ended) durable_workers_.erase(end.id);
   around_.trace.line("coord", "commit of {} ends, {} failures, {} workers", batch.ends.size(),
                      batch.failures.size(), batch.workers_joined.size());
-  post(engine::event::CommitFinished{});
+  const bool reported = around_.planted == Planted::finish_before_commit && batch.workers_joined.empty();
+  if (!reported) post(engine::event::CommitFinished{});
 }
 
 bool Coordinator::die_in_commit(std::uint64_t changes) {
@@ -154,6 +165,7 @@ void Coordinator::fail(const std::string& why) {
     for (const auto& worker : workers_.all()) {
       if (&worker->host() == &host() && !worker->gone() && alive()) worker->guardian().end();
     }
+    if (alive()) lock_.rules().end(engine::store::HolderState::handed_over);
     end();
   });
 }
@@ -176,7 +188,10 @@ void Coordinator::on(engine::action::Watch& watch) {
   const ProcessIdentity process = watch.process;
   if (!process.same_table(identity()))
     throw Violation("own processes only", "a process of another process table is watched");
-  around_.hosts.watch(process, [this, process] { post(engine::event::ProcessEnded{process}); });
+  Worker* const planted =
+      around_.planted == Planted::end_with_guardian ? workers_.with_agent(process) : nullptr;
+  const ProcessIdentity& watched = planted != nullptr ? planted->guardian().identity() : process;
+  around_.hosts.watch(watched, [this, process] { post(engine::event::ProcessEnded{process}); });
 }
 
 void Coordinator::on(engine::action::Kill& kill) {
@@ -200,14 +215,8 @@ std::string Coordinator::journal_bytes(Worker* worker, const std::string& id, bo
   if (!unseen) return file->bytes();
   around_.faults.count(Fault::journal_unseen);
   // A success that is not visible here is no promise: it arrives when the worker comes back, or never.
-  for (const wire::Results& record : engine::wire::parse_records(file->bytes()).results) {
-    for (const wire::DoneRun& run : record.done) {
-      for (Element element = run.first; element < run.first + run.count; ++element)
-        around_.history.unseen(run.array, element, run.lease);
-    }
-    for (const wire::Outcome& outcome : record.outcomes)
-      around_.history.unseen(outcome.array, outcome.element, outcome.lease);
-  }
+  for (const auto& [array, element, lease] : results_in(file->bytes()))
+    around_.history.unseen(array, element, lease);
   return file->synced_bytes();
 }
 
@@ -224,7 +233,9 @@ void Coordinator::on(engine::action::ReadJournal& read) {
     engine::wire::Records records =
         engine::wire::parse_records(journal_bytes(worker, read.worker, read.here));
     engine::event::JournalRead event{read.worker, std::move(records.results), std::nullopt};
-    if (records.header && !options_.forget_what_ran) event.running = std::move(records.header->running);
+    if (around_.planted == Planted::skip_journals) event.results.clear();
+    if (records.header && around_.planted != Planted::forget_what_ran)
+      event.running = std::move(records.header->running);
     if (records.damaged) event.damaged = records.damaged.sentence();
     around_.trace.line("coord", "has read the journal of {}: {} records", read.worker, event.results.size());
     post(std::move(event));
@@ -279,6 +290,7 @@ void Coordinator::on(engine::action::QueryJobs& query) {
       return post(engine::event::JobsListed{query.scheduler, std::move(none)});
     }
     expect_leased_again();
+    if (around_.planted == Planted::ignore_the_scheduler) return;
     post(engine::event::JobsListed{query.scheduler, options_.batch->list()});
   });
 }
@@ -294,7 +306,8 @@ void Coordinator::expect_leased_again() {
   std::vector<std::string> gone;
   for (const std::string& id : options_.batch->gone()) {
     const Worker* const worker = workers_.find(id);
-    const bool known = machine_->scheduler().workers().contains(id) && followed.contains(worker->allocation());
+    const bool known =
+        machine_->scheduler().workers().contains(id) && followed.contains(worker->allocation());
     if (known && worker->gone() && &worker->host() != &host()) gone.push_back(id);
   }
   if (gone.empty()) return;
@@ -321,7 +334,7 @@ void Coordinator::check_answer(const engine::PeerId& peer) {
   std::uint64_t stored = 0;
   for (const auto& end : store_->restore().ends) stored += end.range.size();
   // Ends that came meanwhile may be under way to the disk.
-  if (stored < answered_from_[peer] && around_.faults.of(Fault::retried) == 0)
+  if (stored < answered_from_[peer])
     throw Violation(
         "durable answers",
         fmt::format("{} elements have ended, {} of them in the database, when a question is answered",
@@ -330,6 +343,7 @@ void Coordinator::check_answer(const engine::PeerId& peer) {
 
 void Coordinator::on(engine::action::AnswerQuery& answer) {
   check_answer(answer.peer);
+  if (around_.planted == Planted::drop_answers) return;
   engine::action::Send send{answer.peer, wire::done_answer()};
   on(send);
 }

@@ -2,12 +2,15 @@
 #include "tests/simulation/disk.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace wflow::simulation {
 
 namespace {
 
 constexpr std::uint64_t kSector = 512;
+constexpr std::uint64_t kPage = 4096;
+constexpr double kFails = 0.7;  // part of the calls while a disk fails
 
 // The kernel writes by itself what is older than this.
 constexpr double kFlushAfterAtLeast_s = 5;
@@ -22,6 +25,7 @@ std::size_t File::write(const std::string& host, std::uint64_t offset, std::stri
   if (disk_.full() && offset + bytes.size() > bytes_.size()) {
     // Keeps the part that fits into the last sector of the file.
     const std::uint64_t room = (bytes_.size() + kSector - 1) / kSector * kSector;
+    ++disk_.refusals_;
     bytes = bytes.substr(0, room > offset ? std::min<std::uint64_t>(room - offset, bytes.size()) : 0);
   }
   if (bytes.empty()) return 0;
@@ -30,16 +34,63 @@ std::size_t File::write(const std::string& host, std::uint64_t offset, std::stri
   return bytes.size();
 }
 
-void File::truncate(const std::string& host, std::uint64_t size) {
+bool File::truncate(const std::string& host, std::uint64_t size) {
+  if (disk_.fails(DiskCall::truncate)) return false;
   changes_.push_back({host, disk_.now_s(), size, {}, true});
   apply(changes_.back(), bytes_);
+  return true;
 }
 
-void File::sync() {
+bool File::sync() {
+  if (disk_.fails(DiskCall::sync)) {
+    drop_changes();
+    return false;
+  }
   for (const Change& change : changes_) apply(change, synced_);
+  for (const Change& change : changes_) {
+    for (const std::uint64_t page : pages_of(change)) {
+      if (dropped_.erase(page) > 0) write_page(page);
+    }
+  }
+  if (synced_.size() > bytes_.size()) synced_.resize(bytes_.size());  // by a truncation whose sync has failed
   changes_.clear();
   entry_synced_ = true;
   disk_.metadata_synced();
+  return true;
+}
+
+std::set<std::uint64_t> File::pages_of(const Change& change) {
+  std::set<std::uint64_t> pages;
+  if (change.truncates) return pages;
+  for (std::uint64_t page = change.offset / kPage; page * kPage < change.offset + change.bytes.size(); ++page)
+    pages.insert(page);
+  return pages;
+}
+
+// Writes the page as processes see it.
+void File::write_page(std::uint64_t page) {
+  const std::uint64_t begin = page * kPage;
+  if (begin >= bytes_.size()) return;
+  apply({{}, 0, begin, bytes_.substr(begin, kPage), false}, synced_);
+}
+
+// Each page by itself is written or not. A truncation is: the journal of the file system has it.
+void File::drop_changes() {
+  std::map<std::uint64_t, std::string> pages;
+  for (const Change& change : changes_) {
+    if (change.truncates && change.offset < synced_.size()) synced_.resize(change.offset);
+    for (const std::uint64_t page : pages_of(change)) pages[page] = change.host;
+  }
+  for (auto& [page, host] : pages) {
+    if (disk_.draw_.chance(0.5)) {
+      write_page(page);
+      dropped_.erase(page);
+    } else {
+      dropped_[page] = std::move(host);
+      disk_.faults_.count(Fault::page_dropped);
+    }
+  }
+  changes_.clear();
 }
 
 void File::apply(const Change& change, std::string& image) const {
@@ -63,7 +114,9 @@ void File::apply_torn(const Change& change, std::string& image, Draw& draw) cons
 }
 
 void File::crash(const std::string& host, double flushed_s, Draw& draw, FaultCounts& faults) {
-  if (changes_.empty()) return;
+  // Pages that a failed sync left in the cache of another host are still seen.
+  std::erase_if(dropped_, [&](const auto& dropped) { return dropped.second == host; });
+  if (changes_.empty() && dropped_.empty() && bytes_ == synced_) return;
   // How much of what was under way reached the disk: nothing, the first changes, or any of them, torn.
   const std::uint64_t manner = draw.below(4);
   const std::uint64_t kept = manner == 0 ? 0 : draw.below(changes_.size() + 1);
@@ -83,19 +136,23 @@ void File::crash(const std::string& host, double flushed_s, Draw& draw, FaultCou
     }
   }
   changes_.clear();
-  bytes_ = synced_;
+  const std::string seen = std::exchange(bytes_, synced_);
+  for (const auto& [page, cached_by] : dropped_) {
+    const std::uint64_t begin = page * kPage;
+    if (begin < seen.size()) apply({{}, 0, begin, seen.substr(begin, kPage), false}, bytes_);
+  }
 }
 
-bool File::lock(std::uint64_t owner, int level) {
+bool File::lock(const std::string& host, std::uint64_t owner, int level) {
   for (const auto& [other, held] : locks_) {
-    if (other == owner) continue;
-    const bool clash = level == kShared     ? held >= kPending
-                       : level == kReserved ? held >= kReserved
-                                            : held >= kShared;
+    if (other == owner || (disk_.locks_on_one_host_ && held.host != host)) continue;
+    const bool clash = level == kShared     ? held.level >= kPending
+                       : level == kReserved ? held.level >= kReserved
+                                            : held.level >= kShared;
     if (clash) return false;
   }
-  int& own = locks_[owner];
-  own = std::max(own, level);
+  Lock& own = locks_[owner];
+  own = {host, std::max(own.level, level)};
   return true;
 }
 
@@ -103,12 +160,22 @@ void File::unlock(std::uint64_t owner, int level) {
   if (level == kNone) {
     locks_.erase(owner);
   } else if (const auto own = locks_.find(owner); own != locks_.end()) {
-    own->second = std::min(own->second, level);
+    own->second.level = std::min(own->second.level, level);
   }
 }
 
 bool File::reserved() const {
-  return std::any_of(locks_.begin(), locks_.end(), [](const auto& lock) { return lock.second >= kReserved; });
+  return std::any_of(locks_.begin(), locks_.end(),
+                     [](const auto& lock) { return lock.second.level >= kReserved; });
+}
+
+bool Disk::fails(DiskCall call) {
+  if (now_s_ >= failing_until_s_[static_cast<std::size_t>(call)] || !draw_.chance(kFails)) return false;
+  constexpr std::array<Fault, kDiskCalls> kKinds = {Fault::sync_failed, Fault::truncation_failed,
+                                                    Fault::lock_failed};
+  faults_.count(kKinds[static_cast<std::size_t>(call)]);
+  ++refusals_;
+  return true;
 }
 
 std::shared_ptr<File> Disk::find(const std::string& path) const {

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // The campaign's file system: what processes see, and what a crash of a host leaves of it. A process that
 // dies loses nothing that it has written. A host that crashes loses any part of what was not synced, in
-// pieces of 512 bytes.
+// // pieces of 512 bytes.
+//
+// After an fsync that fails, pages that were not written count as written, as on Linux: processes see them
+// until the host crashes, and the next fsync succeeds without them.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +24,14 @@ namespace wflow::simulation {
 
 class Disk;
 
+// Calls that may fail for a while.
+enum class DiskCall : std::uint8_t { sync, truncate, lock };
+inline constexpr std::size_t kDiskCalls = 3;
+constexpr std::string_view name_of(DiskCall call) {
+  return std::array<std::string_view, kDiskCalls>{"fsync", "ftruncate",
+                                                  "a lock"}[static_cast<std::size_t>(call)];
+}
+
 class File {
  public:
   File(Disk& disk, std::string creator, double time_s)
@@ -27,14 +40,15 @@ class File {
   const std::string& bytes() const { return bytes_; }
   // Gives how much the disk took: less than all of it when it is full. `host`: whose page cache it is in.
   std::size_t write(const std::string& host, std::uint64_t offset, std::string_view bytes);
-  void truncate(const std::string& host, std::uint64_t size);
-  void sync();
+  // Both return false where the disk fails.
+  [[nodiscard]] bool truncate(const std::string& host, std::uint64_t size);
+  [[nodiscard]] bool sync();
   // The contents that another host than the writer's may see: without the last unsynced changes.
   const std::string& synced_bytes() const { return synced_; }
-  bool has_unsynced() const { return !changes_.empty(); }
+  bool has_unsynced() const { return !changes_.empty() || !dropped_.empty(); }
 
-  // SQLite's locks. Gives false when somebody else's forbids it.
-  bool lock(std::uint64_t owner, int level);
+  // SQLite's locks. Gives false when another owner's forbids it.
+  bool lock(const std::string& host, std::uint64_t owner, int level);
   void unlock(std::uint64_t owner, int level);
   bool reserved() const;
 
@@ -50,6 +64,9 @@ class File {
   void apply(const Change& change, std::string& image) const;
   void apply_torn(const Change& change, std::string& image, Draw& draw) const;
   void crash(const std::string& host, double flushed_s, Draw& draw, FaultCounts& faults);
+  void drop_changes();
+  void write_page(std::uint64_t page);
+  static std::set<std::uint64_t> pages_of(const Change& change);
 
   Disk& disk_;
   std::string creator_;
@@ -57,13 +74,19 @@ class File {
   bool entry_synced_ = false;
   std::string bytes_;
   std::string synced_;
-  std::vector<Change> changes_;         // since the last sync, in order
-  std::map<std::uint64_t, int> locks_;  // level of each owner
+  std::vector<Change> changes_;  // since the last sync, in order
+  std::map<std::uint64_t, std::string>
+      dropped_;  // pages that a failed sync has not written, and whose cache has them
+  struct Lock {
+    std::string host;
+    int level = 0;
+  };
+  std::map<std::uint64_t, Lock> locks_;  // by owner
 };
 
 class Disk {
  public:
-  explicit Disk(const double& now_s) : now_s_(now_s) {}
+  Disk(const double& now_s, Draw draw, FaultCounts& faults) : now_s_(now_s), draw_(draw), faults_(faults) {}
 
   std::shared_ptr<File> find(const std::string& path) const;
   std::shared_ptr<File> create(const std::string& path, const std::string& host);
@@ -74,8 +97,16 @@ class Disk {
   std::vector<std::string> list(std::string_view prefix) const;
   void metadata_synced();
 
+  // Locks reach the processes of one host alone.
+  void keep_locks_to_hosts() { locks_on_one_host_ = true; }
   void set_full(bool full) { full_ = full; }
   bool full() const { return full_; }
+  // Most of these calls fail until then.
+  void fail(DiskCall call, double until_s) { failing_until_s_[static_cast<std::size_t>(call)] = until_s; }
+  void mend() { failing_until_s_.fill(0); }
+  bool fails(DiskCall call);
+  // How often it was full, or has failed, when it was called.
+  std::uint64_t refusals() const { return refusals_; }
   double now_s() const { return now_s_; }
 
   // The host's page cache is lost, but for what the kernel had written by itself.
@@ -88,10 +119,16 @@ class Disk {
     std::shared_ptr<File> file;
   };
 
+  friend class File;
   const double& now_s_;
+  Draw draw_;
+  FaultCounts& faults_;
+  std::array<double, kDiskCalls> failing_until_s_{};
+  std::uint64_t refusals_ = 0;
   std::map<std::string, std::shared_ptr<File>> files_;
   std::vector<Removed> removed_;  // and not synced
   bool full_ = false;
+  bool locks_on_one_host_ = false;
 };
 
 }  // namespace wflow::simulation

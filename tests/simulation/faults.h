@@ -69,8 +69,16 @@ enum class Fault : std::uint8_t {
   worker_killed_by_task,
   job_lost,
   node_taken_out,
+  // calls of a disk that fail for a while, in a part of the schedules; not drawn
+  sync_failed,
+  page_dropped,
+  truncation_failed,
+  lock_failed,
+  // the campaign's lock, where the file system keeps locks to one host; not drawn
+  campaign_taken_over,
+  campaign_lost,
 };
-inline constexpr std::size_t kFaults = static_cast<std::size_t>(Fault::node_taken_out) + 1;
+inline constexpr std::size_t kFaults = static_cast<std::size_t>(Fault::campaign_lost) + 1;
 inline constexpr std::size_t kDrawnFaults = static_cast<std::size_t>(Fault::coordinator_handed_over);
 
 constexpr std::string_view name_of(Fault fault) {
@@ -123,7 +131,13 @@ constexpr std::string_view name_of(Fault fault) {
                                                 "coordinator handed over",
                                                 "worker killed by its task",
                                                 "job lost with a node",
-                                                "node taken out of its job"};
+                                                "node taken out of its job",
+                                                "fsync failed",
+                                                "page dropped by a failed fsync",
+                                                "truncation failed",
+                                                "lock failed",
+                                                "frozen coordinator succeeded",
+                                                "campaign lost to another coordinator"};
   return kNames[static_cast<std::size_t>(fault)];
 }
 

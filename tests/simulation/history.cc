@@ -90,6 +90,7 @@ ExecutionNumber History::start(const wire::Lease& lease, WorkerNumber worker, do
     truth.running.push_back(number);
     truth.untold.push_back(number);
     ++truth.executions;
+    truth.in_job = truth.in_job || in_jobs_.contains(worker);
   }
   if (study_.gangs) check_slots(lease, executions_.back());
   if (!excused_(executions_.back())) leave_raw(lease);
@@ -124,6 +125,23 @@ void History::delete_raw(ArrayId deleter, Element block) {
     std::set<Element>& files = raw_[edge.parent];
     files.erase(files.lower_bound(first), files.lower_bound(end));
   }
+  unknown_blocks_.erase({deleter, block});
+}
+
+// The element, or what is below it, is a block of a conversion.
+void History::forget_blocks(ArrayId array, Element element) {
+  if (study_.arrays[array].max_disk_bytes > 0) unknown_blocks_.emplace(array, element);
+  for (ArrayId child = 0; child < study_.arrays.size(); ++child) {
+    for (const specs::Edge& edge : study_.arrays[child].edges) {
+      if (edge.parent != array) continue;
+      const bool all = edge.kind == specs::EdgeKind::all;
+      const Element first = all                                   ? 0
+                            : edge.kind == specs::EdgeKind::block ? edge.blocks().block_of(element)
+                                                                  : element;
+      for (Element one = first; one < (all ? study_.arrays[child].count : first + 1); ++one)
+        forget_blocks(child, one);
+    }
+  }
 }
 
 // Its conversion has failed, or will be skipped: its files stay.
@@ -135,7 +153,6 @@ bool History::is_given_up(ArrayId deleter, Element block) const {
 
 // No more than the limit or what one block needs, and a block beyond.
 void History::check_disk(ArrayId deleter, const specs::Edge& edge) const {
-  if (!raw_is_known_ || results_were_lost_) return;
   const std::uint64_t limit = study_.arrays[deleter].max_disk_bytes;
   std::uint64_t bytes = 0;
   for (const auto& [array, files] : raw_) {
@@ -143,7 +160,8 @@ void History::check_disk(ArrayId deleter, const specs::Edge& edge) const {
       for (ArrayId other = 0; other < study_.arrays.size(); ++other) {
         for (const specs::Edge& one : study_.arrays[other].edges) {
           if (one.kind != specs::EdgeKind::block || one.parent != array) continue;
-          if (!is_given_up(other, one.blocks().block_of(element))) bytes += kRawBytes;
+          const Element of = one.blocks().block_of(element);
+          if (!is_given_up(other, of) && !unknown_blocks_.contains({other, of})) bytes += kRawBytes;
         }
       }
     }
@@ -154,7 +172,8 @@ void History::check_disk(ArrayId deleter, const specs::Edge& edge) const {
   throw Violation("disk", fmt::format("simulations have left {} bytes, and max_disk is {}", bytes, limit));
 }
 
-void History::note_worker(WorkerNumber worker, int slots) {
+void History::note_worker(WorkerNumber worker, int slots, bool in_job) {
+  if (in_job) in_jobs_.insert(worker);
   if (slots_.size() <= worker) slots_.resize(worker + 1);
   slots_[worker] = slots;
 }
@@ -171,9 +190,9 @@ double History::cores_on(WorkerNumber worker, const Execution& execution) const 
   return std::min(slots, spec.gang.cores);
 }
 
-// True for a cancelled task that is still being ended while its cores are leased again (docs/reliability.md): ranks of a
-// task on several nodes begin beside it, because its worker does not wait for them; or it consists of such ranks, found
-// by a later coordinator, and only their lead knows where they are.
+// True for a cancelled task that is still being ended while its cores are leased again (docs/reliability.md):
+// ranks of a task on several nodes begin beside it, because its worker does not wait for them; or it consists
+// of such ranks, found by a later coordinator, and only their lead knows where they are.
 bool History::is_left_of_cancelled(const Execution& one, const Execution& started) const {
   if (!at(one.lease.array, one.lease.first).cancel_asked) return false;
   const auto epoch_of = [](const Execution& execution) { return execution.lease.id >> 40; };
@@ -199,7 +218,7 @@ void History::check_slots(const wire::Lease& lease, const Execution& started) co
 // have run.
 void History::note_run(ArrayId array, Element element) {
   const ElementTruth& truth = at(array, element);
-  if (results_were_lost_ && (truth.executions > 0 || truth.charges > 0)) make_again_below(array, element);
+  if (truth.result_lost && (truth.executions > 0 || truth.charges > 0)) make_again_below(array, element);
 }
 
 // Executions that used the earlier output of this element and are not committed may run again after it, if
@@ -293,7 +312,8 @@ void History::element_ended(const wire::Outcome& outcome, bool success) {
   truth.ends.push_back({outcome.lease, outcome.attempt, success, outcome.reason, outcome.exit_code});
   if (success) delete_raw(outcome.array, outcome.element);
   // Successors are skipped.
-  if (outcome.reason == wire::EndReason::exited && outcome.exit_code == kHardFail) raw_is_known_ = false;
+  if (outcome.reason == wire::EndReason::exited && outcome.exit_code == kHardFail)
+    forget_blocks(outcome.array, outcome.element);
   if (!success) ++truth.charges;
 }
 
@@ -323,11 +343,24 @@ void History::secured(const wire::Results& record) {
 
 void History::unsecure(ArrayId array, Element element, LeaseId lease) {
   ElementTruth& truth = at(array, element);
-  results_were_lost_ = true;
+  truth.result_lost = true;
+  forget_blocks(array, element);
   if (truth.committed || truth.secured != lease) return;
   truth.secured = 0;
   truth.losses.push_back(lease);
   ++truth.charges;
+}
+
+void History::result_lost(ExecutionNumber execution) {
+  const wire::Lease& lease = executions_[execution].lease;
+  for (Element element = lease.first; element < lease.first + lease.count; ++element)
+    result_lost({lease.array, element, lease.id});
+}
+
+void History::result_lost(const std::tuple<ArrayId, Element, LeaseId>& result) {
+  const auto& [array, element, lease] = result;
+  at(array, element).result_lost = true;
+  forget_blocks(array, element);
 }
 
 void History::unseen(ArrayId array, Element element, LeaseId lease) {
@@ -367,21 +400,24 @@ bool History::was_lost(const wire::Outcome& outcome) {
   return false;
 }
 
-// True if it has failed by itself in a job that its coordinator cancels: the signal may have been the cause, so that
-// CoordinatorMachine records the failure as `preempted`, which charges no attempt.
+// True if it has failed by itself in a job that its coordinator cancels: the signal may have been the cause,
+// so that CoordinatorMachine records the failure as `preempted`, which charges no attempt.
 bool History::ended_in_cancelled_job(const wire::Outcome& outcome) {
   if (outcome.reason != wire::EndReason::preempted) return false;
   ElementTruth& truth = at(outcome.array, outcome.element);
   const auto is_cause = [&](const ElementTruth::End& end) {
-    const bool failed = end.reason == wire::EndReason::signalled || end.reason == wire::EndReason::bad_output ||
+    const bool failed = end.reason == wire::EndReason::signalled ||
+                        end.reason == wire::EndReason::bad_output ||
                         (end.reason == wire::EndReason::exited && end.code != 0 && !is_merlin_code(end.code));
-    return failed && end.lease == outcome.lease && end.attempt == outcome.attempt && end.code == outcome.exit_code;
+    return failed && end.lease == outcome.lease && end.attempt == outcome.attempt &&
+           end.code == outcome.exit_code;
   };
   const auto ran_there = [&](const Execution& one) {
     return one.lease.id == outcome.lease && one.lease.array == outcome.array &&
            outcome.element - one.lease.first < one.lease.count && in_cancelled_jobs_.contains(one.worker);
   };
-  if (std::ranges::none_of(truth.ends, is_cause) || std::ranges::none_of(executions_, ran_there)) return false;
+  if (std::ranges::none_of(truth.ends, is_cause) || std::ranges::none_of(executions_, ran_there))
+    return false;
   // The history then allows the same as after any end for a cause outside the task.
   truth.ends.push_back({outcome.lease, outcome.attempt, false, outcome.reason, outcome.exit_code});
   return true;
@@ -423,7 +459,7 @@ void History::committing(const engine::store::Batch& batch) {
   for (const engine::RecordFloor& floor : batch.floors) {
     for (Element element = floor.range.first; element <= floor.range.last; ++element) {
       ElementTruth& truth = at(floor.array, element);
-      raw_is_known_ = false;
+      forget_blocks(floor.array, element);
       truth.covered = std::max(truth.covered, floor.lease);
       // A floor may cover ended elements between those that were opened again: it is not meant for them yet.
       if (!engine::has_ended(truth.state)) opened.emplace(floor.array, element);
@@ -470,14 +506,16 @@ void History::committed(const engine::store::Batch& batch) {
     for (Element element = end.range.first; element <= end.range.last; ++element) {
       ElementTruth& truth = at(end.array, element);
       truth.committed = end.state == engine::ElementState::done;
+      if (engine::has_ended(end.state)) truth.result_lost = false;
       if (!engine::has_ended(end.state)) forget_counts(truth);
     }
   }
   for (const engine::RecordFailure& failure : batch.failures) {
     const wire::Outcome& outcome = failure.outcome;
     ElementTruth& truth = at(outcome.array, outcome.element);
-    if (outcome.lease != 0 && outcome.lease < truth.floor) continue;  // recorded before the element was opened again
-    if (succeeds_without_marker(outcome)) continue;                                // recorded because it leaves no marker
+    if (outcome.lease != 0 && outcome.lease < truth.floor)
+      continue;                                      // recorded before the element was opened again
+    if (succeeds_without_marker(outcome)) continue;  // recorded because it leaves no marker
     const engine::ArraySpec& spec = study_.arrays[outcome.array];
     if (outcome.reason == wire::EndReason::worker_lost) {
       ++truth.crashes;
@@ -488,8 +526,11 @@ void History::committed(const engine::store::Batch& batch) {
     } else if (!failure.final) {
       ++(asks_again(outcome.reason, outcome.exit_code) ? truth.asked_again : truth.ordinary);
     }
+    // A loss in a job waits for what the batch scheduler says of it: one more is recorded than the limit
+    // allows.
+    const int unexplained = truth.in_job ? 1 : 0;
     if (truth.asked_again > spec.max_retries || truth.ordinary > spec.failure_retries ||
-        truth.crashes > static_cast<int>(crash_limit(spec)) + unexplained_) {
+        truth.crashes > static_cast<int>(crash_limit(spec)) + unexplained) {
       throw Violation("attempts",
                       fmt::format("{} runs again after {} ordinary failures, {} requests and {} lost workers",
                                   name(outcome.array, outcome.element), truth.ordinary, truth.asked_again,
@@ -507,14 +548,16 @@ void History::acknowledged(const wire::Results& results) {
       acknowledged_.push_back({run.array, element, run.lease});
   }
   for (const wire::Outcome& outcome : results.outcomes) {
-    if (succeeds_without_marker(outcome)) acknowledged_.push_back({outcome.array, outcome.element, outcome.lease});
+    if (succeeds_without_marker(outcome))
+      acknowledged_.push_back({outcome.array, outcome.element, outcome.lease});
   }
 }
 
 void History::cancel_asked(ArrayId array, engine::Range range) {
-  raw_is_known_ = false;
-  for (Element element = range.first; element <= range.last; ++element)
+  for (Element element = range.first; element <= range.last; ++element) {
     at(array, element).cancel_asked = true;
+    forget_blocks(array, element);
+  }
 }
 
 std::vector<engine::ElementState> History::states_of(const engine::store::Restored& restored) const {
@@ -545,12 +588,28 @@ void History::check_restored(const engine::store::Restored& restored) {
         engine::has_ended(states[index(one.array, one.element)]))
       continue;
     // Its input was lost, and will be made again before it.
-    if (results_were_lost_ && !may_run(states, one.array, one.element)) continue;
+    if (!may_run(states, one.array, one.element) && input_was_lost(states, one.array, one.element)) continue;
     throw Violation(
         "acknowledged results last",
         fmt::format("the success of {} under lease {:x} was acknowledged and is not in the database",
                     name(one.array, one.element), one.lease));
   }
+}
+
+// True if something above it has to run again, because its result was lost.
+bool History::input_was_lost(const std::vector<engine::ElementState>& states, ArrayId array,
+                             Element element) const {
+  for (const specs::Edge& edge : study_.arrays[array].edges) {
+    const std::uint64_t parents = study_.arrays[edge.parent].count;
+    BlockRange above{0, parents};
+    if (edge.kind == specs::EdgeKind::element) above = {element, element + 1};
+    if (edge.kind == specs::EdgeKind::block) above = edge.blocks().items(element, parents);
+    for (Element parent = above.first; parent < above.end; ++parent) {
+      if (engine::has_ended(states[index(edge.parent, parent)])) continue;
+      if (at(edge.parent, parent).result_lost || input_was_lost(states, edge.parent, parent)) return true;
+    }
+  }
+  return false;
 }
 
 // ---- the end

@@ -10,6 +10,7 @@
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "engine/store/batch.h"
@@ -71,6 +72,8 @@ struct ElementTruth {
     int code;
   };
   std::vector<End> ends;        // by itself
+  bool result_lost = false;     // it has ended, which no journal and no database says
+  bool in_job = false;          // it has run in a job of the batch scheduler
   std::vector<LeaseId> losses;  // leases under which it ran when its worker died
   // Executions recorded in the database since it was opened last that failed and were followed by others.
   int ordinary = 0, asked_again = 0, crashes = 0;
@@ -85,7 +88,7 @@ class History {
   History(const SimulatedStudy& study, std::function<bool(const Execution&)> excused);
 
   // ---- workers, numbered from 0
-  void note_worker(WorkerNumber worker, int slots);
+  void note_worker(WorkerNumber worker, int slots, bool in_job);
   // Nothing of the lease is left on the worker's node.
   void ranks_ended(LeaseId lease, WorkerNumber worker) { ranks_ended_.emplace(lease, worker); }
 
@@ -106,7 +109,8 @@ class History {
   // The same of any result, also where another host does not see it.
   void unseen(ArrayId array, Element element, LeaseId lease);
   // The result of an execution is in no journal, and its worker is dead.
-  void result_lost() { results_were_lost_ = true; }
+  void result_lost(ExecutionNumber execution);
+  void result_lost(const std::tuple<ArrayId, Element, LeaseId>& result);
   // Every success that is secured and not committed.
   void for_each_uncommitted(const std::function<void(ArrayId, Element, LeaseId)>& visit) const;
 
@@ -126,10 +130,9 @@ class History {
   // The state that a new coordinator, or the final check, finds in the database.
   void check_restored(const engine::store::Restored& restored);
 
-  // The worker runs in a job that a coordinator has decided to cancel: failures there count as caused by that.
+  // The worker runs in a job that a coordinator has decided to cancel: failures there count as caused by
+  // that.
   void job_is_cancelled(WorkerNumber worker) { in_cancelled_jobs_.insert(worker); }
-  // Losses wait for what a batch scheduler says of them: one more is recorded than the limit allows.
-  void losses_are_explained() { unexplained_ = 1; }
 
   // ---- the end
   void check_final(const engine::store::Restored& restored);
@@ -148,6 +151,8 @@ class History {
   void check_disk(ArrayId deleter, const specs::Edge& edge) const;
   bool is_given_up(ArrayId deleter, Element block) const;
   void make_again_below(ArrayId array, Element element);
+  void forget_blocks(ArrayId array, Element element);
+  bool input_was_lost(const std::vector<engine::ElementState>& states, ArrayId array, Element element) const;
   void check_floors_due();
   void check_slots(const wire::Lease& lease, const Execution& execution) const;
   bool is_left_of_cancelled(const Execution& one, const Execution& started) const;
@@ -178,14 +183,14 @@ class History {
   std::vector<Acknowledged> acknowledged_;
   bool floors_due_ = false;
   std::vector<Acknowledged> opened_;  // successes whose element was leased again; the next commit says why
-  bool results_were_lost_ = false;
-  int unexplained_ = 0;
   std::set<WorkerNumber> in_cancelled_jobs_;
-  // Files of simulations that conversions with a limit delete, by array. Once something was opened again,
-  // cancelled or lost, files are there that no coordinator knows of: the limit is not checked then.
+  // Files of simulations that conversions with a limit delete, by array.
   std::map<ArrayId, std::set<Element>> raw_;
-  bool raw_is_known_ = true;
+  // Blocks of conversions of which something was opened again, cancelled or lost: files of theirs may be
+  // there that no coordinator knows of.
+  std::set<std::pair<ArrayId, Element>> unknown_blocks_;
   std::vector<int> slots_;  // by worker
+  std::set<WorkerNumber> in_jobs_;
   std::set<std::pair<LeaseId, WorkerNumber>> ranks_ended_;
 };
 

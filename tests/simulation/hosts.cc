@@ -46,7 +46,7 @@ void Hosts::thaw(Host& host) {
   for (const auto& [identity, process] : processes_) {
     if (&process->host() == &host && !process->stopped()) here.push_back(process);
   }
-  for (Process* process : here) process->woken();
+  for (Process* process : here) process->wake();
 }
 
 void Hosts::crash(Host& host) {
@@ -80,6 +80,11 @@ Process::Process(Hosts& hosts, Host& host) : hosts_(hosts), host_(host) {
 
 void Process::go_on() {
   if (!std::exchange(stopped_, false) || !runs()) return;
+  wake();
+}
+
+void Process::wake() {
+  woken_s_ = hosts_.timeline_.now_s();
   woken();
 }
 

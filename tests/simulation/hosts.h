@@ -71,6 +71,7 @@ class Process {
   bool alive() const { return alive_; }
   bool stopped() const { return stopped_; }
   bool runs() const { return alive_ && !stopped_ && !host_.frozen; }
+  double woken_s() const { return woken_s_; }  // when it has stood still last, in true time
 
   void stop() { stopped_ = true; }
   void go_on();
@@ -87,11 +88,14 @@ class Process {
 
  private:
   friend class Hosts;
+  void wake();
+
   Hosts& hosts_;
   Host& host_;
   ProcessIdentity identity_;
   bool alive_ = true;
   bool stopped_ = false;
+  double woken_s_ = 0;
 };
 
 }  // namespace wflow::simulation

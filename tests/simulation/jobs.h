@@ -12,16 +12,18 @@ namespace wflow::simulation {
 
 struct JobOptions {
   std::uint64_t first = 1;
-  std::uint64_t count = 0;  // number of seeds; 0: as many as fit into `seconds`
+  std::uint64_t count = 0;                       // number of seeds; 0: as many as fit into `seconds`
+  std::uint64_t more_first = 0, more_count = 0;  // seeds after these
   double seconds = 0;
   unsigned jobs = 1;
-  bool stop_at_failure = false;
+  // For a planted bug: only its own invariant counts as a failure, and the first one ends the search.
   std::uint64_t check_replay_every = 0;  // these run twice, and must be the same schedule; 0: none
   RunOptions run;
 };
 
 struct JobResult {
   std::uint64_t seeds = 0;
+  std::uint64_t others = 0;  // with a planted bug: seeds that broke another invariant than the bug's
   std::uint64_t steps = 0;
   std::uint64_t executions = 0;
   std::uint64_t lost_results = 0;
@@ -36,7 +38,6 @@ using Studies = std::vector<std::unique_ptr<SimulatedStudy>>;
 
 JobResult run_jobs(const Studies& studies, Vfs& vfs, const JobOptions& options);
 // Says what was broken, and how to see it again. Runs the seed once more for its last lines.
-void report_failure(const Studies& studies, Vfs& vfs, std::uint64_t seed, const RunOptions& run,
-                    const char* planted);
+void report_failure(const Studies& studies, Vfs& vfs, std::uint64_t seed, const RunOptions& run);
 
 }  // namespace wflow::simulation

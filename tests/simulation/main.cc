@@ -2,16 +2,19 @@
 // wflow_simulation: see README.md.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
-#include <cstring>
 #include <fstream>
+#include <memory>
 #include <optional>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "tests/simulation/jobs.h"
 
@@ -20,10 +23,9 @@ namespace {
 
 constexpr const char* kUsage =
     "usage: wflow_simulation [--seed N [--trace]] [--seeds FIRST COUNT] [--seconds S] [--jobs J]\n"
-    "                        [--regressions FILE] [--all-faults] [--planted NAME]\n"
-    "planted bugs: acknowledge_before_commit, lease_before_fence, forget_leases_at_hand_over, "
-    "fill_the_disk,\n"
-    "release_only_what_fits, signal_before_end, forget_what_ran, ignore_the_scheduler\n";
+    "                        [--commit-seeds COUNT DIRECTORY] [--regressions FILE] [--all-faults]\n"
+    "                        [--planted NAME|all [--readme FILE]]\n"
+    "       wflow_simulation --planted-table\n";
 constexpr std::uint64_t kReplayEvery = 100;
 
 struct Arguments {
@@ -31,7 +33,10 @@ struct Arguments {
   std::optional<std::uint64_t> seed;
   bool trace = false;
   bool all_faults = false;  // each must have happened
-  std::string planted;
+  bool planted_table = false;
+  std::vector<PlantedBug> planted;
+  std::string checkout;  // the seeds beside the fixed ones are those of its commit
+  std::string readme;    // must have the planted bugs, and an invariant for each
   std::string regressions;
 };
 
@@ -39,6 +44,13 @@ std::uint64_t number(const char* text) {
   const auto value = text::to_integer(text);
   if (!value || *value < 0) throw Error(ExitCode::usage, fmt::format("'{}' is no number\n{}", text, kUsage));
   return static_cast<std::uint64_t>(*value);
+}
+
+std::vector<PlantedBug> planted_of(std::string_view name) {
+  if (name == "all") return {kPlantedBugs.begin(), kPlantedBugs.end()};
+  if (const PlantedBug* const bug = find_planted(name)) return {*bug};
+  throw Error(ExitCode::usage,
+              fmt::format("no planted bug is called '{}'; see --planted-table\n{}", name, kUsage));
 }
 
 Arguments read_arguments(int argc, char** argv) {
@@ -57,6 +69,9 @@ Arguments read_arguments(int argc, char** argv) {
     } else if (option == "--seeds") {
       arguments.job.first = number(next());
       arguments.job.count = number(next());
+    } else if (option == "--commit-seeds") {
+      arguments.job.more_count = number(next());
+      arguments.checkout = next();
     } else if (option == "--seconds") {
       arguments.job.seconds = static_cast<double>(number(next()));
     } else if (option == "--jobs") {
@@ -66,25 +81,15 @@ Arguments read_arguments(int argc, char** argv) {
     } else if (option == "--all-faults") {
       arguments.all_faults = true;
     } else if (option == "--planted") {
-      arguments.planted = next();
+      arguments.planted = planted_of(next());
+    } else if (option == "--planted-table") {
+      arguments.planted_table = true;
+    } else if (option == "--readme") {
+      arguments.readme = next();
     } else {
       throw Error(ExitCode::usage, kUsage);
     }
   }
-  engine::PlantedBugs& planted = arguments.job.run.planted;
-  planted.acknowledge_before_commit = arguments.planted == "acknowledge_before_commit";
-  planted.lease_before_fence = arguments.planted == "lease_before_fence";
-  planted.fill_the_disk = arguments.planted == "fill_the_disk";
-  planted.release_only_what_fits = arguments.planted == "release_only_what_fits";
-  planted.forget_leases_at_hand_over = arguments.planted == "forget_leases_at_hand_over";
-  planted.ignore_the_scheduler = arguments.planted == "ignore_the_scheduler";
-  arguments.job.run.planted_signal_before_end = arguments.planted == "signal_before_end";
-  arguments.job.run.planted_forget_what_ran = arguments.planted == "forget_what_ran";
-  const bool any = arguments.job.run.planted_signal_before_end || arguments.job.run.planted_forget_what_ran ||
-                   planted.ignore_the_scheduler || planted.acknowledge_before_commit || planted.lease_before_fence ||
-                   planted.forget_leases_at_hand_over || planted.fill_the_disk ||
-                   planted.release_only_what_fits;
-  if (!arguments.planted.empty() && !any) throw Error(ExitCode::usage, kUsage);
   return arguments;
 }
 
@@ -116,27 +121,97 @@ std::vector<std::uint64_t> read_regressions(const std::string& path) {
   return seeds;
 }
 
-int run_planted(const Studies& studies, Vfs& vfs, Arguments& arguments) {
-  arguments.job.stop_at_failure = true;
-  const double begun_s = steady_now_s();
-  const JobResult result = run_jobs(studies, vfs, arguments.job);
-  if (result.failed.empty()) {
-    fmt::print("{}: not found in {} seeds\n", arguments.planted, result.seeds);
-    return 1;
+// The rows of the table below a heading.
+std::vector<std::string> rows_below(const std::string& page, std::string_view heading) {
+  std::vector<std::string> rows;
+  std::istringstream lines(page.substr(std::min(page.size(), page.find(heading))));
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("| ")) rows.push_back(line);
+    if (!rows.empty() && !line.starts_with('|')) break;
   }
-  fmt::print("{}: found after {} seeds, {:.1f} s\n", arguments.planted, result.seeds,
-             steady_now_s() - begun_s);
-  report_failure(studies, vfs, result.failed.front(), arguments.job.run, arguments.planted.c_str());
-  return 0;
+  return rows;
 }
 
-int run_many(const Studies& studies, Vfs& vfs, const Arguments& arguments) {
+// Each invariant of the page has a planted bug, and the page has the table of bugs as it is here.
+int check_readme(const std::string& path) {
+  const std::string page = read_file(path);
+  int wrong = 0;
+  std::set<std::string, std::less<>> invariants;
+  for (const std::string& row : rows_below(page, "## Invariants")) {
+    const std::string name = row.substr(2, row.find(" |", 2) - 2);
+    if (name == "name") continue;
+    invariants.insert(name);
+    if (std::ranges::find(kPlantedBugs, name, &PlantedBug::invariant) != kPlantedBugs.end()) continue;
+    fmt::print("{}: no planted bug breaks '{}'\n", path, name);
+    wrong = 1;
+  }
+  for (const PlantedBug& bug : kPlantedBugs) {
+    if (invariants.contains(bug.invariant)) continue;
+    fmt::print("{}: '{}' is not in the table of invariants\n", path, bug.invariant);
+    wrong = 1;
+  }
+  if (page.find(planted_table()) != std::string::npos) return wrong;
+  fmt::print("{}: the table of planted bugs is not that of --planted-table\n", path);
+  return 1;
+}
+
+int run_planted(const Studies& studies, Vfs& vfs, Arguments& arguments) {
+  int missed = arguments.readme.empty() ? 0 : check_readme(arguments.readme);
+  for (const PlantedBug& bug : arguments.planted) {
+    arguments.job.run.planted = bug.bug;
+    const double begun_s = steady_now_s();
+    const JobResult result = run_jobs(studies, vfs, arguments.job);
+    fmt::print("{:<28} {:<26} {} {:>5} seeds, {:5.1f} s; {} of them broke another invariant\n", bug.name,
+               bug.invariant, result.failed.empty() ? "NOT FOUND in" : "found after", result.seeds,
+               steady_now_s() - begun_s, result.others);
+    if (result.failed.empty()) {
+      missed = 1;
+    } else if (arguments.planted.size() == 1) {
+      report_failure(studies, vfs, result.failed.front(), arguments.job.run);
+    } else {
+      fmt::print("  replay: wflow_simulation --seed {} --planted {} --trace\n", result.failed.front(),
+                 bug.name);
+    }
+    std::fflush(stdout);
+  }
+  return missed;
+}
+
+// The commit that is checked out in the directory; empty without one.
+std::string commit_of(const std::string& directory) {
+  std::string commit;
+  const auto close = [](std::FILE* pipe) { ::pclose(pipe); };
+  const std::unique_ptr<std::FILE, decltype(close)> git(
+      ::popen(fmt::format("git -C '{}' rev-parse HEAD 2> /dev/null", directory).c_str(), "r"));
+  for (int c = git ? std::fgetc(git.get()) : EOF; c != EOF && c != '\n'; c = std::fgetc(git.get()))
+    commit += static_cast<char>(c);
+  return commit;
+}
+
+// Each commit has seeds of its own, far from the fixed ones.
+void choose_commit_seeds(const std::string& checkout, JobOptions& job) {
+  constexpr std::uint64_t kFarAway = 1'000'000, kSeeds = 1'000'000'000'000;
+  const std::string commit = commit_of(checkout);
+  if (commit.empty()) {
+    fmt::print("{} is no git checkout: the {} seeds of the commit are the fixed ones that follow\n", checkout,
+               job.more_count);
+    job.more_first = job.first + job.count;
+    return;
+  }
+  job.more_first = kFarAway + std::stoull(hash_bytes(commit).substr(0, 15), nullptr, 16) % kSeeds;
+  fmt::print("{} seeds from {} on are those of commit {}\n", job.more_count, job.more_first, commit);
+}
+
+int run_many(const Studies& studies, Vfs& vfs, const Arguments& given) {
   const double begun_s = steady_now_s();
+  Arguments arguments = given;
+  if (!arguments.checkout.empty()) choose_commit_seeds(arguments.checkout, arguments.job);
   std::vector<std::uint64_t> failed;
   if (!arguments.regressions.empty()) {
     const std::vector<std::uint64_t> seeds = read_regressions(arguments.regressions);
     for (const std::uint64_t seed : seeds) {
       JobOptions one = arguments.job;
+      one.more_count = 0;
       one.first = seed;
       one.count = 1;
       one.jobs = 1;
@@ -165,16 +240,22 @@ int run_many(const Studies& studies, Vfs& vfs, const Arguments& arguments) {
   if (missing) fmt::print("a kind of fault never happened\n");
   fmt::print("{} seeds failed\n", failed.size());
   for (std::size_t i = 0; i < std::min<std::size_t>(failed.size(), 5); ++i)
-    report_failure(studies, vfs, failed[i], arguments.job.run, "");
-  for (std::size_t i = 5; i < failed.size(); ++i) fmt::print("seed {}\n", failed[i]);
+    report_failure(studies, vfs, failed[i], arguments.job.run);
+  for (std::size_t i = 5; i < failed.size(); ++i)
+    fmt::print("replay: wflow_simulation --seed {} --trace\n", failed[i]);
   return failed.empty() && !missing ? 0 : 1;
 }
 
 int run(int argc, char** argv) {
   Arguments arguments = read_arguments(argc, argv);
+  if (arguments.planted_table) {
+    fmt::print("{}", planted_table());
+    return 0;
+  }
   arguments.job.check_replay_every = kReplayEvery;
   const Studies studies = make_studies();
   Vfs vfs;
+  if (arguments.planted.size() == 1) arguments.job.run.planted = arguments.planted.front().bug;
   if (arguments.seed) return run_one(studies, vfs, arguments);
   if (arguments.job.count == 0 && arguments.job.seconds == 0) throw Error(ExitCode::usage, kUsage);
   if (!arguments.planted.empty()) return run_planted(studies, vfs, arguments);

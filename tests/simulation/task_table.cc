@@ -12,9 +12,10 @@ constexpr double kSlowKill_s = 1.5;  // one that is in the middle of a slow syst
 constexpr double kTerminate_s = 1;   // a process that ends on SIGTERM
 constexpr double kSearch_s = 0.3;    // for its descendants, before a task is signalled
 constexpr double kTeardown_s = 0.1;  // from its exit until its parent can see it, with much memory
-constexpr double kSuicide_s = 1e-6;  // a task kills its agent before its next turn, whose heartbeat would name the task
+constexpr double kSuicide_s =
+    1e-6;  // a task kills its agent before its next turn, whose heartbeat would name the task
 constexpr int kSigTerm = 15;
-constexpr double kThawed_s = 0.05;   // a suspended host looks at its timers again
+constexpr double kThawed_s = 0.05;  // a suspended host looks at its timers again
 constexpr int kSigKill = 9;
 
 }  // namespace
@@ -115,9 +116,8 @@ void TaskTable::signal(workers::SlotId slot, workers::EndCause cause, bool kill)
   if (!task->decided) task->decided = cause;
   const double search_s = around_.draw.chance(0.5) ? 0 : around_.draw.between(0, kSearch_s);
   if (search_s == 0) return arrive(slot, task->number, cause, kill);
-  around_.timeline.after(search_s, [this, slot, number = task->number, cause, kill] {
-    arrive(slot, number, cause, kill);
-  });
+  around_.timeline.after(
+      search_s, [this, slot, number = task->number, cause, kill] { arrive(slot, number, cause, kill); });
 }
 
 void TaskTable::arrive(workers::SlotId slot, std::uint64_t number, workers::EndCause cause, bool kill) {
@@ -145,7 +145,7 @@ void TaskTable::arrive(workers::SlotId slot, std::uint64_t number, workers::EndC
 }
 
 bool TaskTable::ended_by_itself(const RunningTask& task) const {
-  if (around_.planted_signal_before_end && task.decided) return false;
+  if (around_.planted == Planted::signal_before_end && task.decided) return false;
   return workers::is_own_end(task.signals, task.end);
 }
 
@@ -159,7 +159,8 @@ bool TaskTable::kill_from_outside(std::uint64_t choice) {
 }
 
 bool TaskTable::needs_check(const RunningTask& task) const {
-  if (task.checked || !ended_by_itself(task) || task.killed_from_outside || task.lease.count > 1) return false;
+  if (task.checked || !ended_by_itself(task) || task.killed_from_outside || task.lease.count > 1)
+    return false;
   const TaskScript one = script(task, task.lease.first);
   return !one.signalled && one.code == 0 && (one.bad_output || task.lease.first % 7 == 3);
 }

@@ -25,8 +25,8 @@ struct RunningTask {
   bool checking = false;  // its outputs are being looked at
   bool checked = false;
   bool killed_from_outside = false;
-  workers::ProcessEnd end;      // as waitid() gives it
-  workers::EndSignals signals;  // that its worker has sent, as the slot's record has them
+  workers::ProcessEnd end;                   // as waitid() gives it
+  workers::EndSignals signals;               // that its worker has sent, as the slot's record has them
   std::optional<workers::EndCause> decided;  // the machine wants it to end
   std::optional<workers::EndCause> cause;    // and a signal for it was sent
   int events_left = 0;
@@ -41,8 +41,8 @@ struct Judgement {
 class TaskTable {
  public:
   // `ended`: the process of this slot has become a zombie.
-  TaskTable(Surroundings& around, Host& host, WorkerNumber worker,
-            std::function<void(workers::SlotId)> ended, std::function<void()> kill_agent);
+  TaskTable(Surroundings& around, Host& host, WorkerNumber worker, std::function<void(workers::SlotId)> ended,
+            std::function<void()> kill_agent);
 
   void start(workers::SlotId slot, const wire::Lease& lease);
   void signal(workers::SlotId slot, workers::EndCause cause, bool kill);

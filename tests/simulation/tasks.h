@@ -18,14 +18,14 @@ using engine::wire::LeaseId;
 struct TaskScript {
   double duration_s = 0;
   bool signalled = false;
-  int code = 0;               // exit code, or signal
+  int code = 0;  // exit code, or signal
   bool out_of_memory = false;
   bool bad_output = false;    // ends with 0, but an output is missing
   bool kills_bundle = false;  // the whole process: its elements run again in halves
   bool ignores_sigterm = false;
   bool handles_sigterm = false;  // and ends then with some exit code
-  bool kills_worker = false;  // at its start, in every attempt
-  bool has_children = false;  // the children outlive it unless they are ended
+  bool kills_worker = false;     // at its start, in every attempt
+  bool has_children = false;     // the children outlive it unless they are ended
   int events = 0;
 
   bool succeeds() const { return !signalled && !bad_output && (code == 0 || code == 103 || code == 105); }

@@ -64,15 +64,15 @@ int write_file(sqlite3_file* base, const void* from, int amount, sqlite3_int64 o
 int truncate_file(sqlite3_file* base, sqlite3_int64 size) {
   const OpenFile& open = of(base);
   if (!open.user->may_change()) return SQLITE_IOERR_TRUNCATE;
-  open.file->truncate(open.user->host, static_cast<std::uint64_t>(size));
-  return SQLITE_OK;
+  return open.file->truncate(open.user->host, static_cast<std::uint64_t>(size)) ? SQLITE_OK
+                                                                                : SQLITE_IOERR_TRUNCATE;
 }
 
 int sync_file(sqlite3_file* base, int) {
   const OpenFile& open = of(base);
   if (!open.user->may_change()) return SQLITE_IOERR_FSYNC;
-  open.file->sync();
-  return SQLITE_OK;
+  if (open.user->ignores_syncs) return SQLITE_OK;
+  return open.file->sync() ? SQLITE_OK : SQLITE_IOERR_FSYNC;
 }
 
 int file_size(sqlite3_file* base, sqlite3_int64* size) {
@@ -86,7 +86,8 @@ int lock_file(sqlite3_file* base, int level) {
   OpenFile& open = of(base);
   if (open.user->dead) return SQLITE_IOERR_LOCK;
   if (level <= open.level) return SQLITE_OK;
-  if (!open.file->lock(open.owner, level)) return SQLITE_BUSY;
+  if (open.vfs->disk().fails(DiskCall::lock)) return SQLITE_IOERR_LOCK;
+  if (!open.user->ignores_locks && !open.file->lock(open.user->host, open.owner, level)) return SQLITE_BUSY;
   open.level = level;
   return SQLITE_OK;
 }

@@ -16,7 +16,8 @@ namespace wflow::simulation {
 // The open files of a process; they end with it.
 struct DiskUser {
   std::string host;
-  bool dead = false;  // every call fails from now on
+  bool dead = false;                                  // every call fails from now on
+  bool ignores_locks = false, ignores_syncs = false;  // planted bugs
   // It dies before its so many-th change of the disk from now: a kill in the middle of a transaction.
   std::optional<std::uint64_t> changes_left;
 

@@ -14,10 +14,11 @@ namespace wflow::simulation {
 
 namespace {
 
-constexpr double kFenceMargin_s = 2;  // how long a guardian waits for an agent that does not end its tasks at the fence
+constexpr double kFenceMargin_s =
+    2;  // how long a guardian waits for an agent that does not end its tasks at the fence
 constexpr double kSettleAtMost_s = 0.3;
 constexpr double kEndLimit_s = 10;  // after the grace of tasks, for an agent that has received SIGTERM
-constexpr double kNews_s = 0.01;       // until a process learns of another's end
+constexpr double kNews_s = 0.01;    // until a process learns of another's end
 // The part of the margin for the kill of tasks and the message about it.
 constexpr double kKillAllowance_s = 3;
 constexpr double kSlowestClock = 0.02;
@@ -37,10 +38,14 @@ class SimulatedJournalFile final : public workers::JournalFile {
     around_.faults.count(Fault::journal_cut);
     throw Error(ExitCode::system, "the disk is full");
   }
-  void truncate(std::uint64_t size) override { file_->truncate(host_.name, size); }
+  void truncate(std::uint64_t size) override {
+    if (!file_->truncate(host_.name, size)) throw Error(ExitCode::system, "the disk refuses a truncation");
+  }
   std::string read() override { return file_->bytes(); }
   void remove() override { around_.disk.remove(path_, host_.name, false); }
-  void sync() override { file_->sync(); }
+  void sync() override {
+    if (!file_->sync()) throw Error(ExitCode::system, "the disk refuses an fsync");
+  }
   void note_results(std::uint64_t count) override { noted_ = count; }
   std::optional<std::uint64_t> noted_results() override { return noted_; }
 
@@ -171,8 +176,9 @@ Worker::Worker(Surroundings& around, Host& host, WorkerNumber number, std::strin
       group_(std::move(group)),
       id_(fmt::format("w{}", number)),
       allocation_(std::move(allocation)),
-      tasks_(around, host, number, [this](workers::SlotId slot) { agent_->task_ended(slot); },
-             [this] { agent_->end(); }) {
+      tasks_(
+          around, host, number, [this](workers::SlotId slot) { agent_->task_ended(slot); },
+          [this] { agent_->end(); }) {
   guardian_ = std::make_unique<Guardian>(around_, host_, *this);
   workers::AgentOptions options;
   options.worker = id_;
@@ -185,10 +191,10 @@ Worker::Worker(Surroundings& around, Host& host, WorkerNumber number, std::strin
   options.capacity.cores = slots;
   options.capacity.memory_bytes = kMemory_bytes;
   options.allocation = allocation_;
-  // A batch scheduler calls its nodes by their hosts' names. Of a task on several nodes each worker is one, though
-  // several of them may run on one simulated host.
+  // A batch scheduler calls its nodes by their hosts' names. Of a task on several nodes each worker is one,
+  // though several of them may run on one simulated host.
   options.node = around_.study.gangs ? id_ : host_.name;
-  around_.history.note_worker(number, slots);
+  around_.history.note_worker(number, slots, !allocation_.empty());
   options.linger_s = linger_s;
   agent_ = std::make_unique<Agent>(around_, host_, *this, std::move(options));
   const engine::wire::JournalHeader header{id_,        group_, guardian_->identity(), agent_->identity(),
@@ -224,10 +230,17 @@ void Worker::end_at(double in_s) {
   });
 }
 
-void Worker::expect_visible_journal() const {
+void Worker::expect_visible_journal(const std::set<ResultId>& acknowledged) const {
   const auto file = around_.disk.find(journal_path(around_.study, id_));
   if (journal_->empty() || !file || !file->has_unsynced()) return;
-  throw Violation("visible at a Goodbye", fmt::format("{} says Goodbye with results in its journal that another host does not see", id_));
+  const std::set<ResultId> seen = results_in(file->synced_bytes());
+  const auto is_missing = [&](const ResultId& result) {
+    return !seen.contains(result) && !acknowledged.contains(result);
+  };
+  if (std::ranges::none_of(results_in(file->bytes()), is_missing)) return;
+  throw Violation(
+      "visible at a Goodbye",
+      fmt::format("{} says Goodbye with results in its journal that another host does not see", id_));
 }
 
 void Worker::expect_not_done(const RunningTask& task) const {
@@ -241,8 +254,8 @@ bool Worker::append(const wire::Results& record) {
   try {
     journal_->append(record);
   } catch (const Error&) {
-    around_.history.result_lost();  // if the worker dies before it is acknowledged
-    return false;
+    for_each_result(record, [&](const ResultId& result) { around_.history.result_lost(result); });
+    return false;  // lost if the worker dies before it is acknowledged
   }
   // A result that comes after the coordinator may have given up is no promise.
   const double now_s = host_.at(around_.timeline.now_s()).steady_s;
@@ -285,7 +298,7 @@ void Worker::note_attendance() {
     if (!unattended_since_s_) unattended_since_s_ = around_.timeline.now_s();
     return;
   }
-  was_beyond_ = beyond_bounds();
+  if (stands_still_too_long()) beyond_until_s_ = around_.timeline.now_s();
   unattended_since_s_.reset();
 }
 
@@ -293,9 +306,8 @@ double Worker::pause_limit_s() const {
   return around_.timing.margin_s - kSlowestClock * around_.timing.lost_s - kKillAllowance_s;
 }
 
-bool Worker::beyond_bounds() const {
-  return was_beyond_ ||
-         (unattended_since_s_ && around_.timeline.now_s() - *unattended_since_s_ > pause_limit_s());
+bool Worker::stands_still_too_long() const {
+  return unattended_since_s_ && around_.timeline.now_s() - *unattended_since_s_ > pause_limit_s();
 }
 
 void Worker::agent_ended(bool with_host, std::uint64_t open_sequence) {
@@ -325,7 +337,7 @@ void Worker::both_ended() {
     around_.history.lost(task.execution);
     if (!task.own) continue;
     ++around_.lost_results;
-    around_.history.result_lost();
+    around_.history.result_lost(task.execution);
   }
   tasks_.all().clear();
 }

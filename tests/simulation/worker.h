@@ -83,7 +83,6 @@ class Agent final : public Process, public Client {
   void take_child(workers::SlotId slot);
   void note_written(const engine::wire::Results& record);
   void handle(workers::AgentEvent event);
-  void spoil(wire::Results& results);
   void take_acknowledgement(std::uint64_t sequence);
   void carry_out(std::vector<workers::AgentAction> actions);
   void on(workers::action::LookUp&);
@@ -120,11 +119,13 @@ class Agent final : public Process, public Client {
   std::optional<std::uint64_t> die_after_;
   bool let_go_ = false;
   std::set<std::tuple<engine::LeaseId, Element, std::uint32_t>> neutral_;  // outcomes that history knows
-  bool journal_failed_ = false;                                            // since the last end of a task
+  bool journal_unseen_ = false;  // other hosts may not see all of it
+  bool journal_failed_ = false;  // since the last end of a task
   bool journal_written_ = false;
   // Ends that the machine knows and has not written yet.
   std::vector<std::pair<engine::Lease, ExecutionNumber>> held_back_;
   std::map<std::uint64_t, wire::Results> unacknowledged_;  // that it has sent
+  std::set<ResultId> acknowledged_;
 };
 
 class Worker {
@@ -149,8 +150,8 @@ class Worker {
   // The end of its allocation: the machine gets the event now, and remaining processes are killed then.
   void end_at(double in_s);
 
-  // It says Goodbye now: a coordinator on another host reads its journal.
-  void expect_visible_journal() const;
+  // It says Goodbye now: a coordinator on another host reads from its journal what it has not acknowledged.
+  void expect_visible_journal(const std::set<ResultId>& acknowledged) const;
   // Its result is dropped.
   void expect_not_done(const RunningTask& task) const;
   // Notes a write to its journal; returns false if the disk is full.
@@ -165,8 +166,8 @@ class Worker {
 
   // Called when one of its processes has stopped, goes on or has ended.
   void note_attendance();
-  // True if both processes have stood still for longer than the coordinator allows for.
-  bool beyond_bounds() const;
+  // True if both processes have stood still for longer than the coordinator allows for, since then.
+  bool beyond_bounds(double since_s) const { return since_s < beyond_until_s_ || stands_still_too_long(); }
   void agent_ended(bool with_host, std::uint64_t open_sequence);
   void guardian_ended(bool with_host);
   std::uint64_t settle_sequence() const { return settle_sequence_; }
@@ -174,6 +175,7 @@ class Worker {
  private:
   bool attended() const { return guardian_->runs() || agent_->runs(); }
   double pause_limit_s() const;
+  bool stands_still_too_long() const;
   void both_ended();
 
   Surroundings& around_;
@@ -185,7 +187,7 @@ class Worker {
   std::unique_ptr<Agent> agent_;
   std::unique_ptr<workers::Journal> journal_;
   std::optional<double> unattended_since_s_;
-  bool was_beyond_ = false;
+  double beyond_until_s_ = -1;  // the end of the last pause that was too long
   double row_s_ = std::numeric_limits<double>::infinity();
   std::uint64_t settle_sequence_ = 0;
 };

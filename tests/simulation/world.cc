@@ -18,6 +18,8 @@ constexpr double kAnswered_s = 20;     // a question that lives so long after al
 constexpr double kWorkersGone_s = 40;  // local ones, after the end
 constexpr double kStopCycle_s = 80;    // a task that ends the campaign, until that goes on
 constexpr std::size_t kManyWorkers = 44;
+constexpr double kLocksOnOneHost = 0.2;  // part of the schedules with several hosts
+constexpr double kFailingDisks = 0.2;    // part of the schedules
 
 // Everything scaled down, so that a schedule has more of it.
 engine::Timing quick_timing() {
@@ -87,33 +89,23 @@ World::World(std::uint64_t seed, const std::vector<std::unique_ptr<SimulatedStud
       draw_(seed, Concern::faults),
       allocations_(seed, Concern::allocations),
       draw_lost_(hash64(seed, 3), Concern::batch),
+      draw_lock_(hash64(seed, 5), Concern::hosts),
+      draw_disk_(hash64(seed, 4), Concern::disk),
       trace_(options.trace, now_s_),
-      disk_(now_s_),
+      disk_(now_s_, Draw(seed, Concern::disk), faults_),
       network_(timeline_, Draw(seed, Concern::network), faults_, some_network(Draw(seed, Concern::network))),
       hosts_(timeline_),
       scripts_(seed, some_tasks(Draw(seed, Concern::tasks), study_)),
       history_(study_,
                [this](const Execution& execution) {
-                 return workers_.all()[execution.worker]->beyond_bounds() ||
+                 return workers_.all()[execution.worker]->beyond_bounds(execution.started_s) ||
                         (execution.orphan && hosts_.size() > 1);
                }),
-      around_{seed,
-              study_,
-              timeline_,
-              disk_,
-              vfs,
-              network_,
-              hosts_,
-              history_,
-              scripts_,
-              faults_,
-              trace_,
-              Draw(seed, Concern::processes),
-              {},
-              {},
-              {},
-              "token",
-              options.planted_signal_before_end,
+      around_{seed,     study_,   timeline_, disk_,
+              vfs,      network_, hosts_,    history_,
+              scripts_, faults_,  trace_,    Draw(seed, Concern::processes),
+              {},       {},       {},        {},
+              0,        {},       "token",   options.planted,
               0},
       workers_(around_),
       users_(around_, Draw(seed, Concern::clients)) {
@@ -177,10 +169,13 @@ void World::set_up() {
     if (settings_.drift > 0) faults_.count(Fault::clock_drifted);
     hosts_.add(rate, setup.between(10, 1e6));
   }
+  if (settings_.hosts > 1 && draw_lock_.chance(kLocksOnOneHost)) {
+    around_.lock_file.one_host = true;
+    disk_.keep_locks_to_hosts();
+  }
   // The simulated pools take two nodes each.
   if (settings_.hosts > 2 && !study_.gangs && hash64(seed_, 2000) % 2 == 0)
     batch_ = std::make_unique<Batch>(around_, workers_, seed_, settings_.linger_s);
-  if (batch_) history_.losses_are_explained();
   trace_.line("world", "seed {}: study {}, {} hosts, {} other workers, faults until {:.1f} s every {:.1f} s",
               seed_, study_.name, settings_.hosts, settings_.remote_workers, settings_.faults_until_s,
               settings_.fault_every_s);
@@ -194,11 +189,18 @@ void World::set_up() {
   }
   if (settings_.faults_until_s > 0 && !settings_.kinds.empty()) schedule_fault();
   if (settings_.faults_until_s > 0 && batch_) schedule_lost_node();
+  if (settings_.faults_until_s > 0 && around_.lock_file.one_host) schedule_takeover();
+  if (settings_.faults_until_s > 0 && draw_disk_.chance(kFailingDisks)) schedule_failing_disk();
   look_after();
 }
 
 Coordinator* World::coordinator() {
-  return coordinators_.empty() || !coordinators_.back()->alive() ? nullptr : coordinators_.back().get();
+  Coordinator* last = nullptr;
+  for (const auto& one : coordinators_) {
+    const bool later = one->alive() && one->begun() && (last == nullptr || one->epoch() > last->epoch());
+    if (later) last = one.get();
+  }
+  return last;
 }
 
 void World::start_coordinator() {
@@ -207,17 +209,25 @@ void World::start_coordinator() {
     coordinator_host_ = (coordinator_host_ + 1) % hosts_.size();
   Host& host = hosts_[coordinator_host_];
   if (!host.up || host.frozen) return;
+  start_coordinator_on(host).begin();
+}
+
+Coordinator& World::start_coordinator_on(Host& host) {
   CoordinatorOptions options;
   options.resumed = !coordinators_.empty();
   options.keep_going = settings_.keep_going;
   options.linger_s = settings_.linger_s;
   options.journals_unseen = settings_.journals_unseen;
-  options.planted = options_.planted;
   options.moves = !batch_ && hash64(seed_, 1000 + coordinators_.size()) % 10 < 4;
   options.batch = batch_.get();
-  options.forget_what_ran = options_.planted_forget_what_ran;
   coordinators_.push_back(std::make_unique<Coordinator>(around_, host, workers_, options));
-  coordinators_.back()->begin();
+  return *coordinators_.back();
+}
+
+// A user who believes that the campaign has stopped resumes it on this host.
+void World::start_second_coordinator(Host& host) {
+  if (over_ || !host.up || host.frozen) return;
+  start_coordinator_on(host).begin();
 }
 
 void World::start_remote_worker() {
@@ -262,14 +272,16 @@ void World::look_after() {
   if (!healed_ && now_s_ >= settings_.faults_until_s) end_faults();
   if (study_.gangs) keep_allocation();
   Coordinator* const running = coordinator();
-  if (!coordinators_.empty() && coordinators_.back()->campaign_over()) {
+  if (std::ranges::any_of(coordinators_, [](const auto& one) { return one->campaign_over(); })) {
     over_ = true;
     if (batch_) batch_->close();
     return;
   }
-  if (running == nullptr && !resume_at_s_)
+  const bool starts =
+      std::ranges::any_of(coordinators_, [](const auto& one) { return one->alive() && !one->begun(); });
+  if (running == nullptr && !starts && !resume_at_s_)
     resume_at_s_ = now_s_ + draw_.logarithmic(0.1, settings_.resume_within_s);
-  if (running == nullptr && now_s_ >= *resume_at_s_) {
+  if (running == nullptr && !starts && now_s_ >= *resume_at_s_) {
     resume_at_s_.reset();
     start_coordinator();
   }
@@ -305,6 +317,7 @@ double World::total_work_s() const {
 }
 
 void World::check_end() {
+  disk_.mend();
   const engine::store::Restored restored = [&] {
     auto user = std::make_shared<DiskUser>();
     user->host = "reader";
@@ -313,6 +326,8 @@ void World::check_end() {
   }();
   history_.check_final(restored);
   const double ended_s = now_s_;
+  const auto over = std::ranges::find_if(coordinators_, [](const auto& one) { return one->campaign_over(); });
+  const Host& last_host = (*over)->host();
   const double until_s = now_s_ + kWorkersGone_s +
                          (settings_.waits_for_workers ? settings_.linger_s + around_.timing.lost_here_s : 0);
   while (!timeline_.empty() && timeline_.next_s() < until_s) {
@@ -320,8 +335,8 @@ void World::check_end() {
     timeline_.step();
   }
   for (const auto& worker : workers_.all()) {
-    const bool local = &worker->host() == &coordinators_.back()->host() &&
-                       worker->row_s() + 3 * around_.timing.dismiss_s < ended_s;
+    const bool local =
+        &worker->host() == &last_host && worker->row_s() + 3 * around_.timing.dismiss_s < ended_s;
     if (!worker->gone() && (local || settings_.waits_for_workers))
       throw Violation("ends", fmt::format("the worker {} is left behind after the end", worker->id()));
   }

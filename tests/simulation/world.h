@@ -7,7 +7,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "tests/simulation/coordinator.h"
@@ -18,9 +17,7 @@ namespace wflow::simulation {
 
 struct RunOptions {
   Trace::Mode trace = Trace::Mode::off;
-  engine::PlantedBugs planted;
-  bool planted_signal_before_end = false;  // for the workers (surroundings.h)
-  bool planted_forget_what_ran = false;    // for the coordinator's edge
+  Planted planted = Planted::none;
 };
 
 struct RunResult {
@@ -63,9 +60,13 @@ class World {
   void step_until_over();
   void look_after();
   void start_coordinator();
+  Coordinator& start_coordinator_on(Host& host);
+  void start_second_coordinator(Host& host);
   void start_remote_worker();
   void keep_allocation();
   void schedule_lost_node();
+  void schedule_failing_disk();
+  void schedule_takeover();
   void schedule_fault();
   void inject(Fault fault);
   void inject_coordinator(Fault fault);
@@ -73,13 +74,12 @@ class World {
   void inject_surroundings(Fault fault);
   void freeze(Process& process, double for_s);
   void crash_host(Host& host, double down_s);
-  using Journaled = std::set<std::tuple<ArrayId, Element, LeaseId>>;
-  Journaled journaled() const;
-  void forget_lost_journals(const Journaled& before);
+  std::set<ResultId> journaled() const;
+  void forget_lost_journals(const std::set<ResultId>& before);
   void partition(bool one_way);
   void end_faults();
   void check_end();
-  Coordinator* coordinator();
+  Coordinator* coordinator();  // the last one that has begun and lives; null: there is none
   Worker* some_worker();
   double total_work_s() const;
 
@@ -92,6 +92,8 @@ class World {
   Draw draw_;
   Draw allocations_;
   Draw draw_lost_;  // nodes of jobs
+  Draw draw_lock_;  // of the campaign
+  Draw draw_disk_;  // calls of the disk that fail
   Trace trace_;
   Disk disk_;
   Network network_;

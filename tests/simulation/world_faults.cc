@@ -2,7 +2,6 @@
 // What happens to a campaign, and how all of it ends.
 #include <algorithm>
 
-#include "engine/wire/worker_journal.h"
 #include "tests/simulation/world.h"
 
 namespace wflow::simulation {
@@ -11,6 +10,7 @@ namespace {
 
 constexpr double kLongestJump_s = 1e5;
 constexpr double kLostNodeEvery_s = 15;
+constexpr double kTakeoverEvery_s = 12;
 constexpr std::uint64_t kActions = 30;  // a kill between two of so many
 
 }  // namespace
@@ -46,14 +46,8 @@ void World::inject(Fault fault) {
 void World::inject_coordinator(Fault fault) {
   Coordinator* const running = coordinator();
   if (fault == Fault::second_coordinator_refused) {
-    if (running == nullptr) return;
     // Only the lock shows it where the first one is.
-    Coordinator second(around_, hosts_[draw_.below(hosts_.size())], workers_, {});
-    if (second.host().up && !second.host().frozen) {
-      if (second.begin()) throw Violation("one coordinator", "a second coordinator begins beside the first");
-    } else {
-      second.end();
-    }
+    if (running != nullptr) start_second_coordinator(hosts_[draw_.below(hosts_.size())]);
     return;
   }
   if (running == nullptr) return;
@@ -240,12 +234,39 @@ void World::schedule_lost_node() {
   });
 }
 
+// The coordinator stands still, and a user resumes the campaign on another host: beside what else happens,
+// too.
+void World::schedule_takeover() {
+  timeline_.after(draw_lock_.exponential(kTakeoverEvery_s), [this] {
+    if (healed_ || over_) return;
+    schedule_takeover();
+    Coordinator* const running = coordinator();
+    if (running == nullptr || !running->runs()) return;
+    trace_.line("world", "the coordinator is frozen, and another one is started");
+    freeze(*running, draw_lock_.logarithmic(1, 20));
+    Host* other = &hosts_[draw_lock_.below(hosts_.size())];
+    timeline_.after(draw_lock_.between(0, 3), [this, other] { start_second_coordinator(*other); });
+  });
+}
+
+// Beside what else happens, too.
+void World::schedule_failing_disk() {
+  timeline_.after(draw_disk_.exponential(settings_.fault_every_s * 3), [this] {
+    if (healed_ || over_) return;
+    const auto call = static_cast<DiskCall>(draw_disk_.below(kDiskCalls));
+    const double for_s = draw_disk_.logarithmic(0.05, 10);
+    trace_.line("world", "{} fails for {:.2f} s", name_of(call), for_s);
+    disk_.fail(call, now_s_ + for_s);
+    schedule_failing_disk();
+  });
+}
+
 void World::crash_host(Host& host, double down_s) {
   faults_.count(Fault::host_crashed);
   trace_.line("world", "host {} crashes", host.name);
   if (batch_) batch_->host_crashes(host);
   hosts_.crash(host);
-  const Journaled before = journaled();
+  const std::set<ResultId> before = journaled();
   disk_.crash(host.name, draw_, faults_);
   forget_lost_journals(before);
   timeline_.after(down_s, [this, &host] {
@@ -253,31 +274,24 @@ void World::crash_host(Host& host, double down_s) {
   });
 }
 
-World::Journaled World::journaled() const {
-  Journaled all;
+std::set<ResultId> World::journaled() const {
+  std::set<ResultId> all;
   const std::string folder = study_.plan.campaign().string() + "/.wflow/workers/";
   for (const std::string& path : disk_.list(folder)) {
-    for (const wire::Results& record : engine::wire::parse_records(disk_.find(path)->bytes()).results) {
-      for (const wire::DoneRun& run : record.done) {
-        for (Element element = run.first; element < run.first + run.count; ++element)
-          all.insert({run.array, element, run.lease});
-      }
-      for (const wire::Outcome& outcome : record.outcomes)
-        all.insert({outcome.array, outcome.element, outcome.lease});
-    }
+    all.merge(results_in(disk_.find(path)->bytes()));
   }
   return all;
 }
 
 // A journal is written without fsync: it survives processes, not hosts. What the crash took of it is no
 // promise any more.
-void World::forget_lost_journals(const Journaled& before) {
-  const Journaled after = journaled();
+void World::forget_lost_journals(const std::set<ResultId>& before) {
+  const std::set<ResultId> after = journaled();
   for (const auto& [array, element, lease] : before) {
     if (!after.contains({array, element, lease}) && !history_.at(array, element).committed)
       history_.unseen(array, element, lease);
   }
-  Journaled lost;
+  std::set<ResultId> lost;
   history_.for_each_uncommitted([&](ArrayId array, Element element, LeaseId lease) {
     if (!after.contains({array, element, lease})) lost.insert({array, element, lease});
   });
@@ -290,6 +304,7 @@ void World::end_faults() {
   healed_s_ = now_s_;
   around_.mishaps = {};
   disk_.set_full(false);
+  disk_.mend();
   for (std::size_t i = 0; i < hosts_.size(); ++i) {
     if (!hosts_[i].up) hosts_.boot(hosts_[i]);
     hosts_.thaw(hosts_[i]);
@@ -302,10 +317,11 @@ void World::end_faults() {
     worker->guardian().go_on();
     worker->agent().go_on();
   }
-  if (Coordinator* const running = coordinator()) running->go_on();
+  for (const auto& one : coordinators_) one->go_on();
   const engine::Timing& timing = around_.timing;
-  const double recovery_s = settings_.resume_within_s + 1.05 * (timing.lost_here_s + timing.margin_s) +
-                            timing.return_s + timing.hand_over_s + timing.dismiss_s;
+  const double recovery_s = kLockTiming.dead_s + kLockTiming.settle_s + settings_.resume_within_s +
+                            1.05 * (timing.lost_here_s + timing.margin_s) + timing.return_s +
+                            timing.hand_over_s + timing.dismiss_s;
   bound_s_ = 60 + 3 * recovery_s + settings_.linger_s + 3 * total_work_s();
   constexpr double kGangs_s = 300;  // allocations that follow each other, and fewer nodes after a while
   if (batch_) bound_s_ += kGangs_s;

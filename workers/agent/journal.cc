@@ -59,10 +59,10 @@ void Journal::cut_back() {
 
 // The header stays in the file all the time, because a coordinator may read the file at any moment.
 void Journal::clear() {
-  if (empty()) return;
-  results_ = 0;
+  if (empty() && !header_later_) return;
   file_->note_results(0);
   file_->truncate(header_bytes_);
+  results_ = 0;
   size_ = header_bytes_;
   torn_ = false;
   if (header_later_) set_header(header_);

@@ -101,7 +101,7 @@ TEST(Journal, GoesOnAfterARecordThatCouldNotBeWritten) {
 }
 
 // A disk that takes a part of a record, and then refuses to be cut back.
-class FailingFile final : public JournalFile {
+class FailingFile : public JournalFile {
  public:
   explicit FailingFile(std::string& bytes, bool& fails) : bytes_(bytes), fails_(fails) {}
   void append(std::string_view bytes) override {
@@ -115,12 +115,20 @@ class FailingFile final : public JournalFile {
   std::string read() override { return bytes_; }
   void remove() override {}
   void sync() override {}
-  void note_results(std::uint64_t) override {}
-  std::optional<std::uint64_t> noted_results() override { return std::nullopt; }
+  void note_results(std::uint64_t count) override { noted_ = count; }
+  std::optional<std::uint64_t> noted_results() override { return noted_; }
 
- private:
+ protected:
   std::string& bytes_;
   bool& fails_;
+  std::optional<std::uint64_t> noted_;
+};
+
+// A full disk can be cut back.
+class FullFile final : public FailingFile {
+ public:
+  using FailingFile::FailingFile;
+  void truncate(std::uint64_t size) override { bytes_.resize(size); }
 };
 
 TEST(Journal, KnowsItsSizeAfterARollBackThatFailed) {
@@ -158,6 +166,40 @@ TEST(Journal, RecoversFromADiskThatRefusesTruncation) {
   EXPECT_EQ(journal.recover().results.size(), 2U);
 }
 
+// tests/simulation, with disks that refuse truncations: the count beside the file must stay that of the
+// results in it.
+TEST(Journal, CountsWhatADiskDidNotClear) {
+  std::string bytes;
+  bool fails = false;
+  auto file = std::make_unique<FailingFile>(bytes, fails);
+  FailingFile& disk = *file;
+  Journal journal(std::move(file), header());
+  journal.append(results(1));
+  journal.append(results(2));
+  fails = true;
+  EXPECT_THROW(journal.clear(), Error);
+  fails = false;
+  journal.append(results(3));
+  EXPECT_EQ(wire::parse_records(bytes).results.size(), 3U);
+  EXPECT_EQ(disk.noted_results(), 3U);
+}
+
+// A full disk is cut back, and takes no header after that: the next clear() writes it.
+TEST(Journal, WritesALaterHeaderThatAFullDiskDidNotTake) {
+  std::string bytes;
+  bool fails = false;
+  Journal journal(std::make_unique<FullFile>(bytes, fails), header());
+  journal.append(results(1));
+  wire::JournalHeader changed = journal.header();
+  changed.lost_s = 600;
+  journal.set_header(changed);
+  fails = true;
+  EXPECT_THROW(journal.clear(), Error);
+  fails = false;
+  journal.clear();
+  EXPECT_EQ(wire::parse_records(bytes).header.value().lost_s, 600);
+}
+
 TEST(Journal, SaysHowManyResultsAreGone) {
   const wire::TemporaryCampaign campaign;
   std::uint64_t after_two = 0;
@@ -178,8 +220,9 @@ TEST(Journal, SaysHowManyResultsAreGone) {
   const auto left = wire::find_worker_journals(campaign.path());
   EXPECT_EQ(left.at(0).results.size(), 2U);
   EXPECT_EQ(left.at(0).damaged.missing, 4U);
-  EXPECT_EQ(left.at(0).damaged.sentence(),
-            "the journal was cut or replaced: 4 of its results are lost, so that up to 4 finished tasks run again");
+  EXPECT_EQ(
+      left.at(0).damaged.sentence(),
+      "the journal was cut or replaced: 4 of its results are lost, so that up to 4 finished tasks run again");
 }
 
 // The reader reports damaged records and finds the ones behind them.
