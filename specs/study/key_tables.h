@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The JSON schemas and the tables of docs/spec.md for the blocks that a table describes.
+// The JSON schemas and the tables of docs/ for the blocks that a table describes.
 #pragma once
 
 #include <vector>
@@ -8,8 +8,12 @@
 
 namespace wflow::specs {
 
-// Adds batch, pool_batch and worker to the schema's definitions.
-void add_batch_schemas(config::Json& definitions);
-std::vector<config::Section> batch_sections();
+// The schema and the documentation of a block.
+struct BlockTables {
+  config::Json definitions;  // of the JSON schema, by name
+  std::vector<config::Section> sections;
+};
+BlockTables batch_tables();  // batch: and workers:
+BlockTables samples_tables();
 
 }  // namespace wflow::specs

@@ -58,6 +58,11 @@ std::string value_text(const yaml::Node& node) {
   return (node.is_map() ? "{" : "[") + text::join(parts, ", ") + (node.is_map() ? "}" : "]");
 }
 
+std::vector<yaml::Node> items_of(const yaml::Node* node) {
+  if (node == nullptr) return {};
+  return node->is_sequence() ? node->items : std::vector<yaml::Node>{*node};
+}
+
 std::vector<std::string> step_names(const Study& study) {
   std::vector<std::string> names;
   for (const Step& step : study.steps) names.push_back(step.name);
@@ -205,6 +210,17 @@ StudyAndWarnings read_study_text(std::string text, const fs::path& file, const s
   return result;
 }
 
+namespace {
+
+std::vector<BlockTables> all_tables() {
+  return {batch_tables(),
+          samples_tables(),
+          {{{"convert", converters::convert_schema()}}, converters::convert_sections()},
+          {{{"train", trainer::train_schema()}}, trainer::train_sections()}};
+}
+
+}  // namespace
+
 std::string study_schema() {
   using Json = nlohmann::ordered_json;
   Json schema = Json::parse(kStudySchema);
@@ -214,16 +230,14 @@ std::string study_schema() {
   definitions.erase("step_keys");
   definitions["run"]["properties"].update(keys);
   definitions["step"]["properties"].update(keys);
-  add_batch_schemas(definitions);
-  definitions["convert"] = converters::convert_schema();
-  definitions["train"] = trainer::train_schema();
+  for (const BlockTables& block : all_tables()) definitions.update(block.definitions);
   return schema.dump(2) + "\n";
 }
 
 std::string key_tables() {
   std::string text;
-  for (const auto& sections : {batch_sections(), converters::convert_sections(), trainer::train_sections()})
-    for (const config::Section& section : sections)
+  for (const BlockTables& block : all_tables())
+    for (const config::Section& section : block.sections)
       text += "## " + section.name + "\n\n" + config::markdown(section.rows) + "\n";
   return text;
 }
