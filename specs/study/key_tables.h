@@ -15,5 +15,7 @@ struct BlockTables {
 };
 BlockTables batch_tables();  // batch: and workers:
 BlockTables samples_tables();
+BlockTables step_tables();
+BlockTables plugin_tables();
 
 }  // namespace wflow::specs

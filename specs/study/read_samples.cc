@@ -403,8 +403,8 @@ const config::Table<SamplesBlock>& samples_table() {
        custom<SamplesBlock>(
            "parameters",
            {{"type", "object"}, {"additionalProperties", config::any_of({list, range_table().schema()})}},
-           "the sampled parameters by name, for all designs but `list` and `file`: `[low, high]` or "
-           "`{low, high, log, integer}`; for `grid`, a list of values or `{low, high, points, log}`",
+           "the sampled parameters by name, for all designs but `list` and `file`: `[low, high]` or `{low, "
+           "high, log, integer}`; for `grid`, a list of values or `{low, high, points, log}`",
            read_box)
            .required()
            .only_if(is_box),
@@ -412,8 +412,8 @@ const config::Table<SamplesBlock>& samples_table() {
        custom<SamplesBlock>("values", list, "`list`: the rows", read_rows).required().only_if(is_list),
        custom<SamplesBlock>(
            "file", config::text_schema(),
-           "`file`: `.csv`, `.tab` (blanks between cells), `.tsv` (tabs; no comments), `.lines` (each "
-           "line is one cell) or `.npy` (numbers or text, one or two axes)",
+           "`file`: `.csv`, `.tab` (blanks between cells), `.tsv` (tabs; no comments), `.lines` (each line "
+           "is one cell) or `.npy` (numbers or text, one or two axes)",
            read_table_file),
        custom<SamplesBlock>("column_labels", names, "`file`: the names of the columns", read_column_labels)
            .usually("the first row of a `.csv` or `.tab`")
@@ -426,9 +426,9 @@ const config::Table<SamplesBlock>& samples_table() {
            }),
        custom<SamplesBlock>(
            "generate", generate_table().schema(),
-           "`file`: `{cmd: COMMAND}`, a command that writes `file`. wflow runs it once, when it "
-           "creates the campaign, if `file` does not exist yet; `wflow resume --update` runs it again "
-           "if the command has changed",
+           "`file`: `{cmd: COMMAND}`, a command that writes `file`. wflow runs it once, when it creates the "
+           "campaign, if `file` does not exist yet; `wflow resume --update` runs it again if the command has "
+           "changed",
            read_generate)
            .only_if(is_file),
        config::integer<SamplesBlock, std::uint32_t>("level_max_dirs", &Samples::level_max_dirs, 2, 1'000'000,

@@ -215,6 +215,8 @@ namespace {
 std::vector<BlockTables> all_tables() {
   return {batch_tables(),
           samples_tables(),
+          step_tables(),
+          plugin_tables(),
           {{{"convert", converters::convert_schema()}}, converters::convert_sections()},
           {{{"train", trainer::train_schema()}}, trainer::train_sections()}};
 }
@@ -225,11 +227,6 @@ std::string study_schema() {
   using Json = nlohmann::ordered_json;
   Json schema = Json::parse(kStudySchema);
   Json& definitions = schema["$defs"];
-  // These keys are in run: or beside it. Merges them here, because few editors support unevaluatedProperties.
-  const Json keys = definitions["step_keys"];
-  definitions.erase("step_keys");
-  definitions["run"]["properties"].update(keys);
-  definitions["step"]["properties"].update(keys);
   for (const BlockTables& block : all_tables()) definitions.update(block.definitions);
   return schema.dump(2) + "\n";
 }
