@@ -17,5 +17,8 @@ BlockTables batch_tables();  // batch: and workers:
 BlockTables samples_tables();
 BlockTables step_tables();
 BlockTables plugin_tables();
+BlockTables parameter_tables();
+BlockTables iterate_tables();
+BlockTables hook_tables();  // on: and metrics:
 
 }  // namespace wflow::specs

@@ -214,6 +214,9 @@ namespace {
 
 std::vector<BlockTables> all_tables() {
   return {batch_tables(),
+          parameter_tables(),
+          iterate_tables(),
+          hook_tables(),
           samples_tables(),
           step_tables(),
           plugin_tables(),
