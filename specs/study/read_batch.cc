@@ -376,7 +376,7 @@ std::vector<config::Key<PoolBlock>> pool_keys() {
           .usually("the node's cores"),
       config::boolean<PoolBlock>("pin", &WorkerGroup::pin, "every task has processors of its own"),
       std::move(args).unlisted(),
-      custom<PoolBlock>("batch", {{"$ref", "#/$defs/pool_batch"}},
+      custom<PoolBlock>("batch", schema_named("pool_batch"),
                         "any allocation key of [batch](#batch), for this pool alone", read_pool_batch)
           .usually("the study's"),
       config::integer<PoolBlock, int>("min", &WorkerGroup::min, 0, kMostNodes,
@@ -535,10 +535,27 @@ config::Json without_defaults(config::Json schema) {
   return schema;
 }
 
+const config::Table<KnownKeys>& resources_table() {
+  static const config::Table<KnownKeys> table(
+      "the resources: block", {known_key("task_server", config::Json::object(), "accepted, not used"),
+                               known_key("overlap", config::Json::object(), "accepted, not used"),
+                               known_key("workers", mapping_of(schema_named("worker")), "groups of workers")});
+  return table;
+}
+
+const config::Table<KnownKeys>& merlin_table() {
+  static const config::Table<KnownKeys> table(
+      "the merlin: block",
+      {known_key("samples", schema_named("merlin_samples"), "Merlin's samples"),
+       known_key("resources", config::or_null(resources_table().schema()), "Merlin's workers")});
+  return table;
+}
+
 }  // namespace
 
 BlockTables batch_tables() {
-  return {{{"batch", config::or_null(batch_table().schema())},
+  return {{{"merlin", config::or_null(merlin_table().schema())},
+           {"batch", config::or_null(batch_table().schema())},
            {"pool_batch", config::or_null(without_defaults(pool_batch_table().schema()))},
            {"worker", config::or_null(pool_table().schema())}},
           {{"batch", batch_table().rows()}, {"workers", pool_table().rows()}}};
@@ -562,20 +579,16 @@ void read_all_groups(Reading& reading) {
   if (ours != nullptr && !ours->is_null()) read_groups(reading, *ours, true);
   const yaml::Node* merlin = reading.root.find("merlin");
   if (merlin == nullptr || merlin->is_null()) return;
-  yaml::MapReader block(*merlin, "the merlin: block", reading.diagnostics);
-  block.find("samples");
-  if (const yaml::Node* resources = block.find("resources")) {
-    yaml::MapReader inner(*resources, "the resources: block", reading.diagnostics);
-    inner.find("task_server");
-    inner.find("overlap");
-    if (const yaml::Node* workers = inner.find("workers")) {
-      if (ours != nullptr)
-        reading.diagnostics.error(workers->mark, "workers stand here and at top level; one of them must go");
-      read_groups(reading, *workers, false);
-    }
-    inner.finish();
-  }
-  block.finish();
+  KnownKeys none;
+  merlin_table().read(*merlin, none, reading.diagnostics);
+  const yaml::Node* resources = merlin->find("resources");
+  if (resources == nullptr || resources->is_null()) return;
+  resources_table().read(*resources, none, reading.diagnostics);
+  const yaml::Node* workers = resources->find("workers");
+  if (workers == nullptr || workers->is_null()) return;
+  if (ours != nullptr)
+    reading.diagnostics.error(workers->mark, "workers stand here and at top level; one of them must go");
+  read_groups(reading, *workers, false);
 }
 
 }  // namespace

@@ -403,7 +403,7 @@ StepKeys file_keys() {
                                    "files whose content determines the results of the tasks (see below)")
               .usually("files that the command names")
               .then(check_sources),
-          for_run(custom<StepBlock>("outputs", config::one_or_list_schema({{"$ref", "#/$defs/output"}}),
+          for_run(custom<StepBlock>("outputs", config::one_or_list_schema(schema_named("output")),
                                     "files that a task must leave; without them, the task fails (see below)",
                                     read_outputs))
               .usually("none"),
@@ -433,7 +433,7 @@ const config::Table<StepBlock>& run_table() {
 
 const config::Table<StepBlock>& step_table() {
   const auto block = [](const char* kind, const char* meaning) {
-    return custom<StepBlock>(kind, {{"$ref", fmt::format("#/$defs/{}", kind)}}, meaning);
+    return custom<StepBlock>(kind, schema_named(kind), meaning);
   };
   static const config::Table<StepBlock> table(
       "a step",
