@@ -84,6 +84,11 @@ Json any_of(std::vector<Json> forms) {
   return {{"anyOf", std::move(all)}};
 }
 
+Json or_null(Json block) {
+  block["type"] = {"object", "null"};
+  return block;
+}
+
 yaml::Node emit_integer(std::int64_t value) {
   return yaml::scalar(std::to_string(value));
 }

@@ -43,6 +43,8 @@ Json bytes_schema();
 Json one_or_list_schema(const Json& item);
 // One of several forms; a nested "anyOf" becomes part of it.
 Json any_of(std::vector<Json> forms);
+// The schema of a block that may also stand empty.
+Json or_null(Json block);
 
 yaml::Node emit_integer(std::int64_t value);
 yaml::Node emit_real(double value);
@@ -101,6 +103,11 @@ struct Key {
 
   Key usually(std::string text) && {
     usual = std::move(text);
+    return std::move(*this);
+  }
+  // The default that docs/ and the schema show, where no value is emitted.
+  Key with_default(std::string text) && {
+    write = [text = std::move(text)](const Config&) { return yaml::scalar(text); };
     return std::move(*this);
   }
   // Reports an absent key.
@@ -181,7 +188,12 @@ class Table {
 
   // Every error goes to `diagnostics`. Null stands for an empty block.
   void read(const yaml::Node& block, Config& config, yaml::Diagnostics& diagnostics) const {
-    yaml::MapReader reader(block, where_, diagnostics);
+    read(block, config, diagnostics, where_);
+  }
+  // For a block that stands several times in a file: `where` names this one.
+  void read(const yaml::Node& block, Config& config, yaml::Diagnostics& diagnostics,
+            std::string where) const {
+    yaml::MapReader reader(block, std::move(where), diagnostics);
     read_keys(reader, config);
     if (check_) check_(reader, config);
     reader.finish();
@@ -222,7 +234,7 @@ class Table {
     return yaml::map(std::move(entries));
   }
 
-  // The schema of the block where it is a mapping.
+  // The schema of the block where it is a mapping. It demands the keys that are always required.
   Json schema() const {
     Json properties = Json::object();
     Json required = Json::array();
@@ -236,7 +248,7 @@ class Table {
         old.update(earlier.schema);
         properties[earlier.name] = std::move(old);
       }
-      if (key.is_required) required.push_back(key.name);
+      if (key.is_required && !key.applies) required.push_back(key.name);
     }
     Json block = {{"type", "object"}, {"properties", std::move(properties)}, {"additionalProperties", false}};
     if (!required.empty()) block["required"] = std::move(required);
@@ -280,13 +292,15 @@ class Table {
   Check check_;
 };
 
-// A key whose reading and emission are code of its own.
+// A key whose reading and emission are code of its own. Without `read`, it is only known: other code reads
+// it, or it is accepted and not used.
 template <typename Config>
-Key<Config> custom(std::string name, Json schema, std::string meaning, typename Key<Config>::Read read,
+Key<Config> custom(std::string name, Json schema, std::string meaning, typename Key<Config>::Read read = {},
                    typename Key<Config>::Write write = {}) {
   Key<Config> key;
   key.name = std::move(name);
   key.meaning = std::move(meaning);
+  if (!read) read = [](yaml::MapReader& reader, std::string_view name, Config&) { reader.find(name); };
   key.read = std::move(read);
   key.write = std::move(write);
   key.schema = std::move(schema);
@@ -334,6 +348,16 @@ Key<Config> text(std::string name, std::string Config::*member, std::string mean
         config.*member = reader.string(key, config.*member);
       },
       [=](const Config& config) { return yaml::quoted(config.*member); });
+}
+
+// A text that must be there, and not be empty.
+template <typename Config>
+Key<Config> required_text(std::string name, std::string Config::*member, std::string meaning) {
+  Key<Config> key = text(std::move(name), member, std::move(meaning));
+  key.read = [=](yaml::MapReader& reader, std::string_view name, Config& config) {
+    if (reader.has(name)) config.*member = reader.required_string(name);
+  };
+  return std::move(key).required();
 }
 
 // `choices` outlive the table and are the words for the values from `first` on.

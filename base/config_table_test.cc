@@ -112,5 +112,94 @@ TEST(ConfigTable, GivesSchemaAndDocumentation) {
   EXPECT_THAT(table, HasSubstr("| `colour` | `red` | a colour |\n"));
 }
 
+// A part that stands in the block itself, and keys that depend on others.
+struct Shape {
+  std::int64_t sides = 3;
+};
+struct Drawing {
+  std::string kind = "line";
+  std::string title;
+  double width = 1;
+  Shape shape;
+  bool is_refused = false;
+};
+
+bool is_shape(const Drawing& drawing) {
+  return drawing.kind == "shape";
+}
+
+const Table<Drawing>& drawing_table() {
+  const auto sides =
+      integer("sides", &Shape::sides, 3, 9, "its sides").formerly("edges").usually("a triangle");
+  static const Table<Drawing> table(
+      "the drawing: block",
+      joined<Drawing>(
+          {{text("kind", &Drawing::kind, "line or shape").with_default("lines"),
+            required_text("title", &Drawing::title, "above it")},
+           {real("width", &Drawing::width, 0, 9, "of the line")
+                .unless_default()
+                .accepting({{"type", "number"}}),
+            of_part<Drawing>(sides, &Drawing::shape)
+                .required()
+                .only_if(is_shape, [](yaml::MapReader& reader, std::string_view key,
+                                      Drawing& drawing) { drawing.is_refused = reader.has(key); }),
+            custom<Drawing>("layer", text_schema(), "not used"),
+            boolean("is_refused", &Drawing::is_refused, "set by the reader").emitted_if(is_shape)}}));
+  return table;
+}
+
+std::pair<Drawing, std::string> draw(const std::string& text) {
+  yaml::Diagnostics diagnostics("a.yaml");
+  Drawing drawing;
+  drawing_table().read(yaml::parse(text, diagnostics), drawing, diagnostics, "drawing 7");
+  return {drawing, diagnostics.to_string()};
+}
+
+TEST(ConfigTable, ReadsKeysOfAPartWhereTheyApply) {
+  EXPECT_EQ(draw("{title: a, kind: shape, sides: 5}").first.shape.sides, 5);
+  EXPECT_EQ(draw("{title: a, kind: shape, edges: 6}").first.shape.sides, 6) << "an earlier spelling";
+  EXPECT_THAT(draw("{title: a, kind: shape}").second, HasSubstr("drawing 7 needs the key 'sides'"));
+  const auto [line, messages] = draw("{title: a, sides: 5, layer: 1}");
+  EXPECT_EQ(messages, "");
+  EXPECT_TRUE(line.is_refused) << "read by what stands in its place";
+  EXPECT_EQ(line.shape.sides, 3);
+}
+
+TEST(ConfigTable, DemandsATextThatIsNotEmpty) {
+  EXPECT_EQ(draw("{}").second, "a.yaml:1:1: error: drawing 7 needs the key 'title'");
+  EXPECT_EQ(draw("{title: ' '}").second, "a.yaml:1:9: error: 'title' of drawing 7 must not be empty");
+}
+
+TEST(ConfigTable, WritesKeysWhereTheirConditionHolds) {
+  const auto written = [](const std::string& text) {
+    return yaml::emit(drawing_table().write(draw(text).first));
+  };
+  EXPECT_EQ(written("{title: a, width: 1}"), "kind: lines\ntitle: \"a\"\n");
+  EXPECT_EQ(written("{title: a, width: 2, kind: shape, sides: 4}"),
+            "kind: lines\ntitle: \"a\"\nwidth: 2\nsides: 4\nis_refused: false\n");
+}
+
+TEST(ConfigTable, ShowsDefaultsAndFormsThatItIsGiven) {
+  const Json schema = drawing_table().schema();
+  EXPECT_EQ(schema["required"], Json::array({"title"})) << "sides is not always needed";
+  EXPECT_EQ(schema["properties"]["kind"]["default"], "lines");
+  EXPECT_EQ(schema["properties"]["width"]["type"], "number");
+  EXPECT_TRUE(schema["properties"].contains("edges"));
+  EXPECT_EQ(or_null(schema)["type"], Json::array({"object", "null"}));
+  EXPECT_THAT(markdown(drawing_table().rows()), HasSubstr("| `kind` | `lines` | line or shape |\n"));
+}
+
+TEST(ConfigTable, ComparesValuesAndNotTheirPlaces) {
+  yaml::Diagnostics none("");
+  const auto equal = [&](const std::string& one, const std::string& other) {
+    return are_equal(yaml::parse(one, none), yaml::parse(other, none));
+  };
+  EXPECT_TRUE(equal("{a: [1, {b: x}]}", "a:\n  - 1\n  - b: x"));
+  EXPECT_FALSE(equal("{a: [1, {b: x}]}", "{a: [1, {b: y}]}"));
+  EXPECT_FALSE(equal("{a: 1}", "{b: 1}"));
+  EXPECT_FALSE(equal("[1]", "[1, 2]"));
+  EXPECT_FALSE(equal("1", "'1'"));
+}
+
 }  // namespace
 }  // namespace wflow::config

@@ -74,7 +74,7 @@ def newest(folder):
 
 
 def start(folder, *arguments):
-    return subprocess.Popen([bench.program("wflow"), *arguments, "-q"], cwd=folder, env={**bench.environment(), MARK: folder},
+    return subprocess.Popen([bench.wflow_for(arguments), *arguments, "-q"], cwd=folder, env={**bench.environment(), MARK: folder},
                             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
 

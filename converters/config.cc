@@ -537,8 +537,7 @@ yaml::Node to_yaml(const ConvertConfig& config) {
 config::Json convert_schema() {
   config::Json schema = {{"description", "a conversion of a step's output to training data (docs/convert.md)"}};
   schema.update(convert_table().schema());
-  schema["type"] = {"object", "null"};
-  return schema;
+  return config::or_null(std::move(schema));
 }
 
 std::vector<config::Section> convert_sections() {

@@ -7,6 +7,7 @@
 #include <array>
 #include <cctype>
 #include <cmath>
+#include <initializer_list>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -28,7 +29,86 @@ bool is_reduction(std::string_view name) {
   return std::find(kReductions.begin(), kReductions.end(), name) != kReductions.end();
 }
 
+double truth(bool value) {
+  return value ? 1 : 0;
+}
+
+// Applies an operation to `count` operands of each kind; the result replaces the first.
+using Apply = void (*)(double* first, const double* second, const double* third, std::size_t count);
+
+template <typename Function>
+constexpr Apply one(Function) {
+  return [](double* a, const double*, const double*, std::size_t n) {
+    for (std::size_t i = 0; i < n; ++i) a[i] = Function{}(a[i]);
+  };
+}
+template <typename Function>
+constexpr Apply two(Function) {
+  return [](double* a, const double* b, const double*, std::size_t n) {
+    for (std::size_t i = 0; i < n; ++i) a[i] = Function{}(a[i], b[i]);
+  };
+}
+constexpr Apply select() {
+  return [](double* a, const double* b, const double* c, std::size_t n) {
+    for (std::size_t i = 0; i < n; ++i) a[i] = a[i] != 0 ? b[i] : c[i];
+  };
+}
+
 }  // namespace
+
+struct Formula::Operation {
+  std::string_view name;
+  std::size_t operands;
+  Apply apply;
+  bool is_function = false;  // written as name(x, y); the others are operators
+};
+
+std::span<const Formula::Operation> Formula::operations() {
+  static constexpr Operation kOperations[] = {
+      {"min", 2, two([](double x, double y) { return std::isnan(x) || x < y ? x : y; }), true},
+      {"max", 2, two([](double x, double y) { return std::isnan(x) || x > y ? x : y; }), true},
+      {"atan2", 2, two([](double x, double y) { return std::atan2(x, y); }), true},
+      {"where", 3, select(), true},
+      {"exp", 1, one([](double x) { return std::exp(x); }), true},
+      {"expm1", 1, one([](double x) { return std::expm1(x); }), true},
+      {"log", 1, one([](double x) { return std::log(x); }), true},
+      {"log1p", 1, one([](double x) { return std::log1p(x); }), true},
+      {"log10", 1, one([](double x) { return std::log10(x); }), true},
+      {"log2", 1, one([](double x) { return std::log2(x); }), true},
+      {"sqrt", 1, one([](double x) { return std::sqrt(x); }), true},
+      {"abs", 1, one([](double x) { return std::abs(x); }), true},
+      {"sin", 1, one([](double x) { return std::sin(x); }), true},
+      {"cos", 1, one([](double x) { return std::cos(x); }), true},
+      {"tan", 1, one([](double x) { return std::tan(x); }), true},
+      {"sinh", 1, one([](double x) { return std::sinh(x); }), true},
+      {"cosh", 1, one([](double x) { return std::cosh(x); }), true},
+      {"tanh", 1, one([](double x) { return std::tanh(x); }), true},
+      {"asinh", 1, one([](double x) { return std::asinh(x); }), true},
+      {"atan", 1, one([](double x) { return std::atan(x); }), true},
+      {"floor", 1, one([](double x) { return std::floor(x); }), true},
+      {"ceil", 1, one([](double x) { return std::ceil(x); }), true},
+      {"round", 1, one([](double x) { return std::round(x); }), true},
+      {"arcsinh", 1, one([](double x) { return std::asinh(x); }), true},
+      {"ln", 1, one([](double x) { return std::log(x); }), true},
+      {"-x", 1, one([](double x) { return -x; })},
+      {"not", 1, one([](double x) { return truth(x == 0); })},
+      {"+", 2, two([](double x, double y) { return x + y; })},
+      {"-", 2, two([](double x, double y) { return x - y; })},
+      {"*", 2, two([](double x, double y) { return x * y; })},
+      {"/", 2, two([](double x, double y) { return x / y; })},
+      {"%", 2, two([](double x, double y) { return x - y * std::floor(x / y); })},
+      {"^", 2, two([](double x, double y) { return std::pow(x, y); })},
+      {"<=", 2, two([](double x, double y) { return truth(x <= y); })},
+      {">=", 2, two([](double x, double y) { return truth(x >= y); })},
+      {"==", 2, two([](double x, double y) { return truth(x == y); })},
+      {"!=", 2, two([](double x, double y) { return truth(x != y); })},
+      {"<", 2, two([](double x, double y) { return truth(x < y); })},
+      {">", 2, two([](double x, double y) { return truth(x > y); })},
+      {"and", 2, two([](double x, double y) { return truth(x != 0 && y != 0); })},
+      {"or", 2, two([](double x, double y) { return truth(x != 0 || y != 0); })},
+  };
+  return kOperations;
+}
 
 class FormulaParser {
  public:
@@ -43,7 +123,7 @@ class FormulaParser {
   }
 
  private:
-  using Op = Formula::Op;
+  using Operation = Formula::Operation;
 
   [[noreturn]] void fail(const std::string& why) const {
     throw Error(ExitCode::spec, fmt::format("the formula '{}' is wrong at letter {}: {}",
@@ -72,19 +152,24 @@ class FormulaParser {
     return true;
   }
 
-  void push(Op op, std::size_t operands) {
-    formula_.steps_.push_back({op, 0, 0});
-    stack_ -= operands - 1;
+  static const Operation* find(std::string_view name) {
+    const auto found = std::ranges::find(Formula::operations(), name, &Operation::name);
+    return found == Formula::operations().end() ? nullptr : &*found;
   }
+  void push(const Operation* operation) {
+    formula_.steps_.push_back({operation});
+    stack_ -= operation->operands - 1;
+  }
+  void push(std::string_view name) { push(find(name)); }
   void grow() { formula_.depth_ = std::max(formula_.depth_, ++stack_); }
   void push_number(double value) {
-    formula_.steps_.push_back({Op::number, value, 0});
+    formula_.steps_.push_back({nullptr, value});
     grow();
   }
   void push_variable(const std::string& name) {
     auto& names = formula_.variables_;
     const auto found = std::find(names.begin(), names.end(), name);
-    formula_.steps_.push_back({Op::variable, 0, static_cast<std::size_t>(found - names.begin())});
+    formula_.steps_.push_back({nullptr, 0, static_cast<std::size_t>(found - names.begin()), true});
     if (found == names.end()) names.push_back(name);
     grow();
   }
@@ -93,64 +178,47 @@ class FormulaParser {
     both();
     while (take_word("or")) {
       both();
-      push(Op::logical_or, 2);
+      push("or");
     }
   }
   void both() {
     inverse();
     while (take_word("and")) {
       inverse();
-      push(Op::logical_and, 2);
+      push("and");
     }
   }
   void inverse() {
     if (!take_word("not")) return comparison();
     const Deeper deeper(*this);
     inverse();
-    push(Op::logical_not, 1);
+    push("not");
   }
   void comparison() {
     sum();
-    static constexpr std::array<std::pair<std::string_view, Op>, 6> kSymbols = {
-        std::pair{"<=", Op::less_equal}, std::pair{">=", Op::greater_equal}, std::pair{"==", Op::equal},
-        std::pair{"!=", Op::not_equal},  std::pair{"<", Op::less},           std::pair{">", Op::greater}};
-    for (const auto& [symbol, op] : kSymbols) {
+    for (const std::string_view symbol : {"<=", ">=", "==", "!=", "<", ">"}) {
       if (!take(symbol)) continue;
       sum();
-      push(op, 2);
-      return;
+      return push(symbol);
     }
   }
-  void sum() {
-    product();
+  void sum() { chain({"+", "-"}, &FormulaParser::product); }
+  void product() { chain({"*", "/", "%"}, &FormulaParser::sign); }
+  // Operators of one rank, from the left.
+  void chain(std::initializer_list<std::string_view> symbols, void (FormulaParser::*operand)()) {
+    (this->*operand)();
     while (true) {
-      const bool plus = take("+");
-      if (!plus && !take("-")) return;
-      product();
-      push(plus ? Op::add : Op::subtract, 2);
-    }
-  }
-  void product() {
-    sign();
-    while (true) {
-      Op op = Op::multiply;
-      if (take("*")) {
-      } else if (take("/")) {
-        op = Op::divide;
-      } else if (take("%")) {
-        op = Op::remainder;
-      } else {
-        return;
-      }
-      sign();
-      push(op, 2);
+      const auto symbol = std::ranges::find_if(symbols, [this](std::string_view s) { return take(s); });
+      if (symbol == symbols.end()) return;
+      (this->*operand)();
+      push(*symbol);
     }
   }
   void sign() {
     if (take("-")) {
       const Deeper deeper(*this);
       sign();
-      push(Op::negate, 1);
+      push("-x");
     } else {
       power();
     }
@@ -160,7 +228,7 @@ class FormulaParser {
     if (!take("^")) return;
     const Deeper deeper(*this);
     sign();
-    push(Op::power, 2);
+    push("^");
   }
 
   // Limits the recursion, because users write the text.
@@ -239,32 +307,15 @@ class FormulaParser {
       if (function != "min" && function != "max")
         fail(fmt::format("{} takes the name of a field: {}(u)", function, function));
     }
-    static constexpr std::array<std::pair<std::string_view, Op>, 21> kOne = {
-        std::pair{"exp", Op::exp},     std::pair{"expm1", Op::expm1},   std::pair{"log", Op::log},
-        std::pair{"log1p", Op::log1p}, std::pair{"log10", Op::log10},   std::pair{"log2", Op::log2},
-        std::pair{"sqrt", Op::sqrt},   std::pair{"abs", Op::abs},       std::pair{"sin", Op::sin},
-        std::pair{"cos", Op::cos},     std::pair{"tan", Op::tan},       std::pair{"sinh", Op::sinh},
-        std::pair{"cosh", Op::cosh},   std::pair{"tanh", Op::tanh},     std::pair{"asinh", Op::asinh},
-        std::pair{"atan", Op::atan},   std::pair{"floor", Op::floor},   std::pair{"ceil", Op::ceil},
-        std::pair{"round", Op::round}, std::pair{"arcsinh", Op::asinh}, std::pair{"ln", Op::log}};
-    std::optional<Op> op;
-    std::size_t wanted = 1;
-    for (const auto& known : kOne) {
-      if (known.first == function) op = known.second;
-    }
-    if (function == "min" || function == "max" || function == "atan2") {
-      op = function == "min" ? Op::min : function == "max" ? Op::max : Op::atan2;
-      wanted = 2;
-    }
-    if (function == "where") {
-      op = Op::select;
-      wanted = 3;
-    }
-    if (!op) {
-      std::vector<std::string> names = {"min", "max", "mean", "sum", "std", "atan2", "where"};
-      for (const auto& known : kOne) names.emplace_back(known.first);
+    const Operation* operation = find(function);
+    if (operation == nullptr || !operation->is_function) {
+      std::vector<std::string> names(kReductions.begin(), kReductions.end());
+      for (const Operation& known : Formula::operations()) {
+        if (known.is_function) names.emplace_back(known.name);
+      }
       fail(fmt::format("there is no function '{}'{}", function, text::suggestion(function, names)));
     }
+    const std::size_t wanted = operation->operands;
     const Deeper deeper(*this);
     for (std::size_t k = 0; k < wanted; ++k) {
       if (k > 0 && !take(",")) fail(fmt::format("{} takes {} values", function, wanted));
@@ -272,7 +323,7 @@ class FormulaParser {
     }
     if (!take(")"))
       fail(fmt::format("a ) is missing behind the {} of {}", wanted == 1 ? "value" : "values", function));
-    push(*op, wanted);
+    push(operation);
   }
 
   std::string_view text_;
@@ -286,109 +337,6 @@ Formula Formula::parse(std::string_view text) {
   return FormulaParser(text).run();
 }
 
-namespace {
-
-template <typename Function>
-void map_one(double* first, std::size_t count, Function function) {
-  for (std::size_t i = 0; i < count; ++i) first[i] = function(first[i]);
-}
-template <typename Function>
-void map_two(double* first, const double* second, std::size_t count, Function function) {
-  for (std::size_t i = 0; i < count; ++i) first[i] = function(first[i], second[i]);
-}
-double truth(bool value) {
-  return value ? 1 : 0;
-}
-
-}  // namespace
-
-void Formula::apply(Op op, double* a, const double* b, const double* c, std::size_t n) {
-  switch (op) {
-    case Op::number:
-    case Op::variable:
-      return;
-    case Op::negate:
-      return map_one(a, n, [](double x) { return -x; });
-    case Op::logical_not:
-      return map_one(a, n, [](double x) { return truth(x == 0); });
-    case Op::add:
-      return map_two(a, b, n, [](double x, double y) { return x + y; });
-    case Op::subtract:
-      return map_two(a, b, n, [](double x, double y) { return x - y; });
-    case Op::multiply:
-      return map_two(a, b, n, [](double x, double y) { return x * y; });
-    case Op::divide:
-      return map_two(a, b, n, [](double x, double y) { return x / y; });
-    case Op::remainder:
-      return map_two(a, b, n, [](double x, double y) { return x - y * std::floor(x / y); });
-    case Op::power:
-      return map_two(a, b, n, [](double x, double y) { return std::pow(x, y); });
-    case Op::less:
-      return map_two(a, b, n, [](double x, double y) { return truth(x < y); });
-    case Op::less_equal:
-      return map_two(a, b, n, [](double x, double y) { return truth(x <= y); });
-    case Op::greater:
-      return map_two(a, b, n, [](double x, double y) { return truth(x > y); });
-    case Op::greater_equal:
-      return map_two(a, b, n, [](double x, double y) { return truth(x >= y); });
-    case Op::equal:
-      return map_two(a, b, n, [](double x, double y) { return truth(x == y); });
-    case Op::not_equal:
-      return map_two(a, b, n, [](double x, double y) { return truth(x != y); });
-    case Op::logical_and:
-      return map_two(a, b, n, [](double x, double y) { return truth(x != 0 && y != 0); });
-    case Op::logical_or:
-      return map_two(a, b, n, [](double x, double y) { return truth(x != 0 || y != 0); });
-    case Op::exp:
-      return map_one(a, n, [](double x) { return std::exp(x); });
-    case Op::expm1:
-      return map_one(a, n, [](double x) { return std::expm1(x); });
-    case Op::log:
-      return map_one(a, n, [](double x) { return std::log(x); });
-    case Op::log1p:
-      return map_one(a, n, [](double x) { return std::log1p(x); });
-    case Op::log10:
-      return map_one(a, n, [](double x) { return std::log10(x); });
-    case Op::log2:
-      return map_one(a, n, [](double x) { return std::log2(x); });
-    case Op::sqrt:
-      return map_one(a, n, [](double x) { return std::sqrt(x); });
-    case Op::abs:
-      return map_one(a, n, [](double x) { return std::abs(x); });
-    case Op::sin:
-      return map_one(a, n, [](double x) { return std::sin(x); });
-    case Op::cos:
-      return map_one(a, n, [](double x) { return std::cos(x); });
-    case Op::tan:
-      return map_one(a, n, [](double x) { return std::tan(x); });
-    case Op::sinh:
-      return map_one(a, n, [](double x) { return std::sinh(x); });
-    case Op::cosh:
-      return map_one(a, n, [](double x) { return std::cosh(x); });
-    case Op::tanh:
-      return map_one(a, n, [](double x) { return std::tanh(x); });
-    case Op::asinh:
-      return map_one(a, n, [](double x) { return std::asinh(x); });
-    case Op::atan:
-      return map_one(a, n, [](double x) { return std::atan(x); });
-    case Op::floor:
-      return map_one(a, n, [](double x) { return std::floor(x); });
-    case Op::ceil:
-      return map_one(a, n, [](double x) { return std::ceil(x); });
-    case Op::round:
-      return map_one(a, n, [](double x) { return std::round(x); });
-    case Op::min:
-      return map_two(a, b, n, [](double x, double y) { return std::isnan(x) || x < y ? x : y; });
-    case Op::max:
-      return map_two(a, b, n, [](double x, double y) { return std::isnan(x) || x > y ? x : y; });
-    case Op::atan2:
-      return map_two(a, b, n, [](double x, double y) { return std::atan2(x, y); });
-    case Op::select:
-      for (std::size_t i = 0; i < n; ++i) a[i] = a[i] != 0 ? b[i] : c[i];
-      return;
-  }
-}
-
 void Formula::evaluate(std::span<const std::span<const double>> values, std::span<double> result) const {
   WFLOW_CHECK(values.size() == variables_.size());
   std::vector<double> stack(depth_ * kBlock);
@@ -396,22 +344,19 @@ void Formula::evaluate(std::span<const std::span<const double>> values, std::spa
     const std::size_t count = std::min(kBlock, result.size() - start);
     double* top = stack.data();  // behind the topmost entry
     for (const Step& step : steps_) {
-      if (step.op == Op::number) {
-        std::fill_n(top, count, step.number);
-        top += kBlock;
-      } else if (step.op == Op::variable) {
-        const std::span<const double> given = values[step.variable];
-        if (given.size() == 1) {
-          std::fill_n(top, count, given[0]);
-        } else {
-          std::copy_n(given.data() + start, count, top);
-        }
-        top += kBlock;
-      } else {
-        const std::size_t operands = step.op == Op::select ? 3 : is_binary(step.op) ? 2 : 1;
-        top -= (operands - 1) * kBlock;
-        apply(step.op, top - kBlock, top, top + kBlock, count);
+      if (step.operation != nullptr) {
+        top -= (step.operation->operands - 1) * kBlock;
+        step.operation->apply(top - kBlock, top, top + kBlock, count);
+        continue;
       }
+      const std::span<const double> given =
+          step.is_variable ? values[step.variable] : std::span(&step.number, 1);
+      if (given.size() == 1) {
+        std::fill_n(top, count, given[0]);
+      } else {
+        std::copy_n(given.data() + start, count, top);
+      }
+      top += kBlock;
     }
     std::copy_n(stack.data(), count, result.data() + start);
   }

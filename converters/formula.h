@@ -4,7 +4,7 @@
 // Everything is computed in double precision.
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
 #include <span>
 #include <string>
 #include <string_view>
@@ -27,59 +27,14 @@ class Formula {
 
  private:
   friend class FormulaParser;
-  enum class Op : std::uint8_t {
-    number,
-    variable,
-    negate,
-    logical_not,
-    add,
-    subtract,
-    multiply,
-    divide,
-    remainder,
-    power,
-    less,
-    less_equal,
-    greater,
-    greater_equal,
-    equal,
-    not_equal,
-    logical_and,
-    logical_or,
-    exp,
-    expm1,
-    log,
-    log1p,
-    log10,
-    log2,
-    sqrt,
-    abs,
-    sin,
-    cos,
-    tan,
-    sinh,
-    cosh,
-    tanh,
-    asinh,
-    atan,
-    floor,
-    ceil,
-    round,
-    min,
-    max,
-    atan2,
-    select
-  };
+  struct Operation;
+  static std::span<const Operation> operations();
   struct Step {
-    Op op = Op::number;
+    const Operation* operation = nullptr;  // null: a number, or a variable
     double number = 0;
     std::size_t variable = 0;
+    bool is_variable = false;
   };
-  static bool is_binary(Op op) {
-    return (op >= Op::add && op <= Op::logical_or) || op == Op::min || op == Op::max || op == Op::atan2;
-  }
-  // Applies an operation to `count` operands of each kind; the result replaces the first.
-  static void apply(Op op, double* first, const double* second, const double* third, std::size_t count);
 
   std::vector<Step> steps_;  // in reverse Polish notation
   std::vector<std::string> variables_;

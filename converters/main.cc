@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/version.h"
+#include "base/visible_output.h"
 #include "converters/commands.h"
 #include "converters/convert/conversion.h"
 #include "converters/input/check.h"
@@ -37,6 +38,7 @@ A conversion that was stopped goes on where it was when started again. The keys 
 configuration are in docs/convert.md, the exit codes in docs/exit-codes.md.)";
 
 int run_program(int argc, char** argv) {
+  open_output();
   std::setvbuf(stdout, nullptr, _IOLBF, 0);  // a log shows each block as it ends
   std::signal(SIGXFSZ,
               SIG_IGN);  // a file size limit then is an error of write(2) with a message, not a signal

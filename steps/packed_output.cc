@@ -28,8 +28,8 @@ constexpr std::size_t kEntryBytes = 56;
 constexpr std::size_t kOldEntryBytes = 52;  // in indexes without a header; no checksum of the text
 constexpr std::size_t kCountOffset = 44;
 // The first entry's place in an index; no sample has this number.
-constexpr std::string_view kMagic = "WFLOWIX2";
-constexpr std::uint64_t kLogBytes = 1 << 30;  // a new pair of files is begun beyond
+constexpr std::string_view kMagic = "WFLOWIX2";  // ends with the version, 2 to 9
+constexpr std::uint64_t kLogBytes = 1 << 30;     // a new pair of files is begun beyond
 constexpr std::size_t kCopyBytes = 1 << 20;
 
 static_assert(sizeof(double) == 8);
@@ -123,9 +123,14 @@ std::string read_at(int fd, std::uint64_t offset, std::uint64_t size) {
   return bytes;
 }
 
-IndexForm form_of(int index) {
-  const bool headed = read_at(index, 0, kMagic.size()) == kMagic;
-  return headed ? IndexForm{} : IndexForm{kOldEntryBytes, 0};
+IndexForm form_of(int index, const std::filesystem::path& path) {
+  const std::string head = read_at(index, 0, kMagic.size());
+  if (head == kMagic) return {};
+  const bool named = head.size() == kMagic.size() && head.starts_with(kMagic.substr(0, kMagic.size() - 1));
+  if (named && head.back() > kMagic.back() && head.back() <= '9')
+    throw Error(ExitCode::version,
+                fmt::format("{} was written by a newer wflow than this one; use that one", path.string()));
+  return {kOldEntryBytes, 0};
 }
 
 // Appends a part of a file; gives the bytes written (fewer where somebody has cut it meanwhile).
@@ -171,7 +176,7 @@ PackWriter::PackWriter(std::filesystem::path directory, std::string worker)
   while (std::filesystem::exists(file_of(directory_, worker_, last + 1, "log"), unreadable)) ++last;
   open(last);
   // Leaves a file of an older version as it is.
-  if (form_of(index_.get()).entry != kEntryBytes) open(last + 1);
+  if (form_of(index_.get(), file_of(directory_, worker_, last, "index")).entry != kEntryBytes) open(last + 1);
 }
 
 void PackWriter::open(std::uint32_t number) {
@@ -190,9 +195,10 @@ void PackWriter::open(std::uint32_t number) {
 // Cuts off an incomplete entry, so that entries begin at multiples of their size.
 void PackWriter::cut_index() {
   const std::uint64_t bytes = size_of(index_.get());
-  const std::size_t entry = bytes < kEntryBytes ? kEntryBytes : form_of(index_.get()).entry;
+  const std::filesystem::path path = file_of(directory_, worker_, number_, "index");
+  const std::size_t entry = bytes < kEntryBytes ? kEntryBytes : form_of(index_.get(), path).entry;
   if (bytes % entry != 0 && ::ftruncate(index_.get(), static_cast<off_t>(bytes - bytes % entry)) != 0) {
-    throw system_error(errno, "cannot repair " + file_of(directory_, worker_, number_, "index").string());
+    throw system_error(errno, "cannot repair " + path.string());
   }
 }
 
@@ -237,8 +243,8 @@ std::filesystem::path packed_directory(const std::filesystem::path& workspace) {
 
 namespace {
 
-// (worker, lease, attempt). A worker that was killed between entry and result has left its own entry and one of its
-// guardian; the last one counts.
+// (worker, lease, attempt). A worker that was killed between entry and result has left its own entry and one
+// of its guardian; the last one counts.
 using Key = std::tuple<std::string, std::uint64_t, std::uint32_t>;
 
 void find_in(const std::filesystem::path& index, specs::Element element,
@@ -247,7 +253,7 @@ void find_in(const std::filesystem::path& index, specs::Element element,
   const std::string worker = index.stem().stem().string();  // <worker>.<number>.index
   auto log = index;
   log.replace_extension(".log");
-  const IndexForm form = form_of(fd.get());
+  const IndexForm form = form_of(fd.get(), index);
   std::uint64_t offset = form.begin;
   while (true) {
     const std::string bytes = read_at(fd.get(), offset, kCopyBytes / form.entry * form.entry);
@@ -299,7 +305,7 @@ void PackReader::read_index(const std::filesystem::path& index, std::vector<Pack
   std::uint64_t& offset = read_[index.filename().string()];
   const FileDescriptor fd = open_file(index, O_RDONLY | O_CLOEXEC);
   if (size_of(fd.get()) < kOldEntryBytes) return;
-  const IndexForm form = form_of(fd.get());
+  const IndexForm form = form_of(fd.get(), index);
   if (offset == 0) offset = form.begin;
   if (size_of(fd.get()) < offset + form.entry) return;
   auto log = index;
@@ -332,12 +338,13 @@ std::string whole_text(const PackedExecution& execution) {
   const FileDescriptor fd = open_file(execution.log, O_RDONLY | O_CLOEXEC);
   std::string text = text_of(fd.get(), execution.entry);
   if (is_whole(execution.entry, text)) return text;
-  throw Error(ExitCode::data,
-              fmt::format("what sample {} printed in attempt {} is damaged: bytes {} to {} of {} are not those that "
-                          "were written; its result is not affected",
-                          execution.entry.element, execution.entry.attempt, execution.entry.offset,
-                          execution.entry.offset + execution.entry.out_bytes + execution.entry.err_bytes,
-                          execution.log.string()));
+  throw Error(
+      ExitCode::data,
+      fmt::format("what sample {} printed in attempt {} is damaged: bytes {} to {} of {} are not those that "
+                  "were written; its result is not affected",
+                  execution.entry.element, execution.entry.attempt, execution.entry.offset,
+                  execution.entry.offset + execution.entry.out_bytes + execution.entry.err_bytes,
+                  execution.log.string()));
 }
 
 // Sentences for one index and its log.
@@ -352,7 +359,7 @@ void look_at_index(const std::filesystem::path& index, bool texts, std::vector<s
   const FileDescriptor fd = open_file(index, O_RDONLY | O_CLOEXEC);
   const FileDescriptor log_fd = open_file(log, O_RDONLY | O_CLOEXEC);
   const std::uint64_t size = size_of(log_fd.get());
-  const IndexForm form = form_of(fd.get());
+  const IndexForm form = form_of(fd.get(), index);
   std::uint64_t bad = 0;
   std::uint64_t damaged = 0;
   std::uint64_t end = 0;  // end of the text that entries name
@@ -373,15 +380,16 @@ void look_at_index(const std::filesystem::path& index, bool texts, std::vector<s
     if (bytes.size() < form.entry) break;
   }
   if (bad > 0)
-    damage.push_back(fmt::format("{} entries of {} are damaged: what those tasks printed is not found any more", bad,
-                                 index.string()));
+    damage.push_back(fmt::format(
+        "{} entries of {} are damaged: what those tasks printed is not found any more", bad, index.string()));
   if (damaged > 0)
     damage.push_back(fmt::format("what {} tasks printed in {} is damaged or cut off", damaged, log.string()));
   // A writer that was killed between text and entry leaves the same; its task has run again.
   if (bad == 0 && end < size)
-    damage.push_back(fmt::format("the last {} bytes of {} have no entry in {}: its end was cut off, or its worker was "
-                                 "killed",
-                                 size - end, log.string(), index.filename().string()));
+    damage.push_back(
+        fmt::format("the last {} bytes of {} have no entry in {}: its end was cut off, or its worker was "
+                    "killed",
+                    size - end, log.string(), index.filename().string()));
 }
 
 }  // namespace
@@ -392,7 +400,11 @@ std::vector<std::string> packed_damage(const std::filesystem::path& directory, b
   std::filesystem::directory_iterator file(directory, missing);
   for (; !missing && file != std::filesystem::directory_iterator(); file.increment(missing)) {
     const std::filesystem::path& path = file->path();
-    if (path.extension() == ".index") look_at_index(path, texts, damage);
+    try {
+      if (path.extension() == ".index") look_at_index(path, texts, damage);
+    } catch (const Error& error) {
+      damage.emplace_back(error.what());  // of a newer version
+    }
     auto index = path;
     index.replace_extension(".index");
     std::error_code none;

@@ -174,6 +174,24 @@ TEST_F(PackedOutput, DamageIsSeen) {
   EXPECT_FALSE(packed_damage(directory_, false).empty());
 }
 
+TEST_F(PackedOutput, ANewerIndexIsRefused) {
+  {
+    PackWriter writer(directory_, "host-1-a");
+    add(writer, 1, "text", "");
+  }
+  const auto index = directory_ / "host-1-a.0.index";
+  std::string bytes = read_file(index);
+  bytes[7] = '3';
+  write_file_durably(index, bytes);
+  try {
+    texts(1);
+    FAIL() << "its entries may have another form";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::version);
+  }
+  EXPECT_NE(packed_damage(directory_, true).at(0).find("newer wflow"), std::string::npos);
+}
+
 // An index from before texts had checksums. A writer leaves it as it is.
 TEST_F(PackedOutput, ReadsOlderIndexes) {
   {

@@ -31,6 +31,7 @@ FLAKY_AT_MOST = 2
 # More failures than this have one cause, and no second run would say more.
 RERUNS_AT_MOST = 6
 SLOWEST = 20
+SYSTEM_TESTS_A_CORE = 3
 ALL_SKIPPED = "SKIP_RETURN_CODE=77"
 
 # Reasons to skip a test on a full machine. Each depends on the processor, the kernel, the preset, or is one half of a choice.
@@ -131,9 +132,9 @@ def run_preset(preset, keep_going=False, run=ctest, labels=None, compiled=False)
     if failed_in(entries) and not keep_going:
         print(f"\n{preset}: a unit test failed; the whole-system tests do not run (--keep-going runs them)", flush=True)
         return entries
-    # One more than there are cores: the tests with real schedulers wait most of their time.
+    # Most of these tests wait for most of their time. Those that do not declare so many thirds of a core as their PROCESSORS.
     chosen = ["-L", "^simulation$"] if compiled else ["-LE", "^unit$"]
-    system, held = run(preset, *chosen, "-j", str(jobs + 1), hold_summary=True)
+    system, held = run(preset, *chosen, "-j", str(SYSTEM_TESTS_A_CORE * jobs), hold_summary=True)
     again = [name for name in failed_in(system) if not set(DETERMINISTIC) & set(labels.get(name, []))]
     if 0 < len(again) <= RERUNS_AT_MOST:
         run_again(preset, system, again, run)

@@ -155,6 +155,7 @@ def check_licence(name, text):
 WITHOUT_README = {
     "specs/testdata": "cases, which specs/README.md describes",
     "tests/conformance/cases": "cases, which tests/conformance/README.md describes",
+    "tests/formats/campaigns": "stored campaigns, which tests/formats/README.md describes",
     "docs/screenshots": "pictures of docs/screenshots.md",
     "cli/templates": "studies that `wflow template` prints; each begins with its own description",
 }

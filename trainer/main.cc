@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "base/version.h"
+#include "base/visible_output.h"
 #include "trainer/config.h"
 #include "trainer/model/network.h"
 #include "trainer/parallel/communicator.h"
@@ -218,6 +219,7 @@ CLI::App& add_predict(CLI::App& app, PredictArguments& arguments) {
 }
 
 int body(int argc, char** argv) {
+  wflow::open_output();
   CLI::App app("wflow-train: trains a network on a data set of wflow-convert, on any number of MPI ranks.");
   app.footer(kExamples);
   Arguments arguments;

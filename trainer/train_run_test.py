@@ -1192,6 +1192,14 @@ class WrongInput(TrainRun):
         result = self.result("doubts")
         self.assertEqual(result["test"], {"loss": None, "mean_mae_ratio": None, "targets": {}})
         self.assertEqual(result["validation"], result["test"])
+        # A single sample.
+        (self.root / "single.csv").write_text("id,a,c\n0,1,5\n")
+        (self.root / "single.yaml").write_text(
+            f"samples: {self.root}/single.csv\ninputs: [a]\ntargets: [c]\nsplit: {{train: 1, validation: 0, test: 0}}\n"
+            f"output: {self.root}/single\nname: single\n")
+        subprocess.run([PROGRAMS.convert, self.root / "single.yaml"], check=True, stdout=subprocess.DEVNULL)
+        done = self.train(self.config("single-doubts", data=str(self.root / "single"), model="mlp", transform=None, augment=None, epochs=1), 1)
+        self.assertIn("warning: there is 1 training sample, and a network learns from what differs", done.stderr)
         # The data have another shape.
         self.train(self.config("eight", epochs=1))
         done = self.predict(self.root / "eight", self.root / "small", code=4)

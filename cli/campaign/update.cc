@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/folders.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
 #include "cli/campaign/selection.h"
@@ -52,11 +53,13 @@ engine::InputsDeleted inputs_deleted(const specs::Plan& plan) {
   };
 }
 
-// True if the user has removed the outputs of a step (wflow rm --keep, rm -r). Tasks with packed output may leave none.
+// True if the user has removed the outputs of a step (wflow rm --keep, rm -r). Tasks with packed output may
+// leave none.
 bool outputs_gone(const specs::Plan& plan, engine::ArrayId array) {
   const specs::TaskTemplate task = plan.task_template(array);
-  const bool leaves_something = task.kind == specs::StepKind::convert || task.kind == specs::StepKind::train ||
-                                (task.kind == specs::StepKind::shell && task.output != specs::OutputMode::packed);
+  const bool leaves_something =
+      task.kind == specs::StepKind::convert || task.kind == specs::StepKind::train ||
+      (task.kind == specs::StepKind::shell && task.output != specs::OutputMode::packed);
   std::error_code error;
   return leaves_something && !fs::exists(task.workspace, error) && !error;
 }
@@ -65,7 +68,8 @@ engine::OutputsGone outputs_gone(const specs::Plan& plan) {
   return [&plan](engine::ArrayId array) { return outputs_gone(plan, array); };
 }
 
-// Reads facts from the database that a coordinator does not answer; while one lives, from a copy that it makes.
+// Reads facts from the database that a coordinator does not answer; while one lives, from a copy that it
+// makes.
 class ReadableRecord {
  public:
   explicit ReadableRecord(const specs::Plan& plan, engine::Waiting waiting = {}) {
@@ -73,17 +77,12 @@ class ReadableRecord {
       engine::Client client(plan.campaign(), waiting);  // at rest it locks the record during its lifetime
       client.status();
       if (client.live()) {
-        copy_ = plan.campaign() / ".wflow" / fmt::format(".record.tmp-{}", ::getpid());
-        make_directories(copy_ / ".wflow");
-        client.snapshot(engine::store::database_path(copy_));
+        copy_.emplace(plan.campaign() / ".wflow", ".record");
+        make_directories(copy_->path() / ".wflow");
+        client.snapshot(engine::store::database_path(copy_->path()));
       }
     }
-    store_.emplace(copy_.empty() ? plan.campaign() : copy_);
-  }
-  ~ReadableRecord() {
-    store_.reset();
-    std::error_code none;
-    if (!copy_.empty()) fs::remove_all(copy_, none);
+    store_.emplace(copy_ ? copy_->path() : plan.campaign());
   }
   ReadableRecord(const ReadableRecord&) = delete;
   ReadableRecord& operator=(const ReadableRecord&) = delete;
@@ -91,8 +90,8 @@ class ReadableRecord {
   engine::store::Store& store() { return *store_; }
 
  private:
-  fs::path copy_;
-  std::optional<engine::store::Store> store_;
+  std::optional<StagingFolder> copy_;
+  std::optional<engine::store::Store> store_;  // closed before the copy goes
 };
 
 bool judges_others(const specs::PlannedStep& from, const specs::PlannedStep& to) {
@@ -131,7 +130,8 @@ template <typename Chosen>
 std::set<engine::ArrayId> done_arrays(const specs::Plan& plan, const Chosen& chosen) {
   std::vector<engine::ArrayId> arrays;
   for (const specs::PlannedStep& step : plan.steps()) {
-    for (engine::ArrayId array = step.first_array; chosen(step) && array < step.first_array + step.arrays; ++array)
+    for (engine::ArrayId array = step.first_array; chosen(step) && array < step.first_array + step.arrays;
+         ++array)
       arrays.push_back(array);
   }
   std::set<engine::ArrayId> done;
@@ -154,7 +154,8 @@ std::vector<engine::AsidePart> parts_of(const specs::Plan& from, const specs::Pl
 }
 
 engine::Aside aside_of(const specs::Plan& from, const specs::Plan& to, const engine::Changes& changes,
-                       const UpdateOptions& options, const std::set<engine::ArrayId>& done, std::string name) {
+                       const UpdateOptions& options, const std::set<engine::ArrayId>& done,
+                       std::string name) {
   engine::Aside aside;
   aside.name = std::move(name);
   aside.keep = options.keep_old;
@@ -170,7 +171,8 @@ struct ReplacedPart {
 };
 
 // Leaves out parts that do not exist and parts inside another one.
-std::vector<ReplacedPart> replaced_parts(const fs::path& campaign, const std::vector<engine::AsidePart>& parts) {
+std::vector<ReplacedPart> replaced_parts(const fs::path& campaign,
+                                         const std::vector<engine::AsidePart>& parts) {
   std::vector<ReplacedPart> list;
   for (const engine::AsidePart& part : parts) {
     const bool belongs = std::any_of(parts.begin(), parts.end(), [&](const engine::AsidePart& other) {
@@ -182,7 +184,8 @@ std::vector<ReplacedPart> replaced_parts(const fs::path& campaign, const std::ve
     if (!part.samples.empty()) {
       std::uint64_t count = 0;
       for (const engine::Range& range : part.samples) count += range.size();
-      what = fmt::format("{} {} of {}", text::format_count(count), count == 1 ? "output" : "outputs", part.path);
+      what =
+          fmt::format("{} {} of {}", text::format_count(count), count == 1 ? "output" : "outputs", part.path);
     }
     list.push_back({std::move(what), engine::size_of(campaign, part), &part});
   }
@@ -222,7 +225,8 @@ std::vector<std::string> lines_of_parts(const fs::path& campaign, const std::vec
   if (!kept.empty()) lines.push_back(fmt::format("kept: {}", listed(kept)));
   if (!wait.empty())
     lines.push_back(fmt::format("replaced, and kept in .wflow/old until {}: {}",
-                                wait.size() == 1 ? "the new one is done" : "the new ones are done", listed(wait)));
+                                wait.size() == 1 ? "the new one is done" : "the new ones are done",
+                                listed(wait)));
   if (!go.empty()) lines.push_back(fmt::format("deleted: {}", listed(go)));
   return lines;
 }
@@ -284,8 +288,8 @@ fs::path take(const Update& update, const UpdateOptions& options) {
   const fs::path& campaign = update.from.campaign();
   engine::store::Store store(campaign);
   require_same_version(campaign, store);
-  const engine::Aside aside = aside_of(update.from, update.to, update.changes, options, update.done,
-                                 next_aside(campaign, store));
+  const engine::Aside aside =
+      aside_of(update.from, update.to, update.changes, options, update.done, next_aside(campaign, store));
   engine::require_movable(campaign, aside);
   const std::uint64_t version = store.study() + 1;
   const std::vector<std::string> lines = engine::lines_of(update.changes, options.keep_old);
@@ -327,7 +331,8 @@ fs::path take(const specs::Plan& plan, const Redo& redo, const UpdateOptions& op
   const fs::path& campaign = plan.campaign();
   engine::store::Store store(campaign);
   require_same_version(campaign, store);
-  const engine::Aside aside = aside_of(plan, plan, redo.changes, options, redo.done, next_aside(campaign, store));
+  const engine::Aside aside =
+      aside_of(plan, plan, redo.changes, options, redo.done, next_aside(campaign, store));
   engine::require_movable(campaign, aside);
   engine::write_aside(campaign, aside);
   engine::store::Takeover takeover = takeover_of(plan, plan, redo.changes);
@@ -400,7 +405,8 @@ std::vector<std::string> drop_replaced(const specs::Plan& plan) {
 
 namespace {
 
-// Calls `action` with the record if `under_way` returns true, and waits while another process holds the record.
+// Calls `action` with the record if `under_way` returns true, and waits while another process holds the
+// record.
 template <class UnderWay, class Action>
 void with_record(const fs::path& campaign, const UnderWay& under_way, const Action& action) {
   for (const double until_s = steady_now_s() + kRecordWait_s; under_way();) {

@@ -3,13 +3,43 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <sstream>
+#include <string>
+#include <vector>
 
+#include "base/error.h"
 #include "base/text.h"
 #include "base/version.h"
+#include "cli/commands/fronts.h"
 #include "cli/view/terminal.h"
 
 namespace wflow::cli {
+
+namespace {
+
+// Reports an unknown command: the parser itself would only say that a command is required.
+void check_command(const CLI::App& app, const std::string& word) {
+  if (word.empty() || word.starts_with('-')) return;
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
+  if (std::find(names.begin(), names.end(), word) != names.end()) return;
+  answer_other_word(word);
+  throw Error(ExitCode::usage, "there is no command '" + word + "'" + text::suggestion(word, names) +
+                                   " (wflow --help lists the commands)");
+}
+
+// Prints help and version through the same standard output as all other texts.
+int exit_with(const CLI::App& app, const CLI::Error& request) {
+  std::ostringstream out;
+  const int code = app.exit(request, out, out);
+  fmt::print("{}", out.str());
+  return code;
+}
+
+}  // namespace
 
 void add_commands(CLI::App& app, Command& chosen) {
   app.name("wflow");
@@ -32,7 +62,8 @@ void add_commands(CLI::App& app, Command& chosen) {
       ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error"}));
   app.add_flag_function(
       "--raw", [](std::int64_t) { open_raw_output(); },
-      "on a terminal, print control characters of names, cells and logs as they are (default: ^[ for an escape)");
+      "on a terminal, print control characters of names, cells and logs as they are (default: ^[ for an "
+      "escape)");
   app.get_formatter()->column_width(32);
   app.footer(
       "Exit codes: 0 done, 1 tasks failed, 2 command line, 3 study, 4 input data, 5 system, 6 interrupted\n"
@@ -84,6 +115,30 @@ void add_commands(CLI::App& app, Command& chosen) {
 
 std::string tasks_text(std::uint64_t count) {
   return fmt::format("{} task{}", text::format_count(count), count == 1 ? "" : "s");
+}
+
+int run_command(int argc, char** argv) {
+  open_output();
+  run_delegate(argc, argv);
+  if (const auto code = run_merlin(argc, argv)) return *code;
+  if (const auto code = run_maestro(argc, argv)) return *code;
+  if (const auto code = run_launch(argc, argv)) return *code;
+  CLI::App app;
+  Command chosen;
+  add_commands(app, chosen);
+  if (complete(app, argc, argv)) return 0;
+  take_exec_words(app, argc, argv);
+  check_command(app, argc > 1 ? argv[1] : "");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& request) {
+    return exit_with(app, request);
+  } catch (const CLI::CallForVersion& request) {
+    return exit_with(app, request);
+  } catch (const CLI::ParseError& error) {
+    throw Error(ExitCode::usage, std::string(error.what()) + " (wflow --help lists the commands)");
+  }
+  return chosen ? chosen() : 0;
 }
 
 }  // namespace wflow::cli

@@ -13,6 +13,9 @@ namespace wflow::cli {
 
 using Command = std::function<int()>;
 
+// The command line of wflow. Returns the exit code.
+int run_command(int argc, char** argv);
+
 // Adds all subcommands, in the order in which --help lists them.
 void add_commands(CLI::App& app, Command& chosen);
 

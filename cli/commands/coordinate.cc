@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a campaign, then the campaigns that follow on it: those that its tasks submitted, iterations of its study.
+// Runs a campaign, then the campaigns that follow on it: those that its tasks submitted, iterations of its
+// study.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -87,7 +88,8 @@ class CampaignRun {
   // The status of the top campaign, if it and all of its workers have ended.
   std::optional<engine::CampaignStatus> ended_status() const {
     engine::store::Store store(top_.campaign());
-    const bool all_gone = store.restore().workers.empty();  // reads all of the record, so that damage is found
+    const bool all_gone =
+        store.restore().workers.empty();  // reads all of the record, so that damage is found
     engine::CampaignStatus status = store.status_at_rest();
     if (!all_gone || status.ended() < status.elements()) return std::nullopt;
     return status;
@@ -176,9 +178,7 @@ class CampaignRun {
     coordinator.local = options_.local;
     coordinator.listen = options_.listen;
     coordinator.fence_s = options_.fence_s;
-    coordinator.zero_workers = options_.zero || options_.zero_failures > 0;
-    coordinator.zero_failures = options_.zero_failures;
-    coordinator.max_range = options_.zero_bundle;
+    coordinator.max_range = options_.max_range;
     coordinator.resumed = resumed;
     coordinator.retry = retry;
     coordinator.run_again = run_again;
@@ -196,6 +196,7 @@ class CampaignRun {
     const bool moves = options_.own_allocation.moves;  // if so, another process shows the campaign
     Display display(options_.silent() || moves, Display::Interrupt::ends_campaign);
     EarlyFollowup early(plan, options_.slots);
+    engine::write_merlin_shim(plan.campaign());
     bool recorded = false;  // becomes true once this process coordinates
     const engine::CoordinatorEnd end =
         engine::run_coordinator(plan, coordinator, [&](const engine::CampaignStatus& status) {
@@ -330,7 +331,8 @@ RunEnd run_here(const specs::Plan& plan, const RunOptions& options, bool resumed
 
 namespace {
 
-// Workers end their tasks this long before the end of the allocation; the coordinator starts none in that time.
+// Workers end their tasks this long before the end of the allocation; the coordinator starts none in that
+// time.
 constexpr double kEnd_s = 9;
 
 // Throws for a step that would wait for nodes that the allocation does not have.
@@ -338,16 +340,19 @@ void require_nodes(const specs::Plan& plan, const engine::batch::AllocationAroun
   for (const specs::PlannedStep& step : plan.steps()) {
     const int asked = step.resources.min_nodes > 0 ? step.resources.min_nodes : step.resources.nodes;
     if (asked <= static_cast<int>(around.nodes.size())) continue;
-    throw Error(ExitCode::usage,
-                fmt::format("the step '{}' asks for {} nodes, and the {} allocation {} has {}; ask for more, or run it "
-                            "on this machine alone with --local",
-                            step.name, asked, around.scheduler, around.id, around.nodes.size()));
+    throw Error(
+        ExitCode::usage,
+        fmt::format(
+            "the step '{}' asks for {} nodes, and the {} allocation {} has {}; ask for more, or run it "
+            "on this machine alone with --local",
+            step.name, asked, around.scheduler, around.id, around.nodes.size()));
   }
 }
 
 // The allocation in which this process runs, unless the command line or the study says otherwise.
-std::optional<engine::batch::AllocationAround> find_around(const specs::Plan& plan, const RunOptions& options) {
-  if (options.local || options.zero || options.zero_failures > 0 || !options.own_allocation.token.empty()) return std::nullopt;
+std::optional<engine::batch::AllocationAround> find_around(const specs::Plan& plan,
+                                                           const RunOptions& options) {
+  if (options.local || !options.own_allocation.token.empty()) return std::nullopt;
   auto around = engine::batch::allocation_around();
   if (!around) return std::nullopt;
   const std::string name = fmt::format("the {} allocation {} ({})", around->scheduler, around->id,
@@ -356,9 +361,10 @@ std::optional<engine::batch::AllocationAround> find_around(const specs::Plan& pl
     if (!options.silent()) fmt::print("{}\n", line);
   };
   if (!engine::wanted_schedulers(plan.study()).empty()) {
-    say(fmt::format("this runs in {}, and the study's batch: block submits allocations beside it; without batch: the "
-                    "tasks would run in this one",
-                    name));
+    say(fmt::format(
+        "this runs in {}, and the study's batch: block submits allocations beside it; without batch: the "
+        "tasks would run in this one",
+        name));
     return std::nullopt;
   }
   if (!around->starts_workers) {
@@ -366,8 +372,9 @@ std::optional<engine::batch::AllocationAround> find_around(const specs::Plan& pl
     return std::nullopt;
   }
   require_nodes(plan, *around);
-  say(fmt::format("tasks run in {}, a worker on each of its {} node{}; --local runs them on this machine alone", name,
-                  around->nodes.size(), around->nodes.size() == 1 ? "" : "s"));
+  say(fmt::format(
+      "tasks run in {}, a worker on each of its {} node{}; --local runs them on this machine alone", name,
+      around->nodes.size(), around->nodes.size() == 1 ? "" : "s"));
   return around;
 }
 

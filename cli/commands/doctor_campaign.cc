@@ -140,7 +140,9 @@ class Examination {
       wire::compare(records, wire::noted_results(path));
       const std::string name = path.lexically_relative(campaign_).string();
       results_wait_ = results_wait_ || !records.results.empty();
-      if (records.damaged) {
+      if (records.damaged.newer) {
+        add(fmt::format("{}: {}", name, records.damaged.sentence()), "resume with that version");
+      } else if (records.damaged) {
         add(fmt::format("{}: {}", name, records.damaged.sentence()),
             fmt::format("keep the {} whole records, and the file as it is as {}.damaged",
                         records.results.size(), name),

@@ -310,8 +310,7 @@ int stand_by(const StandbyOptions& standby) {
 }  // namespace
 
 bool lives_in_allocations(const specs::Plan& plan, const RunOptions& options) {
-  return plan.study().batch.coordinator_in_allocation && !options.local && !options.zero &&
-         options.zero_failures <= 0;
+  return plan.study().batch.coordinator_in_allocation && !options.local;
 }
 
 bool command_between_allocations(const specs::Plan& plan, const engine::wire::Request& request) {

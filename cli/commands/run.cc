@@ -107,7 +107,7 @@ void require_programs(const specs::Study& study) {
 
 // Throws if a scheduler can't be used: before the campaign is created.
 void require_schedulers(const specs::Study& study, const RunOptions& options) {
-  if (options.local || options.zero || options.zero_failures > 0) return;
+  if (options.local) return;
   for (const std::string& name : engine::wanted_schedulers(study)) {
     const auto scheduler = engine::batch::make_batch_system(name);
     const auto why =
@@ -132,10 +132,12 @@ void note_earlier(const specs::Study& study) {
       last->string());
 }
 
-int run(const RunOptions& options) {
+}  // namespace
+
+int run_study(const RunOptions& options) {
   limit_of(options);
   const specs::StudyAndWarnings read = specs::read_study(options.study, options.read);
-  if (!options.zero && options.zero_failures <= 0) require_programs(read.study);
+  require_programs(read.study);
   for (const auto& warning : read.warnings) fmt::print(stderr, "{}\n", warning.to_string());
   const bool dry = options.dry || read.study.batch.dry_run;
   if (dry) check_dry(specs::Plan(read.study, "/"));
@@ -154,6 +156,8 @@ int run(const RunOptions& options) {
   }
   return dry ? write_scripts(plan, options.silent()) : coordinate(plan, options, false);
 }
+
+namespace {
 
 struct ResumeOptions {
   RunOptions run;
@@ -280,20 +284,6 @@ void add_common(CLI::App& command, RunOptions& options) {
                   "seconds of silence after which a worker of another host ends its tasks")
       ->check(CLI::Range(1.0, 3600.0))
       ->group("");
-  // Measure the coordinator (bench/README.md); not for users.
-  command
-      .add_flag("--zero-workers", options.zero,
-                "complete every task without running it (measures the coordinator)")
-      ->group("");
-  command
-      .add_option("--zero-failures", options.zero_failures,
-                  "as --zero-workers, but each task's end is told by itself, and this fraction fails")
-      ->check(CLI::Range(0.0, 1.0))
-      ->group("");
-  command
-      .add_option("--zero-bundle", options.zero_bundle,
-                  "no lease has more tasks than this; 1: each is leased by itself (for the two above)")
-      ->group("");
 }
 
 void add_run(CLI::App& app, Command& chosen) {
@@ -321,7 +311,7 @@ void add_run(CLI::App& app, Command& chosen) {
   command->callback([options, &chosen] {
     chosen = [options] {
       options->read.local = options->local;
-      return run(*options);
+      return run_study(*options);
     };
   });
 }

@@ -24,12 +24,10 @@ struct RunOptions {
   std::string time_limit;
   bool quiet = false;
   bool dry = false;
-  bool local = false;  // even if the study asks for a scheduler
-  bool zero = false;
-  double zero_failures = 0;
-  std::uint64_t zero_bundle = 0;
-  bool listen = false;  // for workers of other hosts
-  double fence_s = 0;   // set by tests
+  bool local = false;           // even if the study asks for a scheduler
+  std::uint64_t max_range = 0;  // set by benchmarks: tasks a lease at most
+  bool listen = false;          // for workers of other hosts
+  double fence_s = 0;           // set by tests
   bool detach = false;
   bool keep_going = false;
   bool soft_fail_ok = false;  // tasks that failed softly leave exit code 0, as with Merlin
@@ -37,13 +35,17 @@ struct RunOptions {
   std::optional<engine::wire::RetryRequest> retry;
   engine::RunAgain run_again;
   std::optional<engine::batch::AllocationAround> around;  // set by coordinate()
-  engine::OwnAllocation own_allocation;  // set for a coordinator in an allocation, and for the process that submits it
+  engine::OwnAllocation
+      own_allocation;  // set for a coordinator in an allocation, and for the process that submits it
   std::optional<engine::wire::Request> first;  // for a campaign that no process coordinates
   bool silent() const { return quiet || json; }
 };
 
 // Options that run, resume and retry share.
 void add_common(CLI::App& command, RunOptions& options);
+
+// The command run: reads the study, creates its campaign and coordinates it. Returns the exit code.
+int run_study(const RunOptions& options);
 
 // Creates the campaign of a study that was just read. Either it can be resumed, or nothing is left of it.
 specs::Plan create(const specs::StudyAndWarnings& read);

@@ -122,7 +122,7 @@ void add_schema(CLI::App& app, Command& chosen) {
       "Write # yaml-language-server: $schema=wflow.schema.json into the study's first line.\n"
       "Examples:\n  wflow schema > wflow.schema.json\n  wflow schema --tables");
   const auto tables = std::make_shared<bool>(false);
-  command->add_flag("--tables", *tables, "print the keys of the described blocks as Markdown tables instead");
+  command->add_flag("--tables", *tables, "print the keys of all blocks as Markdown tables instead");
   command->callback([&chosen, tables] {
     chosen = [tables] {
       fmt::print("{}", *tables ? specs::key_tables() : specs::study_schema());

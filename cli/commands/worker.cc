@@ -158,14 +158,6 @@ void add_worker(CLI::App& app, Command& chosen) {
   command->add_option("--allocation", options->allocation, "its name at the scheduler")->group("");
   command->add_option("--started-by", options->started_by, "epoch of the coordinator that starts this worker")
       ->group("");  // the coordinator sets it: not in the help
-  command
-      ->add_flag("--zero", options->zero, "complete every task without running it (measures the coordinator)")
-      ->group("");
-  command
-      ->add_option("--zero-failures", options->zero_failures,
-                   "with --zero: the fraction of tasks that fail, each told one by one")
-      ->check(CLI::Range(0.0, 1.0))
-      ->group("");
   command->callback([options, end, &chosen] {
     chosen = [options, end] {
       find_end(*end, *options);

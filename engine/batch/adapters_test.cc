@@ -293,6 +293,32 @@ TEST(Lsf, SubmitsQueriesAndCancels) {
   EXPECT_EQ(lsf->submit(request_in(commands.folder())).refusal, Submission::Refusal::fix);
 }
 
+// Flux, LSF and SGE find jobs by the beginning of their names; names of PBS may have 15 letters.
+TEST(JobNames, BeginWithTheTokenAndEndWithTheNameForUsers) {
+  JobRequest request = request_in("/d");
+  request.name = "survey-sim-3";
+  EXPECT_THAT(make_flux()->script(request), HasSubstr("#FLUX: --job-name=wfa1.survey-sim-3\n"));
+  EXPECT_THAT(make_lsf(LsfLauncher::srun)->script(request), HasSubstr("#BSUB -J wfa1.survey-sim-3\n"));
+  EXPECT_THAT(make_sge()->script(request), HasSubstr("#$ -N wfa1.survey-sim-3\n"));
+  EXPECT_THAT(make_pbs()->script(request), HasSubstr("#PBS -N wfa1\n"));
+  const auto tokens = [](const JobList& list) {
+    return list.jobs.size() == 1 ? list.jobs[0].token : "one job is expected";
+  };
+  EXPECT_EQ(tokens(parse_flux_jobs(R"({"jobs":[{"id":7,"name":"wfa1.survey-sim-3","state":"RUN"}]})", "wfa")),
+            "wfa1");
+  EXPECT_EQ(tokens(parse_lsf_jobs(
+                R"({"RECORDS":[{"JOBID":"7","JOB_NAME":"wfa1.survey-sim-3","STAT":"RUN"}]})", "wfa", 0)),
+            "wfa1");
+  EXPECT_EQ(tokens(parse_sge_jobs(
+                "<job_info><job_list><JB_job_number>7</JB_job_number><JB_name>wfa1.survey-sim-3</JB_name>"
+                "<state>r</state></job_list></job_info>",
+                "wfa")),
+            "wfa1");
+  EXPECT_EQ(tokens(parse_sge_accounting(
+                "====\njobname      wfa1.survey-sim-3\njobnumber    4\nfailed       0\n", "wfa")),
+            "wfa1");
+}
+
 TEST(SgeScript, NeedsAParallelEnvironmentForSeveralNodes) {
   TestCommands commands;
   commands.add("qsub", "echo 4");

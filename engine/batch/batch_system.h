@@ -34,7 +34,7 @@ struct JobRequest {
   std::vector<std::string> args;     // verbatim options, after ours
   std::vector<std::string> setup;    // lines of shell before the command
   std::vector<std::string> exclude;  // names of nodes
-  std::string name;                  // shown to users, if the scheduler needs no token there: "survey-sim-3"
+  std::string name;                  // shown to users: "survey-sim-3", in Flux, LSF and SGE behind the token; not in PBS, whose names are short
   std::string campaign;              // its directory, shown to users
   std::string chain;  // name of the chain whose jobs run one after another; empty: no chain
   std::vector<std::string> command;  // argv, on each node

@@ -32,7 +32,7 @@ std::string requirement(const JobRequest& request) {
 
 Directives flux_directives(const JobRequest& request) {
   Directives options("#FLUX:");
-  options.add("--job-name=", request.token);
+  options.add("--job-name=", name_with_token(request));
   options.add(fmt::format("--nodes={}", request.nodes));
   options.add(fmt::format("--nslots={}", request.nodes));
   if (request.exclusive) options.add("--exclusive");
@@ -95,7 +95,7 @@ void flux_set_end(JobStatus& job, const Json& from) {
 JobStatus job_of(const Json& from) {
   JobStatus job;
   job.id = id_of(from);
-  job.token = flux_word(from, "name");
+  job.token = token_in(flux_word(from, "name"));
   job.raw = flux_word(from, "state");
   job.reason = flux_word(from, "annotations_sched_reason_pending") + flux_word(from, "exception_note") +
                flux_word(from.value("exception", Json::object()), "note");

@@ -65,8 +65,8 @@ ProcessIdentity LocalPool::start(const LocalWorkerOptions& options) {
   const FileDescriptor log = open_file(log_file, O_WRONLY | O_CREAT | O_APPEND);
   SpawnRequest request;
   request.argv = options.launcher;
-  request.argv.insert(request.argv.end(), {sibling_program("wflow"), "worker", "--campaign", campaign_.string(),
-                                           "--group=" + options.group});
+  request.argv.insert(request.argv.end(), {sibling_program("wflow"), "worker", "--campaign",
+                                           campaign_.string(), "--group=" + options.group});
   if (options.slots > 0) request.argv.insert(request.argv.end(), {"--slots", std::to_string(options.slots)});
   if (options.launcher.empty()) {
     request.argv.insert(request.argv.end(), {"--started-by", std::to_string(options.started_by)});
@@ -75,10 +75,6 @@ ProcessIdentity LocalPool::start(const LocalWorkerOptions& options) {
     request.own_group = true;  // Ctrl-C is the coordinator's
   }
   if (options.pin) request.argv.push_back("--pin");
-  if (options.zero) request.argv.push_back("--zero");
-  if (options.zero_failures > 0) {
-    request.argv.insert(request.argv.end(), {"--zero-failures", std::to_string(options.zero_failures)});
-  }
   request.stdout_fd = log.get();
   request.stderr_fd = log.get();
   files_.lower();

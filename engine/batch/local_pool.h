@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes of this machine that the coordinator starts or watches: by process descriptors, so that it notices
-// an end at once, and a signal never reaches another process with the same number.
+// Processes of this machine that the coordinator starts or watches: by process descriptors, so that it
+// notices an end at once, and a signal never reaches another process with the same number.
 #pragma once
 
 #include <sys/resource.h>
@@ -22,11 +22,9 @@ struct LocalWorkerOptions {
   std::string group = "default";
   int slots = 1;
   bool pin = false;
-  bool zero = false;  // completes tasks without running them: benchmarks of the coordinator
-  double zero_failures = 0;
   std::uint64_t started_by = 0;  // epoch of the coordinator
-  // Words before the command of the worker: it starts one on each node of an allocation. Then `slots` may be 0: as many
-  // as each node gives.
+  // Words before the command of the worker: it starts one on each node of an allocation. Then `slots` may be
+  // 0: as many as each node gives.
   std::vector<std::string> launcher = {};
 };
 

@@ -51,7 +51,7 @@ void add_nodes(Directives& options, const JobRequest& request) {
 
 Directives lsf_directives(const JobRequest& request) {
   Directives options("#BSUB");
-  options.add("-J ", request.token);
+  options.add("-J ", name_with_token(request));
   add_nodes(options, request);
   if (request.walltime_s > 0) options.add(fmt::format("-W {}", minutes(request.walltime_s)));
   options.add("-P ", request.account);
@@ -111,7 +111,7 @@ JobEnd end_of(const std::string& reason) {
 JobStatus job_of(const Json& from, double now_unix_s) {
   JobStatus job;
   job.id = lsf_word(from, "JOBID");
-  job.token = lsf_word(from, "JOB_NAME");
+  job.token = token_in(lsf_word(from, "JOB_NAME"));
   job.raw = lsf_word(from, "STAT");
   job.reason = job.raw == "EXIT" ? lsf_word(from, "EXIT_REASON") : lsf_word(from, "PEND_REASON");
   job.nodes = lsf_hosts_of(lsf_word(from, "EXEC_HOST"));

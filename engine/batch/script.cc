@@ -15,6 +15,14 @@ namespace wflow::engine::batch {
 std::string script_file(const JobRequest& request) {
   return request.directory + "/" + request.token + ".sh";
 }
+std::string name_with_token(const JobRequest& request) {
+  return request.name.empty() ? request.token : request.token + "." + request.name;
+}
+
+std::string token_in(const std::string& name) {
+  return name.substr(0, name.find('.'));
+}
+
 std::string output_file(const JobRequest& request) {
   return request.directory + "/" + request.token + ".out";
 }
@@ -29,7 +37,8 @@ std::string script_setup(const JobRequest& request) {
   std::string text = fmt::format("cd {} || exit 1\n", text::shell_quote(request.directory));
   if (request.walltime_s > 0) {
     constexpr int kMinute_s = 60;
-    text += fmt::format("export WFLOW_ENDS_AT=$(($(date +%s) + {}))\n", minutes(request.walltime_s) * kMinute_s);
+    text +=
+        fmt::format("export WFLOW_ENDS_AT=$(($(date +%s) + {}))\n", minutes(request.walltime_s) * kMinute_s);
   }
   for (const std::string& line : request.setup) text += line + "\n";
   return text;

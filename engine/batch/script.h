@@ -14,6 +14,10 @@ namespace wflow::engine::batch {
 std::string script_file(const JobRequest& request);
 std::string output_file(const JobRequest& request);
 
+// The job's name where the scheduler finds jobs by name: "wa1b2c3001001.survey-sim-3", the token and the name for users.
+std::string name_with_token(const JobRequest& request);
+std::string token_in(const std::string& name);
+
 // The script's lines of options: "#SBATCH --nodes=2".
 class Directives {
  public:

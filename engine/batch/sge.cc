@@ -21,7 +21,7 @@ CommandCall sge_call(std::vector<std::string> argv, const std::string& directory
 
 Directives sge_directives(const JobRequest& request) {
   Directives options("#$");
-  options.add("-N ", request.token);
+  options.add("-N ", name_with_token(request));
   options.add("-S /bin/bash");
   if (request.walltime_s > 0) options.add(fmt::format("-l h_rt={}", minutes(request.walltime_s) * 60));
   options.add("-P ", request.account);
@@ -85,7 +85,7 @@ void set_state(JobStatus& job) {
 JobStatus job_of(std::string_view xml) {
   JobStatus job;
   job.id = inside(xml, "JB_job_number");
-  job.token = inside(xml, "JB_name");
+  job.token = token_in(std::string(inside(xml, "JB_name")));
   job.raw = inside(xml, "state");
   const std::string_view queue = inside(xml, "queue_name");  // all.q@host
   if (const std::size_t at = queue.find('@'); at != std::string_view::npos)
@@ -112,7 +112,7 @@ JobStatus ended_job(const std::vector<std::string_view>& block) {
   constexpr std::int64_t kLimit = 37, kKilled = 100;
   JobStatus job;
   job.id = value_of(block, "jobnumber");
-  job.token = value_of(block, "jobname");
+  job.token = token_in(value_of(block, "jobname"));
   job.nodes = {value_of(block, "hostname")};
   const std::string failed = value_of(block, "failed");
   job.raw = "failed " + failed + ", exit status " + value_of(block, "exit_status");

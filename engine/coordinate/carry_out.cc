@@ -43,8 +43,6 @@ void Coordinator::on(action::StartWorker& start) {
   options.group = start.group;
   options.slots = start.slots;
   options.pin = groups_.find(start.group)->pin;
-  options.zero = options_.zero_workers;
-  options.zero_failures = options_.zero_failures;
   options.started_by = epoch_;
   if (options_.around) options.launcher = options_.around->launcher;
   answers_.emplace_back(event::WorkerStarted{start.group, pool_.start(options)});

@@ -19,7 +19,6 @@
 #include "engine/coordinate/coordinator_impl.h"
 #include "engine/coordinate/journals.h"
 #include "engine/coordinate/pool_specs.h"
-#include "engine/followups/followups.h"
 #include "engine/schedule/graph.h"
 #include "engine/update/sources.h"
 #include "engine/wire/addresses.h"
@@ -66,7 +65,6 @@ CoordinatorEnd Coordinator::run() {
   log::open(plan_.campaign(), "coordinator-" + std::to_string(::getpid()));
   status_.set_coordinator(host_name() + " (pid " + std::to_string(::getpid()) + ")");
   status_.set_state(CampaignState::running);
-  if (!options_.zero_workers) write_merlin_shim(plan_.campaign());
   machine_ = make_machine();
   commits_ = std::make_unique<store::CommitThread>(store_);
   wire::Endpoint endpoint = socket_->endpoint();
@@ -97,7 +95,7 @@ std::unique_ptr<CoordinatorMachine> Coordinator::make_machine() {
     options.timing.margin_s = 1 + options_.fence_s / 4;
   }
   options.local_groups = find_local_groups();
-  if (!runs_here()) {
+  if (!options_.local) {
     options.pools = pool_specs(plan_);
     options.own_allocation = options_.own_allocation;
     if (options.own_allocation.moves) {
@@ -119,7 +117,7 @@ std::unique_ptr<CoordinatorMachine> Coordinator::make_machine() {
   const auto known = known_workers(plan_.campaign(), restored.workers, store_);
   socket_ = std::make_unique<wire::ServerSocket>(keys_, listens(known));
   return std::make_unique<CoordinatorMachine>(plan_,
-                                              array_specs(plan_, runs_here(), options_.around.has_value()),
+                                              array_specs(plan_, options_.local, options_.around.has_value()),
                                               std::move(options), restored, known, now());
 }
 
@@ -140,7 +138,7 @@ wire::Listen Coordinator::listens(const std::vector<KnownWorker>& known) const {
 std::vector<LocalGroup> Coordinator::find_local_groups() const {
   std::vector<Group> here;
   for (const Group& group : groups_.all()) {
-    if (may_run_on(group, host_name()) && (runs_here() || !wants_scheduler(plan_.study(), group.name)))
+    if (may_run_on(group, host_name()) && (options_.local || !wants_scheduler(plan_.study(), group.name)))
       here.push_back(group);
   }
   if (options_.around) {

@@ -23,8 +23,6 @@ struct CoordinatorOptions {
   bool local = false;           // run everything on this machine, whatever scheduler the study names
   double fence_s = 0;           // for tests: how long a worker may be silent; 0: Timing's value
   bool listen = false;          // for workers and queries of other hosts, whatever the study sets
-  bool zero_workers = false;    // complete every task without running it (benchmarks)
-  double zero_failures = 0;     // with zero_workers: the fraction that fails, each end reported by itself
   std::uint64_t max_range = 0;  // tasks a lease at most; 0: as the scheduler likes
   bool resumed = false;
   bool keep_going = false;                  // a hard failure (exit code 102) does not end the campaign

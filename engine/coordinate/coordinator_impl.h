@@ -34,21 +34,21 @@ class RawOutputs {
   // `plan` outlives it.
   explicit RawOutputs(const specs::Plan& plan);
 
-  // The bytes of the files that this element of a simulation's array has left for its conversion; empty unless
-  // all of them exist. Checks one file or a few.
+  // The bytes of the files that this element of a simulation's array has left for its conversion; empty
+  // unless all of them exist. Checks one file or a few.
   std::optional<std::uint64_t> bytes(specs::ArrayId array, specs::Element element);
 
  private:
   struct Place {
     specs::TaskTemplate source;
-    std::vector<std::string>
-        files;  // in the directory of a sample; $(MERLIN_SAMPLE_ID) is its number
+    std::vector<std::string> files;  // in the directory of a sample; $(MERLIN_SAMPLE_ID) is its number
   };
   const Place& place_of(specs::ArrayId array);
 
   const specs::Plan& plan_;
-  std::map<specs::ArrayId, specs::ArrayId> conversions_;  // conversions that delete, by the array that makes the files
-  std::map<specs::ArrayId, Place> places_;                // cached
+  std::map<specs::ArrayId, specs::ArrayId>
+      conversions_;                         // conversions that delete, by the array that makes the files
+  std::map<specs::ArrayId, Place> places_;  // cached
 };
 
 class Coordinator {
@@ -60,7 +60,6 @@ class Coordinator {
   // coordinator.cc
   std::unique_ptr<CoordinatorMachine> make_machine();
   wire::Listen listens(const std::vector<KnownWorker>& known) const;
-  bool runs_here() const { return options_.local || options_.zero_workers; }
   std::vector<LocalGroup> find_local_groups() const;
   void work();
   void wait();

@@ -78,10 +78,7 @@ class CoordinatorTest : public ::testing::Test {
     store::Store::create(campaign_.path(), *plan_);
   }
   std::future<CoordinatorEnd> run() {
-    CoordinatorOptions options;
-    options.zero_workers = true;  // nothing is written for tasks that merlin starts
-    auto end =
-        std::async(std::launch::async, [this, options] { return run_coordinator(*plan_, options, {}); });
+    auto end = std::async(std::launch::async, [this] { return run_coordinator(*plan_, {}, {}); });
     while (!wire::read_endpoint(campaign_.path())) {
       if (end.wait_for(10ms) == std::future_status::ready) end.get();  // throws why
     }

@@ -2,6 +2,7 @@
 #include "engine/coordinate/journals.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/file.h>
 
 #include <cerrno>
@@ -73,12 +74,22 @@ bool is_forgotten(const fs::path& journal) {
 }
 
 // Empty if it cannot be read: reading its results reports the error.
-std::optional<wire::JournalHeader> header_of(const fs::path& journal) {
+wire::Records records_of(const fs::path& journal) {
   try {
-    return wire::parse_records(read_file(journal)).header;
+    return wire::parse_records(read_file(journal));
   } catch (const Error&) {
-    return std::nullopt;
+    return {};
   }
+}
+
+// A journal of a later version would count as damaged: its worker would be awaited, and its results would be
+// lost.
+void refuse_newer(const fs::path& journal, const wire::Records& records) {
+  if (!records.damaged.newer) return;
+  throw Error(
+      ExitCode::version,
+      fmt::format("{} was written by a newer wflow and holds results that this one cannot read; use that one",
+                  journal.string()));
 }
 
 }  // namespace
@@ -96,7 +107,9 @@ std::vector<KnownWorker> known_workers(const fs::path& campaign, const std::vect
       remove_journal(campaign, id);
       continue;
     }
-    journals.push_back({id, header_of(entry.path()), is_locked(entry.path())});
+    const wire::Records records = records_of(entry.path());
+    refuse_newer(entry.path(), records);
+    journals.push_back({id, records.header, is_locked(entry.path())});
   }
   return known_workers(rows, journals, [&](const std::string& id) { return store.worker(id).has_value(); });
 }
@@ -136,7 +149,7 @@ std::optional<event::JournalRead> JournalReading::take(double now_s) {
 }
 
 bool has_ended(const fs::path& campaign, const std::string& worker) {
-  const auto header = header_of(journal_of(campaign, worker));
+  const auto header = records_of(journal_of(campaign, worker)).header;
   return header && header->ended;
 }
 

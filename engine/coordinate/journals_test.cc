@@ -107,6 +107,21 @@ class KnownWorkersTest : public ::testing::Test {
   store::Store& store_ = with_record(campaign_, opened_);
 };
 
+TEST_F(KnownWorkersTest, AJournalOfANewerVersionIsRefusedAndKept) {
+  const fs::path file = add_journal("w", true, std::chrono::hours(100));
+  std::string bytes = read_file(file);
+  for (std::size_t at = 0; (at = bytes.find("WfJ1", at)) != std::string::npos;) bytes[at + 3] = '2';
+  write_file_durably(file, bytes);
+  try {
+    known();
+    FAIL() << "its results would be lost";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::version);
+    EXPECT_NE(std::string(error.what()).find("newer wflow"), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(read_file(file), bytes);
+}
+
 TEST_F(KnownWorkersTest, AnEmptyJournalThatIsOldIsRemoved) {
   using std::chrono::hours;
   const fs::path forgotten = add_journal("forgotten", false, hours(25));

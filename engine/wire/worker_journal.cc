@@ -24,7 +24,7 @@ static_assert(std::endian::native == std::endian::little, "journals are little e
 
 // A record: the mark, u32 length of the payload, u64 XXH3 of the payload, the payload. Its first byte says
 // what it is.
-constexpr std::string_view kMark = "WfJ1";
+constexpr std::string_view kMark = "WfJ1";  // ends with the version, 1 to 9
 constexpr std::size_t kFrameBytes = 16;
 constexpr char kHeader = 'h';
 constexpr char kResults = 'r';
@@ -60,6 +60,13 @@ std::string_view payload_of(std::string_view bytes) {
   const std::string_view payload = bytes.substr(kFrameBytes, length);
   const bool whole = XXH3_64bits(payload.data(), payload.size()) == number_at<std::uint64_t>(bytes, 8);
   return whole ? payload : std::string_view();
+}
+
+bool has_newer_mark(std::string_view bytes) {
+  const std::string_view name = kMark.substr(0, kMark.size() - 1);
+  if (bytes.size() < kMark.size() || !bytes.starts_with(name)) return false;
+  const char version = bytes[name.size()];
+  return version > kMark.back() && version <= '9';
 }
 
 // Where the next whole record begins, or the end of `bytes`.
@@ -160,6 +167,7 @@ std::string frame_record(const JournalHeader& header) {
 }
 
 std::string JournalDamage::sentence() const {
+  if (newer) return "the journal was written by a newer wflow, which alone can read it";
   const std::string lost =
       missing > 0 ? fmt::format("{} of its results {} lost, so that up to {} finished {} run again", missing,
                                 missing == 1 ? "is" : "are", missing, missing == 1 ? "task" : "tasks")
@@ -237,6 +245,7 @@ Records parse_records(std::string_view bytes) {
     }
     at = next;
   }
+  records.damaged.newer = !records.header && records.results.empty() && has_newer_mark(bytes);
   return records;
 }
 

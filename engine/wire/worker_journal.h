@@ -19,8 +19,8 @@ namespace wflow::engine::wire {
 // (docs/formats/worker-journal.md). Every record is found and checked by itself, so that a damaged one costs
 // no other.
 
-// The owner of the journal: with it a coordinator finds living workers that are unknown to it. The last header
-// of a journal counts.
+// The owner of the journal: with it a coordinator finds living workers that are unknown to it. The last
+// header of a journal counts.
 struct JournalHeader {
   std::string worker;
   std::string group;
@@ -44,6 +44,7 @@ struct JournalDamage {
   std::size_t places = 0;
   std::size_t bytes = 0;
   std::uint64_t missing = 0;  // results, as far as their number was noted
+  bool newer = false;         // a later version has written it: no record of it can be read
   explicit operator bool() const { return places > 0 || missing > 0; }
   // "2 places of the journal are damaged (345 bytes): ..."
   std::string sentence() const;

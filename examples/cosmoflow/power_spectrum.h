@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measured power spectra of density cubes, for the baselines and the tests.
+// Measured power spectra of density cubes, for the tests.
 #pragma once
 
 #include <fftw3.h>

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "converters/config.h"
+#include "specs/study/key_tables.h"
 #include "trainer/config.h"
 
 namespace wflow::specs {
@@ -28,16 +29,36 @@ void add_block_dependencies(Study& study) {
   }
 }
 
+namespace {
+
+const config::Table<PluginBlock>& plugin_table() {
+  static const config::Table<PluginBlock> table(
+      "the plugin: block",
+      {config::required_text(
+           "library", &PluginBlock::library,
+           "the shared library, relative to the study's file. A name without `/` may also be in `lib/wflow` "
+           "beside wflow's `bin`. It may contain variables and parameters"),
+       config::integer(
+           "bundle", &PluginBlock::bundle, 1, kMostBundle,
+           "samples per process, and rows per file. A bundle of tens of milliseconds of work is enough"),
+       config::texts("parameters", &PluginBlock::parameters,
+                     "columns of `samples:` that the function gets, in this order. They must be numbers")
+           .usually("all"),
+       config::boolean("check_finite", &PluginBlock::check_finite,
+                       "a sample with NaN or infinity in its results has failed"),
+       config::text("symbol", &PluginBlock::symbol, "the function that the library exports")});
+  return table;
+}
+
+}  // namespace
+
+BlockTables plugin_tables() {
+  return {{{"plugin", plugin_table().schema()}}, {{"plugin", plugin_table().rows()}}};
+}
+
 PluginBlock read_plugin(const yaml::Node& block, yaml::Diagnostics& diagnostics) {
-  constexpr std::int64_t kUsualBundle = 1000;
   PluginBlock plugin;
-  yaml::MapReader reader(block, "the plugin: block", diagnostics);
-  plugin.library = reader.required_string("library");
-  plugin.symbol = reader.string("symbol", "wflow_plugin");
-  plugin.bundle = static_cast<std::uint64_t>(reader.integer("bundle", kUsualBundle, 1, kMostBundle));
-  plugin.parameters = reader.strings("parameters");
-  plugin.check_finite = reader.boolean("check_finite", true);
-  reader.finish();
+  plugin_table().read(block, plugin, diagnostics);
   return plugin;
 }
 

@@ -29,8 +29,8 @@ inline constexpr std::int64_t kMostBundle = 1'000'000;
 // A plugin: block.
 struct PluginBlock {
   std::string library;                  // as written: relative to the study's file
-  std::string symbol;                   // the function that describes the plugin
-  std::uint64_t bundle = 0;             // samples for one process
+  std::string symbol = "wflow_plugin";  // the function that describes the plugin
+  std::uint64_t bundle = 1000;          // samples for one process
   std::vector<std::string> parameters;  // columns that the function gets, in this order; empty: all
   bool check_finite = true;             // a sample with NaN or infinity in its results has failed
 };

@@ -73,18 +73,9 @@ config::Key<BatchBlock> of_batch(const config::Key<Batch>& key) {
   return config::of_part<BatchBlock>(key, &BatchBlock::batch);
 }
 
-// The default as docs/ and the schema show it.
-template <typename Config>
-config::Key<Config> with_default(config::Key<Config> key, const std::string& text) {
-  key.write = [text](const Config&) { return yaml::scalar(text); };
-  return key;
-}
-
 template <typename Config>
 config::Key<Config> unused(std::string name, config::Json schema = config::Json::object()) {
-  return custom<Config>(std::move(name), std::move(schema), "accepted, not used",
-                        [](MapReader& reader, std::string_view key, Config&) { reader.find(key); })
-      .unlisted();
+  return custom<Config>(std::move(name), std::move(schema), "accepted, not used").unlisted();
 }
 
 // The value becomes a line of the submission script.
@@ -199,11 +190,11 @@ std::vector<config::Key<BatchBlock>> allocation_keys() {
                     "blanks for Slurm: `\"--comment=two words\"`");
   args.schema = config::any_of({args.schema, {{"type", "object"}}});
   std::vector<config::Key<BatchBlock>> keys = {
-      with_default(custom<BatchBlock>("type", config::choice_schema(kTypes),
-                                      "`local` (this machine), `slurm`, `flux`, `pbs`, `lsf`, `sge`; `lsf-srun`: an "
-                                      "LSF that starts programs with `srun`",
-                                      read_type),
-                   "local"),
+      custom<BatchBlock>("type", config::choice_schema(kTypes),
+                         "`local` (this machine), `slurm`, `flux`, `pbs`, `lsf`, `sge`; `lsf-srun`: an LSF that starts "
+                         "programs with `srun`",
+                         read_type)
+          .with_default("local"),
       merlins("bank", "account", &Spec::account),
       line("account", &Spec::account, "the account to charge; `bank` is the same").usually("the site's"),
       merlins("queue", "partition", &Spec::partition),
@@ -253,9 +244,9 @@ void check_coordinator(MapReader& reader, BatchBlock& block) {
 
 std::vector<config::Key<BatchBlock>> batch_keys() {
   std::vector<config::Key<BatchBlock>> keys = allocation_keys();
-  keys.push_back(with_default(of_batch(config::seconds("linger", &Batch::linger_s,
-                                                       "how long allocations live after their coordinator is gone")),
-                              "10 min"));
+  keys.push_back(of_batch(config::seconds("linger", &Batch::linger_s,
+                                          "how long allocations live after their coordinator is gone"))
+                     .with_default("10 min"));
   keys.push_back(of_batch(config::choice("coordinator", &Batch::coordinator_in_allocation, kPlaces,
                                          "`here`: the coordinator runs where you typed `wflow run`; "
                                          "`in_allocation`: it runs inside the allocations and moves from one to the "
@@ -371,8 +362,6 @@ void read_pool_batch(MapReader& reader, std::string_view key, PoolBlock& group) 
 }
 
 std::vector<config::Key<PoolBlock>> pool_keys() {
-  auto idle = config::seconds<PoolBlock>("idle_timeout", &WorkerGroup::idle_timeout_s,
-                                         "wflow gives an allocation back after this time without work");
   auto args = custom<PoolBlock>("args", text_schema(), "Celery's arguments; --concurrency gives the slots",
                                 [](MapReader& reader, std::string_view key, PoolBlock& group) {
                                   const std::string text = reader.string(key);
@@ -387,19 +376,19 @@ std::vector<config::Key<PoolBlock>> pool_keys() {
           .usually("the node's cores"),
       config::boolean<PoolBlock>("pin", &WorkerGroup::pin, "every task has processors of its own"),
       std::move(args).unlisted(),
-      custom<PoolBlock>("batch", {{"$ref", "#/$defs/pool_batch"}},
+      custom<PoolBlock>("batch", schema_named("pool_batch"),
                         "any allocation key of [batch](#batch), for this pool alone", read_pool_batch)
           .usually("the study's"),
       config::integer<PoolBlock, int>("min", &WorkerGroup::min, 0, kMostNodes,
                                       "fewest allocations at the same time, while there is work"),
-      with_default(custom<PoolBlock>("max", config::integer_schema(1, kMostNodes),
-                                     "most allocations at the same time",
-                                     [](MapReader& reader, std::string_view key, PoolBlock& group) {
-                                       group.max = static_cast<int>(
-                                           reader.integer(key, std::max(1, group.min), 1, kMostNodes));
-                                     }),
-                   "1"),
-      with_default(std::move(idle), "60 s"),
+      custom<PoolBlock>("max", config::integer_schema(1, kMostNodes), "most allocations at the same time",
+                        [](MapReader& reader, std::string_view key, PoolBlock& group) {
+                          group.max = static_cast<int>(reader.integer(key, std::max(1, group.min), 1, kMostNodes));
+                        })
+          .with_default("1"),
+      config::seconds<PoolBlock>("idle_timeout", &WorkerGroup::idle_timeout_s,
+                                 "wflow gives an allocation back after this time without work")
+          .with_default("60 s"),
   };
   const auto sizes = size_keys<PoolBlock>("that of `batch`", "that of `batch`", "that of `batch`");
   keys.insert(std::ranges::find(keys, std::string("min"), &config::Key<PoolBlock>::name), sizes.begin(), sizes.end());
@@ -546,23 +535,30 @@ config::Json without_defaults(config::Json schema) {
   return schema;
 }
 
-config::Json or_null(config::Json schema, const char* description) {
-  schema["type"] = {"object", "null"};
-  schema["description"] = description;
-  return schema;
+const config::Table<KnownKeys>& resources_table() {
+  static const config::Table<KnownKeys> table(
+      "the resources: block", {known_key("task_server", config::Json::object(), "accepted, not used"),
+                               known_key("overlap", config::Json::object(), "accepted, not used"),
+                               known_key("workers", mapping_of(schema_named("worker")), "groups of workers")});
+  return table;
+}
+
+const config::Table<KnownKeys>& merlin_table() {
+  static const config::Table<KnownKeys> table(
+      "the merlin: block",
+      {known_key("samples", schema_named("merlin_samples"), "Merlin's samples"),
+       known_key("resources", config::or_null(resources_table().schema()), "Merlin's workers")});
+  return table;
 }
 
 }  // namespace
 
-void add_batch_schemas(config::Json& definitions) {
-  definitions["batch"] = or_null(batch_table().schema(), "where the work runs");
-  definitions["pool_batch"] =
-      or_null(without_defaults(pool_batch_table().schema()), "over the study's batch:, for this pool");
-  definitions["worker"] = or_null(pool_table().schema(), "a group of workers");
-}
-
-std::vector<config::Section> batch_sections() {
-  return {{"batch", batch_table().rows()}, {"workers", pool_table().rows()}};
+BlockTables batch_tables() {
+  return {{{"merlin", config::or_null(merlin_table().schema())},
+           {"batch", config::or_null(batch_table().schema())},
+           {"pool_batch", config::or_null(without_defaults(pool_batch_table().schema()))},
+           {"worker", config::or_null(pool_table().schema())}},
+          {{"batch", batch_table().rows()}, {"workers", pool_table().rows()}}};
 }
 
 void read_batch(Reading& reading) {
@@ -583,20 +579,16 @@ void read_all_groups(Reading& reading) {
   if (ours != nullptr && !ours->is_null()) read_groups(reading, *ours, true);
   const yaml::Node* merlin = reading.root.find("merlin");
   if (merlin == nullptr || merlin->is_null()) return;
-  yaml::MapReader block(*merlin, "the merlin: block", reading.diagnostics);
-  block.find("samples");
-  if (const yaml::Node* resources = block.find("resources")) {
-    yaml::MapReader inner(*resources, "the resources: block", reading.diagnostics);
-    inner.find("task_server");
-    inner.find("overlap");
-    if (const yaml::Node* workers = inner.find("workers")) {
-      if (ours != nullptr)
-        reading.diagnostics.error(workers->mark, "workers stand here and at top level; one of them must go");
-      read_groups(reading, *workers, false);
-    }
-    inner.finish();
-  }
-  block.finish();
+  KnownKeys none;
+  merlin_table().read(*merlin, none, reading.diagnostics);
+  const yaml::Node* resources = merlin->find("resources");
+  if (resources == nullptr || resources->is_null()) return;
+  resources_table().read(*resources, none, reading.diagnostics);
+  const yaml::Node* workers = resources->find("workers");
+  if (workers == nullptr || workers->is_null()) return;
+  if (ours != nullptr)
+    reading.diagnostics.error(workers->mark, "workers stand here and at top level; one of them must go");
+  read_groups(reading, *workers, false);
 }
 
 }  // namespace

@@ -6,10 +6,12 @@
 #include <cctype>
 #include <set>
 
+#include "base/config_table.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "specs/plan/workspace.h"
 #include "specs/study/blocks.h"
+#include "specs/study/key_tables.h"
 #include "specs/study/reading.h"
 #include "specs/study/tokens.h"
 
@@ -144,60 +146,117 @@ class Variables {
   std::vector<Entry> entries_;
 };
 
-// dependencies: each name means its path.
+// An entry of dependencies: paths: or git:.
+struct DependencyBlock : GitDependency {
+  std::string tag_key;  // the key that gives the tag
+};
+
+const config::Table<DependencyBlock>& path_table() {
+  static const config::Table<DependencyBlock> table(
+      "an entry of dependencies: paths:",
+      {config::required_text<DependencyBlock>("name", &GitDependency::name, "`$(name)` stands for the path"),
+       config::required_text<DependencyBlock>("path", &GitDependency::path, "a file or directory")});
+  return table;
+}
+
+const config::Table<DependencyBlock>& git_table() {
+  const auto tag = [](const char* name) {
+    return config::custom<DependencyBlock>(
+        name, config::text_schema(), "what to check out",
+        [](yaml::MapReader& reader, std::string_view key, DependencyBlock& git) {
+          const std::string value = reader.string(key);
+          if (!reader.has(key) || !git.tag_key.empty()) return;
+          git.tag = value;
+          git.tag_key = key;
+        });
+  };
+  static const config::Table<DependencyBlock> table(
+      "an entry of dependencies: git:",
+      {config::required_text<DependencyBlock>("name", &GitDependency::name,
+                                              "the name of the directory; `$(name)` stands for its path"),
+       config::required_text<DependencyBlock>("path", &GitDependency::path, "the directory above it"),
+       config::required_text<DependencyBlock>("url", &GitDependency::url, "the repository"), tag("tag"),
+       tag("hash"), tag("branch")});
+  return table;
+}
+
+const config::Table<KnownKeys>& dependencies_table() {
+  static const config::Table<KnownKeys> table(
+      "the dependencies: block",
+      {known_key("paths", config::one_or_list_schema(path_table().schema()), "files that must exist"),
+       known_key("git", config::one_or_list_schema(git_table().schema()),
+                 "repositories that wflow clones to `path/name`"),
+       known_key("spack", config::Json::object(), "accepted, not used")});
+  return table;
+}
+
+const config::Table<KnownKeys>& env_table() {
+  static const config::Table<KnownKeys> table(
+      "the env: block",
+      {known_key("variables", mapping_of(true),
+                 "name to value. `$(NAME)` stands for the value everywhere. A variable may use others, in "
+                 "any order. The name also works in capitals. `$X`, `${X}` and a leading `~` come from your "
+                 "shell's environment, except in `cmd` and `restart`, where the shell that runs the task "
+                 "expands them. `wflow run --vars NAME=value` replaces a variable. You can't set reserved "
+                 "words, except `OUTPUT_PATH`: the directory for campaigns (default: the current directory)"),
+       known_key("labels", mapping_of(true),
+                 "like variables, but they may contain parameters: `outfile: $(SIZE.label).log`"),
+       known_key("sources", config::one_or_list_schema(config::text_schema()),
+                 "shell lines that wflow puts before the `cmd` and `restart` of every step whose interpreter "
+                 "is a shell"),
+       known_key("dependencies", config::or_null(dependencies_table().schema()),
+                 "`paths: [{name, path}]` must exist. wflow clones `git: [{name, path, url, tag}]` to "
+                 "`path/name` when it creates the campaign. `$(name)` stands for the path")});
+  return table;
+}
+
+// Each name means its path.
 void read_dependencies(Reading& reading, const yaml::Node& node) {
-  yaml::MapReader block(node, "the dependencies: block", reading.diagnostics);
-  const auto resolver = [&](std::string_view name) -> std::optional<std::string> {
-    const auto at = reading.values.find(name);
-    return at == reading.values.end() ? std::nullopt : std::optional(at->second);
+  KnownKeys none;
+  dependencies_table().read(node, none, reading.diagnostics);
+  const auto resolve = [&](std::string& text) {
+    const auto resolver = [&](std::string_view name) -> std::optional<std::string> {
+      const auto at = reading.values.find(name);
+      return at == reading.values.end() ? std::nullopt : std::optional(at->second);
+    };
+    text = expand_shell(replace_tokens(std::string_view(text), resolver));
   };
-  const auto resolved = [&](const std::string& text) {
-    return expand_shell(replace_tokens(std::string_view(text), resolver));
+  const auto mark_of = [](const yaml::Node& entry, std::string_view key) {
+    const yaml::Node* value = entry.find(key);
+    return value == nullptr ? entry.mark : value->mark;
   };
-  const auto path_of = [&](yaml::MapReader& item) { return resolved(item.required_string("path")); };
   const auto items = [&](std::string_view key) {
-    const yaml::Node* list = block.find(key);
-    if (list == nullptr) return std::vector<yaml::Node>{};
-    return list->is_sequence() ? list->items : std::vector<yaml::Node>{*list};
+    const yaml::Node* list = node.find(key);
+    return list == nullptr || list->is_null() ? std::vector<yaml::Node>() : items_of(list);
   };
   for (const yaml::Node& item : items("paths")) {
-    yaml::MapReader entry(item, "an entry of dependencies: paths:", reading.diagnostics);
-    const std::string name = entry.required_string("name");
-    const std::string path = path_of(entry);
-    entry.finish();
-    const fs::path full = locate(reading.study, path);
+    DependencyBlock entry;
+    path_table().read(item, entry, reading.diagnostics);
+    resolve(entry.path);
+    const fs::path full = locate(reading.study, entry.path);
     std::error_code ignored;
-    if (!path.empty() && !fs::exists(full, ignored)) {
-      reading.diagnostics.error(entry.mark_of("path"),
-                                fmt::format("the dependency '{}' is not there: {}", name, full.string()));
+    if (!entry.path.empty() && !fs::exists(full, ignored)) {
+      reading.diagnostics.error(mark_of(item, "path"), fmt::format("the dependency '{}' is not there: {}",
+                                                                   entry.name, full.string()));
     }
-    reading.values.insert_or_assign(name, full.string());
+    reading.values.insert_or_assign(entry.name, full.string());
   }
   for (const yaml::Node& item : items("git")) {
-    yaml::MapReader entry(item, "an entry of dependencies: git:", reading.diagnostics);
-    GitDependency git;
-    git.name = entry.required_string("name");
-    git.path = locate(reading.study, path_of(entry)).string();
-    git.url = resolved(entry.required_string("url"));
-    git.tag = resolved(entry.string("tag", entry.string("hash", entry.string("branch"))));
+    DependencyBlock git;
+    git_table().read(item, git, reading.diagnostics);
+    for (std::string* text : {&git.path, &git.url, &git.tag}) resolve(*text);
+    git.path = locate(reading.study, git.path).string();
     // git would take it for an option.
-    const auto refuse_option = [&](std::string_view key, std::string_view what, const std::string& value) {
+    const auto refuse_option = [&](std::string_view key, const std::string& value) {
       if (!value.starts_with('-')) return;
-      reading.diagnostics.error(entry.mark_of(key),
-                                fmt::format("the {} of the dependency '{}' begins with '-'", what, git.name));
+      reading.diagnostics.error(mark_of(item, key),
+                                fmt::format("the {} of the dependency '{}' begins with '-'", key, git.name));
     };
-    refuse_option("url", "url", git.url);
-    for (const char* key : {"tag", "hash", "branch"}) {
-      if (entry.find(key) == nullptr) continue;
-      refuse_option(key, key, git.tag);
-      break;
-    }
-    entry.finish();
+    refuse_option("url", git.url);
+    refuse_option(git.tag_key, git.tag);
     reading.values.insert_or_assign(git.name, (fs::path(git.path) / git.name).string());
-    reading.study.git.push_back(std::move(git));
+    reading.study.git.push_back(static_cast<const GitDependency&>(git));
   }
-  block.find("spack");
-  block.finish();
 }
 
 void set_name(Reading& reading) {
@@ -271,6 +330,10 @@ void name_overrides(const Reading& reading, yaml::Node& tree) {
 
 }  // namespace
 
+BlockTables env_tables() {
+  return {{{"env", config::or_null(env_table().schema())}}, {{"env", env_table().rows()}}};
+}
+
 void read_variables(Reading& reading) {
   reading.values["SPECROOT"] = reading.study.file.parent_path().string();
   reading.values["MERLIN_TIMESTAMP"] =
@@ -278,15 +341,13 @@ void read_variables(Reading& reading) {
   Variables variables(reading);
   const yaml::Node* dependencies = nullptr;
   if (const yaml::Node* env = env_block(reading)) {
-    yaml::MapReader block(*env, "the env: block", reading.diagnostics);
-    if (const yaml::Node* node = block.find("variables")) {
+    KnownKeys none;
+    env_table().read(*env, none, reading.diagnostics);
+    if (const yaml::Node* node = env->find("variables")) {
       yaml::MapReader list(*node, "the variables: block", reading.diagnostics);
       for (const auto& [key, value] : list.node().entries) variables.add(key, value);
     }
-    block.find("labels");
-    block.find("sources");
-    dependencies = block.find("dependencies");
-    block.finish();
+    dependencies = env->find("dependencies");
   }
   for (const std::string& assignment : reading.options.variables) variables.override_with(assignment);
   variables.resolve_all();
@@ -333,7 +394,7 @@ void expand_variables(Reading& reading) {
 void read_labels(Reading& reading) {
   const yaml::Node* env = env_block(reading);
   if (env == nullptr || !env->is_map()) return;
-  yaml::MapReader block(*env, "the env: block", reading.diagnostics);
+  yaml::MapReader block(*env, env_table().where(), reading.diagnostics);
   if (const yaml::Node* node = block.find("labels")) {
     yaml::MapReader list(*node, "the labels: block", reading.diagnostics);
     for (const auto& [key, value] : list.node().entries) {

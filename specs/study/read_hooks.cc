@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include "base/config_table.h"
 #include "base/process.h"
 #include "base/text.h"
+#include "specs/study/key_tables.h"
 #include "specs/study/reading.h"
 #include "specs/study/study.h"
 
@@ -10,59 +12,107 @@ namespace wflow::specs {
 
 namespace {
 
-Hook read_hook(std::string_view event, const yaml::Node& node, yaml::Diagnostics& diagnostics) {
-  Hook hook;
+const config::Table<Hook>& hook_table() {
+  static const config::Table<Hook> table(
+      "a command of on:",
+      {config::required_text("run", &Hook::command, "the command, for `/bin/sh`"),
+       config::seconds("timeout", &Hook::timeout_s,
+                       "time limit: then the command gets SIGTERM, and SIGKILL two seconds later")
+           .with_default("1 min"),
+       config::seconds("after", &Hook::after_s, "`stalled`: the time without a task that ends")
+           .usually("30 min")
+           .only_if([](const Hook& hook) { return hook.event == "stalled"; })});
+  return table;
+}
+
+void read_hook(yaml::MapReader& reader, std::string_view event, std::vector<Hook>& hooks) {
+  const yaml::Node* node = reader.find(event);
+  if (node == nullptr) return;
+  yaml::Diagnostics& diagnostics = reader.diagnostics();
+  const std::string where = fmt::format("'{}' of the on: block", event);
+  Hook& hook = hooks.emplace_back();
   hook.event = event;
-  if (node.is_map()) {
-    yaml::MapReader block(node, fmt::format("'{}' of the on: block", event), diagnostics);
-    hook.command = block.required_string("run");
-    hook.timeout_s = block.seconds("timeout", hook.timeout_s);
-    if (event == "stalled") hook.after_s = block.seconds("after", hook.after_s);
-    block.finish();
-  } else if (node.is_scalar()) {
-    hook.command = node.text;
+  if (node->is_map()) {
+    hook_table().read(*node, hook, diagnostics, where);
+  } else if (node->is_scalar()) {
+    hook.command = node->text;
   } else {
     diagnostics.error(
-        node.mark, fmt::format("'{}' must be a command or {{run: COMMAND, timeout: 1 min}}, found {}", event,
-                               node.describe()));
-    return hook;
+        node->mark, fmt::format("'{}' must be a command or {{run: COMMAND, timeout: 1 min}}, found {}", event,
+                                node->describe()));
+    return;
   }
-  if (text::trim(hook.command).empty() && !node.is_map())
-    diagnostics.error(node.mark,
-                      fmt::format("'{}' of the on: block is empty; a command was expected", event));
+  if (text::trim(hook.command).empty() && !node->is_map())
+    diagnostics.error(node->mark, where + " is empty; a command was expected");
   if (hook.timeout_s <= 0 || hook.after_s <= 0)
-    diagnostics.error(node.mark, fmt::format("'timeout' and 'after' of '{}' must be times above 0", event));
-  return hook;
+    diagnostics.error(node->mark, fmt::format("'timeout' and 'after' of '{}' must be times above 0", event));
+}
+
+config::Key<std::vector<Hook>> event_key(const std::string& event, std::string meaning) {
+  config::Json block = hook_table().schema();
+  if (event != "stalled") block["properties"].erase("after");
+  return config::custom<std::vector<Hook>>(event, config::any_of({{{"type", "string"}}, std::move(block)}),
+                                           std::move(meaning), read_hook);
+}
+
+const config::Table<std::vector<Hook>>& hooks_table() {
+  static const config::Table<std::vector<Hook>> table(
+      "the on: block",
+      {event_key("finished",
+                 "all tasks of the campaign, and the campaigns that followed it, have ended, with or without "
+                 "failures"),
+       event_key("failed", "the same, and tasks have failed for good"),
+       event_key("stalled",
+                 "a step is held back (too many failures, no worker), or no task has ended for `after`. "
+                 "Once, until a task ends again"),
+       event_key("first_failure", "the first task has failed for good"),
+       event_key("allocation_lost",
+                 "an allocation has ended before its walltime, and wflow did not return it: cancelled, "
+                 "preempted, a node failed")});
+  return table;
 }
 
 std::vector<Hook> read_hooks(const yaml::Node& root, yaml::Diagnostics& diagnostics) {
   std::vector<Hook> hooks;
   const yaml::Node* node = root.is_map() ? root.find("on") : nullptr;
-  if (node == nullptr || node->is_null()) return hooks;
-  yaml::MapReader block(*node, "the on: block", diagnostics);
-  for (const std::string_view event : kHookEvents) {
-    if (const yaml::Node* hook = block.find(event)) hooks.push_back(read_hook(event, *hook, diagnostics));
-  }
-  block.finish();
+  if (node != nullptr && !node->is_null()) hooks_table().read(*node, hooks, diagnostics);
   return hooks;
+}
+
+struct MetricsBlock : MetricsFile {
+  std::string prometheus;  // as written
+};
+
+const config::Table<MetricsBlock>& metrics_table() {
+  static const config::Table<MetricsBlock> table(
+      "the metrics: block",
+      {config::required_text(
+           "prometheus", &MetricsBlock::prometheus,
+           "the file that wflow writes, for the textfile collector of `node_exporter`. A relative path "
+           "begins at the study's file"),
+       config::seconds<MetricsBlock>("every", &MetricsFile::every_s, "how often")
+           .with_default("15 s")
+           .then([](yaml::MapReader& reader, MetricsBlock& metrics) {
+             if (metrics.every_s < 1)
+               reader.diagnostics().error(reader.node().mark,
+                                          "'every' of the metrics: block must be 1 s or more");
+           })});
+  return table;
 }
 
 std::optional<MetricsFile> read_metrics(const Study& study, const yaml::Node& root,
                                         yaml::Diagnostics& diagnostics) {
   const yaml::Node* node = root.is_map() ? root.find("metrics") : nullptr;
   if (node == nullptr || node->is_null()) return std::nullopt;
-  yaml::MapReader block(*node, "the metrics: block", diagnostics);
-  MetricsFile metrics;
-  const std::string file = block.required_string("prometheus");
-  metrics.every_s = block.seconds("every", metrics.every_s);
-  if (metrics.every_s < 1) diagnostics.error(node->mark, "'every' of the metrics: block must be 1 s or more");
-  block.finish();
-  if (file.empty()) return std::nullopt;
-  metrics.file = locate(study, file).lexically_normal();
+  MetricsBlock metrics;
+  metrics_table().read(*node, metrics, diagnostics);
+  if (metrics.prometheus.empty()) return std::nullopt;
+  metrics.file = locate(study, metrics.prometheus).lexically_normal();
   // node_exporter's textfile collector reads no other names.
   if (metrics.file.extension() != ".prom")
-    diagnostics.warning(block.mark_of("prometheus"),
-                        fmt::format("node_exporter reads files named *.prom; '{}' is none", file));
+    diagnostics.warning(
+        node->find("prometheus")->mark,
+        fmt::format("node_exporter reads files named *.prom; '{}' is none", metrics.prometheus));
   return metrics;
 }
 
@@ -84,6 +134,13 @@ void check_program(const Hook& hook, const yaml::Mark& mark, yaml::Diagnostics& 
 }
 
 }  // namespace
+
+BlockTables hook_tables() {
+  return {{{"on", hooks_table().schema()}, {"metrics", metrics_table().schema()}},
+          {{"on", hooks_table().rows()},
+           {"on.command", hook_table().rows()},
+           {"metrics", metrics_table().rows()}}};
+}
 
 void check_hooks(Reading& reading) {
   const yaml::Node* node = reading.root.find("on");

@@ -6,6 +6,8 @@
 #include <array>
 #include <string_view>
 
+#include "base/config_table.h"
+#include "specs/study/key_tables.h"
 #include "specs/study/reading.h"
 
 namespace wflow::specs {
@@ -21,7 +23,30 @@ bool is_event_of_ours(const std::string& type) {
   return std::find(kTypes.begin(), kTypes.end(), type) != kTypes.end();
 }
 
+const config::Table<Iterate>& iterate_table() {
+  static const config::Table<Iterate> table(
+      "the iterate: block",
+      {config::integer("max", &Iterate::max, 1, kMaxIterations, "the most iterations").required(),
+       config::text("until", &Iterate::until, "the type of the event that ends the study")
+           .then([](yaml::MapReader& reader, Iterate& iterate) {
+             if (!iterate.until.empty() && !is_event_of_ours(iterate.until)) return;
+             reader.diagnostics().error(
+                 reader.mark_of("until"),
+                 fmt::format(
+                     "'until' names the event that ends the study, such as converged; '{}' can't be it",
+                     iterate.until));
+           }),
+       config::text("samples", &Iterate::samples,
+                    "a table that takes the place of `samples:` from the second iteration on")
+           .usually("none")});
+  return table;
+}
+
 }  // namespace
+
+BlockTables iterate_tables() {
+  return {{{"iterate", iterate_table().schema()}}, {{"iterate", iterate_table().rows()}}};
+}
 
 bool has_iterate(const yaml::Node& root) {
   const yaml::Node* node = root.find("iterate");
@@ -30,23 +55,13 @@ bool has_iterate(const yaml::Node& root) {
 
 void read_iterate(Reading& reading) {
   if (!has_iterate(reading.root)) return;
-  yaml::MapReader block(*reading.root.find("iterate"), "the iterate: block", reading.diagnostics);
+  const yaml::Node& block = *reading.root.find("iterate");
   Iterate iterate;
-  block.required("max");
-  iterate.max = static_cast<int>(block.integer("max", 1, 1, kMaxIterations));
-  iterate.until = block.string("until", iterate.until);
-  if (iterate.until.empty() || is_event_of_ours(iterate.until)) {
-    reading.diagnostics.error(
-        block.mark_of("until"),
-        fmt::format("'until' names the event that ends the study, such as converged; '{}' can't be it",
-                    iterate.until));
-  }
-  iterate.samples = block.string("samples");
-  block.finish();
+  iterate_table().read(block, iterate, reading.diagnostics);
   Study& study = reading.study;
   if (!iterate.samples.empty()) {
     if (reading.root.find("samples") == nullptr && !study.merlin) {
-      reading.diagnostics.error(block.mark_of("samples"),
+      reading.diagnostics.error(block.find("samples")->mark,
                                 "'samples' takes the place of the study's samples: block, which is missing");
     }
     if (study.options.iteration.number > 1)

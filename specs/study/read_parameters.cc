@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <set>
 
+#include "base/config_table.h"
 #include "base/text.h"
+#include "specs/study/key_tables.h"
 #include "specs/study/reading.h"
 #include "specs/study/tokens.h"
 
@@ -37,6 +39,10 @@ std::vector<bool> quotes(const yaml::Node& node) {
   return list;
 }
 
+config::Json value_list() {
+  return {{"type", "array"}, {"minItems", 1}};
+}
+
 // Two values with one label would share a directory.
 void check_labels(Reading& reading, const Parameter& parameter, const yaml::Mark& mark) {
   std::map<std::string, std::string> seen;
@@ -51,6 +57,43 @@ void check_labels(Reading& reading, const Parameter& parameter, const yaml::Mark
   }
 }
 
+void read_values(yaml::MapReader& reader, std::string_view key, Parameter& parameter) {
+  const yaml::Node* values = reader.find(key);
+  if (values == nullptr) return;
+  parameter.values = texts(*values);
+  parameter.quoted = quotes(*values);
+}
+
+void read_parameter_labels(yaml::MapReader& reader, std::string_view key, Parameter& parameter) {
+  const yaml::Node* label = reader.find(key);
+  if (label == nullptr || !label->is_sequence()) {
+    const std::string pattern = label == nullptr ? parameter.name + ".%%" : value_text(*label);
+    for (const std::string& value : parameter.values) parameter.labels.push_back(with_value(pattern, value));
+    return;
+  }
+  parameter.labels = texts(*label);
+  if (parameter.labels.size() == parameter.values.size()) return;
+  reader.diagnostics().error(label->mark, fmt::format("{} has {} values and {} labels", reader.where(),
+                                                      parameter.values.size(), parameter.labels.size()));
+  parameter.labels.resize(parameter.values.size());
+}
+
+const config::Table<Parameter>& parameter_table() {
+  static const config::Table<Parameter> table(
+      "a parameter",
+      {config::custom<Parameter>("values", config::any_of({value_list(), config::text_schema()}),
+                                 "the values, one for each combination", read_values)
+           .required(),
+       config::custom<Parameter>(
+           "label", config::one_or_list_schema(config::text_schema()),
+           "the name in directories: `%%` in it is the value. Or a list, a label for each value",
+           read_parameter_labels)
+           .usually("`NAME.%%`"),
+       config::text("name", &Parameter::title, "the text that `$(NAME.name)` stands for")
+           .usually("the parameter's name")});
+  return table;
+}
+
 Parameter read_parameter(Reading& reading, const yaml::Node& key, const yaml::Node& node) {
   Parameter parameter;
   parameter.name = key.text;
@@ -61,26 +104,7 @@ Parameter read_parameter(Reading& reading, const yaml::Node& key, const yaml::No
     parameter.quoted = quotes(node);
     for (const std::string& value : parameter.values) parameter.labels.push_back(key.text + "." + value);
   } else {
-    yaml::MapReader block(node, where, reading.diagnostics);
-    if (const yaml::Node* values = block.required("values")) {
-      parameter.values = texts(*values);
-      parameter.quoted = quotes(*values);
-    }
-    parameter.title = block.string("name", key.text);
-    const yaml::Node* label = block.find("label");
-    if (label != nullptr && label->is_sequence()) {
-      parameter.labels = texts(*label);
-      if (parameter.labels.size() != parameter.values.size()) {
-        reading.diagnostics.error(label->mark, fmt::format("{} has {} values and {} labels", where,
-                                                           parameter.values.size(), parameter.labels.size()));
-        parameter.labels.resize(parameter.values.size());
-      }
-    } else {
-      const std::string pattern = label == nullptr ? key.text + ".%%" : value_text(*label);
-      for (const std::string& value : parameter.values)
-        parameter.labels.push_back(with_value(pattern, value));
-    }
-    block.finish();
+    parameter_table().read(node, parameter, reading.diagnostics, where);
   }
   if (parameter.values.empty() && (!node.is_map() || node.find("values") != nullptr)) {
     reading.diagnostics.error(node.mark, where + " has no values");
@@ -167,6 +191,11 @@ void read_ours(Reading& reading, const yaml::Node& node) {
 }
 
 }  // namespace
+
+BlockTables parameter_tables() {
+  return {{{"parameter", config::any_of({value_list(), parameter_table().schema()})}},
+          {{"parameters", parameter_table().rows()}}};
+}
 
 void read_parameters(Reading& reading) {
   const yaml::Node* merlins = reading.root.find("global.parameters");

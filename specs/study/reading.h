@@ -79,6 +79,9 @@ std::filesystem::path caller_directory(const ReadOptions& options);
 // The text of a scalar, or of a list as Python writes it (Merlin accepts any YAML value as text).
 std::string value_text(const yaml::Node& node);
 
+// A single value stands for a list of one; null for none.
+std::vector<yaml::Node> items_of(const yaml::Node* node);
+
 std::vector<std::string> step_names(const Study& study);
 
 }  // namespace wflow::specs

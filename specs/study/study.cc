@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
+#include "base/config_table.h"
 #include "base/file.h"
 #include "base/process.h"
 #include "base/text.h"
@@ -15,7 +15,6 @@
 #include "specs/study/dialect.h"
 #include "specs/study/key_tables.h"
 #include "specs/study/reading.h"
-#include "specs/study/schema_text.h"
 #include "trainer/config_tables.h"
 
 namespace wflow::specs {
@@ -58,6 +57,11 @@ std::string value_text(const yaml::Node& node) {
   return (node.is_map() ? "{" : "[") + text::join(parts, ", ") + (node.is_map() ? "}" : "]");
 }
 
+std::vector<yaml::Node> items_of(const yaml::Node* node) {
+  if (node == nullptr) return {};
+  return node->is_sequence() ? node->items : std::vector<yaml::Node>{*node};
+}
+
 std::vector<std::string> step_names(const Study& study) {
   std::vector<std::string> names;
   for (const Step& step : study.steps) names.push_back(step.name);
@@ -90,29 +94,91 @@ yaml::Mark place_of_text(const Reading& reading, const yaml::Node& node, std::st
   return mark;
 }
 
-void read_description(Reading& reading) {
-  yaml::MapReader root(reading.root, "the study", reading.diagnostics);
-  const yaml::Node* node = root.required("description");
-  if (node == nullptr) return;
-  yaml::MapReader block(*node, "the description: block", reading.diagnostics);
-  reading.study.name = block.required_string("name");
-  reading.study.description =
-      reading.study.merlin ? block.required_string("description") : block.string("description");
-  block.finish();
-  if (!reading.study.name.empty() && reading.study.name.find('/') != std::string::npos) {
-    reading.diagnostics.error(block.mark_of("name"), "'name' becomes a directory and can hold no '/'");
-  }
+config::Key<KnownKeys> known_key(std::string name, config::Json schema, std::string meaning) {
+  return config::custom<KnownKeys>(std::move(name), std::move(schema), std::move(meaning));
+}
+
+config::Json schema_named(std::string_view definition) {
+  return {{"$ref", fmt::format("#/$defs/{}", definition)}};
+}
+
+config::Json mapping_of(config::Json values) {
+  return {{"type", {"object", "null"}}, {"additionalProperties", std::move(values)}};
 }
 
 namespace {
 
-// Blocks that the readers use; user: is free.
-void check_blocks_of_the_file(Reading& reading) {
+const config::Table<Study>& description_table() {
+  static const config::Table<Study> table(
+      "the description: block",
+      {config::required_text("name", &Study::name, "the campaign's name; becomes a directory")
+           .then([](yaml::MapReader& reader, Study& study) {
+             if (study.name.find('/') != std::string::npos)
+               reader.diagnostics().error(reader.mark_of("name"),
+                                          "'name' becomes a directory and can hold no '/'");
+           }),
+       config::custom<Study>("description", config::text_schema(), "for readers; needed in Merlin's files",
+                             [](yaml::MapReader& reader, std::string_view key, Study& study) {
+                               study.description =
+                                   study.merlin ? reader.required_string(key) : reader.string(key);
+                             })});
+  return table;
+}
+
+}  // namespace
+
+void read_description(Reading& reading) {
   yaml::MapReader root(reading.root, "the study", reading.diagnostics);
-  for (const char* key : {"description", "env", "batch", "user", "study", "global.parameters", "parameters",
-                          "merlin", "samples", "workers", "iterate", "max_disk", "on", "metrics"}) {
-    root.find(key);
-  }
+  if (const yaml::Node* node = root.required("description"))
+    description_table().read(*node, reading.study, reading.diagnostics);
+}
+
+namespace {
+
+const config::Table<KnownKeys>& study_table() {
+  const config::Json design = schema_named("samples");
+  const config::Json designs = {{"type", "array"}, {"minItems", 1}, {"items", design}};
+  const config::Json values = mapping_of(schema_named("parameter"));
+  config::Json parameters = values;
+  parameters["properties"]["product"] = {{"description", "each value with each"}};
+  parameters["properties"]["product"].update(values);
+  static const config::Table<KnownKeys> table(
+      "the study",
+      {known_key("description", description_table().schema(),
+                 "`name` (of the campaign; becomes a directory), `description` (needed in Merlin's files)")
+           .required(),
+       known_key("env", schema_named("env"), "[variables](#env) and other text, files that must exist"),
+       known_key("batch", schema_named("batch"), "where the work [runs](#batch)"),
+       known_key("global.parameters", values, "values for which steps are repeated, taken row by row"),
+       known_key("parameters", parameters, "the same, and `product` for all combinations"),
+       known_key("samples", config::any_of({design, designs}),
+                 "a [table](#samples): steps run once for each row; or a list of tables"),
+       known_key("workers", mapping_of(schema_named("worker")), "[groups of workers](#workers)"),
+       known_key("iterate", schema_named("iterate"), "[repeats](#iterate) the study until a step ends it"),
+       known_key("on", schema_named("on"),
+                 "commands that run when something happens to the campaign: [hooks](hooks.md)"),
+       known_key("metrics", schema_named("metrics"),
+                 "writes the campaign's numbers for Prometheus ([metrics](metrics.md))"),
+       known_key("max_disk",
+                 {{"anyOf", {{{"type", "integer"}, {"minimum", 1}}, {{"type", "string"}}}},
+                  {"examples", {"50 GiB"}}},
+                 "`50 GiB`: limits the simulation files that wait for a `convert:` with `delete_inputs`; "
+                 "above it, simulations wait "
+                 "([convert.md](convert.md#more-simulations-than-the-disk-holds))"),
+       known_key("study", {{"type", "array"}, {"minItems", 1}, {"items", schema_named("step")}},
+                 "the list of [steps](#steps)")
+           .required(),
+       known_key("merlin", schema_named("merlin"),
+                 "`samples` and `resources` in Merlin's form. With this block, the file is in Merlin's "
+                 "format (see [the end](#merlins-and-maestros-files))"),
+       known_key("user", config::Json::object(), "anything: a place for YAML anchors")});
+  return table;
+}
+
+// The readers of the two blocks that must be there report their absence.
+void check_blocks_of_the_file(Reading& reading) {
+  yaml::MapReader root(reading.root, study_table().where(), reading.diagnostics);
+  for (const auto& key : study_table().keys()) root.find(key.name);
   root.finish();
 }
 
@@ -205,25 +271,39 @@ StudyAndWarnings read_study_text(std::string text, const fs::path& file, const s
   return result;
 }
 
+namespace {
+
+std::vector<BlockTables> all_tables() {
+  return {{config::Json::object(), {{"study", study_table().rows()}}},
+          env_tables(),
+          batch_tables(),
+          parameter_tables(),
+          samples_tables(),
+          iterate_tables(),
+          hook_tables(),
+          step_tables(),
+          plugin_tables(),
+          {{{"convert", converters::convert_schema()}}, converters::convert_sections()},
+          {{{"train", trainer::train_schema()}}, trainer::train_sections()}};
+}
+
+}  // namespace
+
 std::string study_schema() {
-  using Json = nlohmann::ordered_json;
-  Json schema = Json::parse(kStudySchema);
-  Json& definitions = schema["$defs"];
-  // These keys are in run: or beside it. Merges them here, because few editors support unevaluatedProperties.
-  const Json keys = definitions["step_keys"];
-  definitions.erase("step_keys");
-  definitions["run"]["properties"].update(keys);
-  definitions["step"]["properties"].update(keys);
-  add_batch_schemas(definitions);
-  definitions["convert"] = converters::convert_schema();
-  definitions["train"] = trainer::train_schema();
+  config::Json schema = {
+      {"$schema", "https://json-schema.org/draft/2020-12/schema"},
+      {"title", "wflow study"},
+      {"description", "A study of wflow, a superset of Merlin's and Maestro's format (docs/spec.md)"}};
+  schema.update(study_table().schema());
+  schema["$defs"]["token"] = {{"type", "string"}, {"pattern", R"(\$\(|^[-+]?[0-9.])"}};
+  for (const BlockTables& block : all_tables()) schema["$defs"].update(block.definitions);
   return schema.dump(2) + "\n";
 }
 
 std::string key_tables() {
   std::string text;
-  for (const auto& sections : {batch_sections(), converters::convert_sections(), trainer::train_sections()})
-    for (const config::Section& section : sections)
+  for (const BlockTables& block : all_tables())
+    for (const config::Section& section : block.sections)
       text += "## " + section.name + "\n\n" + config::markdown(section.rows) + "\n";
   return text;
 }

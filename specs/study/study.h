@@ -233,13 +233,9 @@ struct StudyAndWarnings {
 // Reads and checks the whole study, with convert: and train: blocks. Throws Error{spec} with every error, one a line.
 StudyAndWarnings read_study(const std::filesystem::path& file, const ReadOptions& options);
 
-// The events of on:. Its commands and the files of metrics: report about a campaign; no task depends on them.
-inline constexpr std::array<std::string_view, 5> kHookEvents = {"finished", "failed", "stalled",
-                                                                "first_failure", "allocation_lost"};
-
-// A command of on:.
+// A command of on:. It and the files of metrics: report about a campaign; no task depends on them.
 struct Hook {
-  std::string event;         // one of kHookEvents
+  std::string event;         // "finished", "failed", ... (specs/study/read_hooks.cc)
   std::string command;       // for /bin/sh
   double timeout_s = 60;     // after this time it is killed
   double after_s = 30 * 60;  // stalled: the time without an ended task
@@ -267,9 +263,8 @@ void check_trainings(const Study& study, yaml::Diagnostics& diagnostics);
 // Doubtful settings of trainings: a sentence each, with the step and a remedy.
 std::vector<std::string> training_doubts(const Study& study);
 
-// The study language as JSON Schema (draft 2020-12), for editors: `wflow schema`. Combines specs/study/study.schema.json,
-// which stands beside the readers of the same keys (tests/schema_test.py compares them), and the tables of batch: and
-// workers: (read_batch.cc), and of the convert: and train: blocks in converters/ and trainer/.
+// The study language as JSON Schema (draft 2020-12), for editors: `wflow schema`. Comes from the tables of the blocks
+// (key_tables.h), and from those of convert: and train: in converters/ and trainer/.
 std::string study_schema();
 
 // The keys of blocks as Markdown tables, a section a block: scripts/docs puts them into docs/.

@@ -118,10 +118,6 @@ complete -p wflow"""
         for command in ("run", "resume", "status", "tasks", "doctor"):
             self.assertRegex(said, rf"(?m)^  {command} ")
 
-    def test_options_of_benchmarks_are_in_no_help(self):
-        for command in ("run", "resume", "retry", "worker"):
-            self.assertNotIn("--zero", self.wflow("help", command).out)
-
     def test_words_that_are_no_campaign(self):
         (self.folder / "empty").mkdir()
         (self.folder / "begun" / ".wflow").mkdir(parents=True)

@@ -247,6 +247,32 @@ study:
         self.assertEqual(read_text(self.campaign() / "fit" / "model"), "better\n")
         self.assertEqual(list((self.campaign() / ".wflow" / "old").iterdir()), [])
 
+    def test_a_good_version_stays_though_what_it_was_made_of_was_removed(self):
+        bad = self.folder / "bad"
+        self.wflow("run", self.study(f"""
+description: {{name: correct, description: simulations that fail when they run again}}
+env: {{variables: {{OUTPUT_PATH: .}}}}
+samples: {{design: sobol, count: 4, parameters: {{x: [0, 1]}}}}
+study:
+  - name: simulate
+    run: {{cmd: 'test ! -e {bad} && echo $(x) > out', max_retries: 0}}
+  - name: fit
+    run: {{cmd: 'cat $(simulate.workspace)/*/out > model && test ! -e {bad}', depends: [simulate], max_retries: 0}}
+"""), "-j", "2", "-q")
+        good = read_text(self.campaign() / "fit" / "model")
+        self.assertEqual(len(good.split()), 4)
+        self.wflow("rm", self.campaign(), "--keep", "fit,.wflow,merlin_info", "--yes")
+        bad.touch()
+        out = self.wflow("redo", "--step", "simulate", "-j", "2", code=TASKS_FAILED).out
+        old = self.campaign() / ".wflow" / "old" / "1" / "fit"
+        self.assertIn(f"fit is not done; its last good version is in {old}\n", out)
+        self.assertEqual(read_text(old / "model"), good)
+        bad.unlink()
+        self.wflow("retry", "-j", "2", "-q")
+        self.assert_done()
+        self.assertEqual(read_text(self.campaign() / "fit" / "model"), good)
+        self.assertEqual(list((self.campaign() / ".wflow" / "old").iterdir()), [])
+
     def test_target_added(self):
         self.wflow("run", self.write(), "-j", "2", "-q")
         self.executed()

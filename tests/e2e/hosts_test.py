@@ -4,6 +4,7 @@ without working locks, workers in another process table under the same host name
 fence. The time-outs are the real ones: each test takes about one and a half minutes."""
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -100,6 +101,9 @@ class FrozenWorker(HostsTest):
         (self.folder / "open-far2").touch()
         self.worker("far2", directory, 2)
         began = time.monotonic()
+        silent = r"node far1 has been silent for \d+(\.\d)? s, with 2 running tasks: they run again elsewhere as soon as its scheduler says that it is gone, or in \d"
+        self.wait(lambda: re.search(silent, self.wflow("status").out), "the status names the silent node", run)
+        self.assertLess(time.monotonic() - began, FENCE_S / 2)
         self.assertEqual(run.wait(), OK, run.err)
         self.assertGreater(time.monotonic() - began, FENCE_S - 5, "not before the fence and the margin")
         self.assertEqual(Counter(lines_of(self.folder / "passed")), Counter("0123"))

@@ -64,6 +64,23 @@ class Printing(OutputTest):
         self.assertIn(EVIL, self.wflow("logs", self.campaign(), "work/0").out, "a pipe gets what was printed")
         self.assertIn("\x1b[32mfinished\x1b[0m", self.on_terminal("status"), "own colours stay")
 
+    def test_names_of_columns_do_not_act_on_a_terminal(self):
+        """Nor where another program of wflow prints them."""
+        (self.folder / "table.csv").write_text(f"id,a{EVIL},y\n1,1,2\n2,2,3\n3,1,2\n")
+        (self.folder / "convert.yaml").write_text(json.dumps({
+            "samples": "table.csv", "inputs": ["y"], "targets": [f"a{EVIL}"], "output": "data", "split": {"train": 1.0, "validation": 0.0, "test": 0.0}}))
+        (self.folder / "train.yaml").write_text("data: data\nmodel: {name: mlp, dense: [4]}\nepochs: 1\nbatch: 2\noutput: out\n")
+        shown = ""
+        for program, *words in (["wflow-convert", "convert.yaml"], ["wflow-convert", "inspect", "data"], ["wflow", "shards", "stats", "data"],
+                                ["wflow-train", "--dry-run", "train.yaml"], ["wflow-train", "train.yaml"],
+                                ["wflow", "predict", "out/model.pt", "data"]):
+            with self.subTest(program=program, words=words):
+                terminal = Terminal(self, words, columns=200, program=program)
+                self.assertEqual(terminal.finish(), OK, terminal.text)
+                self.assertNotIn("\x1b[31mEVIL", terminal.text)
+                shown += terminal.text
+        self.assertIn("a" + SHOWN, shown)
+
     def test_output_that_cannot_be_written(self):
         self.wflow("run", self.begin(), "-q", "-j", "1")
         commands = [self.command(words) for words in LOOKING] + [["validate", self.path], ["plan", self.path], ["schema"], ["--help"], ["--version"], ["help", "run"],

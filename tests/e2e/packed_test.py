@@ -53,6 +53,26 @@ study:
         self.assertEqual(list((self.campaign() / "work").iterdir()), [])
         self.assert_one_sentence(self.wflow("logs", "work/3", code=DATA), "work/3 has printed nothing, or has not ended yet")
 
+    def test_damage_is_not_that_nothing_was_printed(self):
+        self.wflow("run", self.study(self.text("echo line $(MERLIN_SAMPLE_ID) of $(x)")), "-j", "1", code=OK)
+        log, = (self.campaign() / "work/packed").glob("*.log")
+        for path, harmed in ((log, lambda whole: whole.index(b"line 7 of")), (log.with_suffix(".index"), lambda whole: len(whole) // 2)):
+            whole = path.read_bytes()
+            at = harmed(whole)
+            path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1:])
+            damaged = 0
+            for task in range(TASKS):
+                logs = self.start("logs", self.campaign(), f"work/{task}")
+                if logs.wait() == OK:
+                    self.assertIn(f"line {task} of", logs.out)
+                    continue
+                self.assertIn("damaged", logs.err)
+                damaged += 1
+            self.assertGreater(damaged, 0, path)
+            if path == log:
+                self.assertEqual(damaged, 1)
+            path.write_bytes(whole)
+
     def test_files_behind_a_link_to_another_file_system(self):
         other = Path(tempfile.mkdtemp(dir="/dev/shm"))
         self.addCleanup(shutil.rmtree, other)

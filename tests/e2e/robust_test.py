@@ -13,7 +13,7 @@ from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
-from wflow_test import BIN, BUSY, DATA, INTERRUPTED, OK, SMALL, SYSTEM, TASKS_FAILED, USAGE, CampaignTest, Gate, Process, gated_study
+from wflow_test import BIN, BUSY, DATA, INTERRUPTED, OK, SMALL, SYSTEM, TASKS_FAILED, USAGE, CampaignTest, Gate, Process, gated_study, wait_for
 
 TASKS = 12
 FREE = 6
@@ -361,6 +361,54 @@ class Damage(RobustTest):
         process = self.wflow("resume", directory, "-j", "2")
         self.assertIn("damaged", self.said(process))
         self.assertEqual(self.status()["state"], "finished")
+
+    def test_temporary_files_of_killed_processes_go(self):
+        """With the next coordinator, and a snapshot's with the next one of its name: each was as large as the database."""
+        directory = self.killed_in_the_middle()
+        self.gate.open()
+        written = [directory / ".wflow" / f".{name}.tmp-1-0" for name in ("coordinator.json", "endpoint.json", "aside.json")]
+        written.append(self.folder / ".copy.db.tmp-1-0")
+        recent = directory / ".wflow" / ".endpoint.json.tmp-2-0-0ther0st"  # of a host where it may be being written
+        for path in [*written, recent]:
+            path.write_text("half")
+        for path in written:
+            os.utime(path, (0, 0))
+        self.wflow("resume", directory, "-j", "2")
+        self.wflow("snapshot", directory, self.folder / "copy.db")
+        self.assertEqual([path for path in written if path.exists()], [])
+        self.assertTrue(recent.exists())
+
+    def test_copies_of_the_record_that_killed_commands_leave_go(self):
+        """A diff of a live campaign copies its record; a killed one left 111 MB for good."""
+        (self.folder / "sim.sh").write_text("exit 0\n")
+        gate = Gate(self.folder, 0)
+        text = gated_study(gate, 2).replace("cmd: |", "cmd: |\n        sh $(SPECROOT)/sim.sh", 1)
+        run = self.start("run", self.study(text), "-j", "2")
+        directory = self.wait_for_campaign(run)
+        wait_for(lambda: gate.waiting() == 2, "its tasks run")
+        (self.folder / "sim.sh").write_text("exit 0 # changed\n")
+        left = directory / ".wflow" / ".record-kil1ed"
+        (left / ".wflow").mkdir(parents=True)
+        (left / ".wflow" / "campaign.db").write_text("a copy")
+        self.assertIn("sources changed", self.wflow("diff", directory).out)
+        self.assertEqual([path.name for path in (directory / ".wflow").glob(".record*")], [])
+        gate.open()
+        self.assertEqual(run.wait(), OK, run.err)
+
+    def lost_results(self, harm, said):
+        """Finished tasks run again, and their number is said and recorded."""
+        harm(self.killed_in_the_middle(coordinator_first=True))
+        process = self.wflow("resume", self.campaign(), "-j", "2")
+        sentence = rf"{said}: [1-9]\d* of its results are lost, so that up to [1-9]\d* finished tasks run again"
+        self.assertRegex(process.err, sentence)
+        self.assertRegex("\n".join(self.history()), sentence)
+        self.assertEqual(self.status()["state"], "finished")
+
+    def test_journal_that_is_cut(self):
+        self.lost_results(lambda path: os.truncate(path, path.stat().st_size // 2), "the journal was cut or replaced")
+
+    def test_journal_that_is_removed(self):
+        self.lost_results(Path.unlink, "the journal is missing")
 
     def test_edited_row(self):
         self.wflow("run", self.study(gated_study(Gate(self.folder, TASKS), TASKS)), "-j", "2")

@@ -86,6 +86,30 @@ class Samples(Fields):
         chosen = self.rows("samples", "--where", "x > 0.5")
         self.assertEqual([r["id"] for r in chosen], [r["id"] for r in rows if float(r["x"]) > 0.5])
 
+    def test_a_campaign_of_an_earlier_version_keeps_its_split(self):
+        """Its fractions were met by a hash of each sample's number."""
+        def order():
+            manifest = json.loads((self.campaign() / "data/manifest.json").read_text())
+            return manifest["split"]["order"], {name: split["samples"] for name, split in manifest["splits"].items()}
+
+        (self.folder / "simulate.py").write_text(SIMULATE)
+        (self.folder / "fault.py").write_text("")
+        self.wflow("run", self.study(study(40)), "--dry")
+        for options in self.campaign().glob(".wflow/**/options.json"):
+            written = json.loads(options.read_text())
+            for key in ("split_version", "wflow_checksum"):
+                written.pop(key, None)
+            options.write_text(json.dumps(written))
+        self.wflow("resume", self.campaign(), "-j", "2")
+        self.assertEqual(order()[0], "hash")
+        before = self.ids()
+        self.assertIn("nothing differs", self.wflow("diff").out)
+        self.wflow("redo", "data", "-j", "2", "-q")
+        self.assertEqual(self.ids(), before)
+        self.wflow("rm", self.campaign(), "--yes")
+        self.check_split(study(40))
+        self.assertEqual(order(), ("even", {"train": 32, "validation": 4, "test": 4}))
+
     def test_exact_counts(self):
         self.check_split(study(40, convert="\n      split: {train: 20, validation: 12, test: 8, seed: 7}"))
 

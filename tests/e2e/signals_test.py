@@ -5,7 +5,7 @@ import signal
 import unittest
 from collections import Counter
 
-from wflow_test import INTERRUPTED, OK, USAGE, CampaignTest, Gate, gated_study, quickstart
+from wflow_test import INTERRUPTED, OK, USAGE, CampaignTest, Gate, gated_study, lines_of, quickstart
 
 TASKS = 10
 FREE = 3
@@ -70,6 +70,25 @@ class Signals(CampaignTest):
         self.assertEqual(self.run_.wait(), INTERRUPTED, self.run_.err)
         self.assertTrue(any("time limit" in text for text in self.history()))
         self.finish(began_twice=())
+
+    def test_a_task_that_succeeds_after_its_own_time_limit_is_done(self):
+        """Its exit code counts, also after its worker has decided to end it: it ignores SIGTERM."""
+        self.wflow("run", self.study(f"""
+description: {{name: late}}
+env: {{variables: {{OUTPUT_PATH: .}}}}
+study:
+  - name: late
+    run:
+      cmd: |
+        trap '' TERM
+        echo began >> {self.folder}/ran
+        sleep 1.5
+        echo ended >> {self.folder}/ran
+      timeout: 1s
+      max_retries: 1
+"""), "-j", "1", code=OK)
+        self.assertEqual(lines_of(self.folder / "ran"), ["began", "ended"])
+        self.assertEqual(self.status()["failures"], [])
 
     def test_bad_time_limit(self):
         run = self.wflow("run", self.study(gated_study(Gate(self.folder, 0), 1)), "--time-limit", "soon", code=USAGE)

@@ -325,12 +325,12 @@ def quickstart(universes, epochs, gate=None, checkpoint_steps=0, failing=""):
 class Terminal:
     """A program on a pseudo-terminal of a given width; what it writes is collected."""
 
-    def __init__(self, test, arguments, columns, rows=24, environment=None):
+    def __init__(self, test, arguments, columns, rows=24, environment=None, program="wflow"):
         self.pid, self.descriptor = pty.fork()
         if self.pid == 0:
             os.chdir(test.folder)
             fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-            os.execve(str(BIN / "wflow"), [str(a) for a in ["wflow", *arguments]],
+            os.execve(str(BIN / program), [str(a) for a in [program, *arguments]],
                       {**test.environment, "TERM": "xterm-256color", **(environment or {})})
         self.text = ""
 

@@ -134,7 +134,8 @@ class Errors {
       const double off = std::abs(guess - truth);
       if (classes_ > 0) {
         sums.guess += off > 0.5 ? 1 : 0;
-      } else if (off > kMeanRounding * std::abs(guess)) {  // a constant target equals its mean but for rounding
+      } else if (off >
+                 kMeanRounding * std::abs(guess)) {  // a constant target equals its mean but for rounding
         sums.guess += off;
       }
       // Welford (1962): the variance without a difference of large sums.
@@ -229,8 +230,10 @@ class CsvOutput final : public Output {
 
  private:
   void put(const std::string& bytes) {
-    write_all(file_ ? fd_.get() : STDOUT_FILENO, bytes,
-              file_ ? file_->temporary() : fs::path("standard output"));
+    if (file_) return write_all(fd_.get(), bytes, file_->temporary());
+    // By stdio, which makes control characters visible on a terminal.
+    if (std::fwrite(bytes.data(), 1, bytes.size(), stdout) != bytes.size() || std::fflush(stdout) != 0)
+      throw system_error(errno, "cannot write standard output");
   }
 
   const PredictionRows& rows_;
@@ -300,10 +303,11 @@ void check_shapes(const ExportedModel& model, std::span<const ModelArray> inputs
   for (std::size_t i = 0; i < std::min(model.shapes().size(), inputs.size()); ++i) {
     const std::vector<std::int64_t>& trained = model.shapes()[i];
     if (trained.empty() || inputs[i].shape.size() < 2 || inputs[i].shape[1] == trained[0]) continue;
-    throw Error(ExitCode::data,
-                fmt::format("the model was trained with {} of {} channels or numbers, and {} has {}: predict from "
-                            "data that were converted as those of the training",
-                            model.inputs().at(i), trained[0], data, inputs[i].shape[1]));
+    throw Error(
+        ExitCode::data,
+        fmt::format("the model was trained with {} of {} channels or numbers, and {} has {}: predict from "
+                    "data that were converted as those of the training",
+                    model.inputs().at(i), trained[0], data, inputs[i].shape[1]));
   }
 }
 
@@ -319,10 +323,12 @@ void check_shapes(const ExportedModel& model, std::span<const ModelArray> inputs
     drop_flat(trained);
     drop_flat(found);
     if (trained.empty() || trained == found) continue;
-    throw Error(ExitCode::data,
-                fmt::format("the model was trained with {} of {} (channels x cells), and in {} it is {}: predict from "
-                            "data of the same shape",
-                            model.inputs().at(i), extents_text(trained), data, extents_text(found)));
+    throw Error(
+        ExitCode::data,
+        fmt::format(
+            "the model was trained with {} of {} (channels x cells), and in {} it is {}: predict from "
+            "data of the same shape",
+            model.inputs().at(i), extents_text(trained), data, extents_text(found)));
   }
   throw error;
 }
@@ -357,12 +363,14 @@ class RangeCheck {
       const std::vector<std::string>& columns = model_.columns().at(i);
       std::vector<std::string> known;
       for (std::size_t c = 0; c < range.size() / 2; ++c)
-        known.push_back(fmt::format("{} {:.9g} to {:.9g}", c < columns.size() ? columns[c] : model_.inputs().at(i),
-                                    range[2 * c], range[2 * c + 1]));
-      std::fprintf(stderr,
-                   "wflow-train: warning: %zu of %zu rows lie outside the training samples (%s), where a network "
-                   "only guesses: add samples there\n",
-                   counts_[i], rows, text::join(known, ", ").c_str());
+        known.push_back(fmt::format("{} {:.9g} to {:.9g}",
+                                    c < columns.size() ? columns[c] : model_.inputs().at(i), range[2 * c],
+                                    range[2 * c + 1]));
+      std::fprintf(
+          stderr,
+          "wflow-train: warning: %zu of %zu rows lie outside the training samples (%s), where a network "
+          "only guesses: add samples there\n",
+          counts_[i], rows, visible(text::join(known, ", ")).c_str());
     }
   }
 
@@ -453,7 +461,7 @@ void predict(const PredictOptions& options) {
   }
   output->publish();
   ranges.report(rows->size());
-  if (errors) std::fputs(test_lines(errors->evaluation(), options.split).c_str(), stderr);
+  if (errors) std::fputs(visible(test_lines(errors->evaluation(), options.split)).c_str(), stderr);
 }
 
 }  // namespace wflow::trainer

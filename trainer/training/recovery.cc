@@ -230,10 +230,11 @@ void Recovery::go_back(CommonGuard& guard) {
   if (counters.rollbacks >= session_.config.guard.rollbacks) {
     throw CommonError(
         ExitCode::data,
-        fmt::format("{} at epoch {}, step {}; the training has gone back {} time{} already: look "
-                    "at the memory of its nodes (docs/train.md, Guard)",
-                    guard.reason(), counters.epoch + 1, from + 1, counters.rollbacks,
-                    counters.rollbacks == 1 ? "" : "s"));
+        fmt::format(
+            "{} at epoch {}, step {}; the training has gone back {} time{} already; lower "
+            "the learning rate if it is high, else look at the memory of its nodes (docs/train.md, Guard)",
+            guard.reason(), counters.epoch + 1, from + 1, counters.rollbacks,
+            counters.rollbacks == 1 ? "" : "s"));
   }
   std::string bytes;
   if (session_.leader()) bytes = bytes_before(guard, from);

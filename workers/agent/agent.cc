@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The edge of the agent: turns sockets, signals, children and the journal into events of the machine, and carries
-// out its actions. The machine decides what to do and when (machine.h).
+// The edge of the agent: turns sockets, signals, children and the journal into events of the machine, and
+// carries out its actions. The machine decides what to do and when (machine.h).
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/close_range.h>
@@ -30,7 +30,6 @@
 #include "specs/samples/samples.h"
 #include "workers/agent/machine.h"
 #include "workers/agent/worker_processes.h"
-#include "workers/agent/zero_mode.h"
 #include "workers/execute/executor.h"
 #include "workers/execute/host.h"
 
@@ -66,7 +65,7 @@ AgentOptions machine_options(const WorkerOptions& options, const Identity& ident
   result.linger_s = options.linger_s;
   result.grace_s = options.grace_s;
   result.trace = log::takes(LogLevel::trace);
-  if (options.zero) result.complete = complete_at_once(options.zero_failures);
+  result.complete = options.complete;
   return result;
 }
 
@@ -308,8 +307,8 @@ class Agent {
   FileDescriptor signals_;
   std::optional<wire::ClientSocket> socket_;
   bool journal_unseen_ = false;  // other hosts may not see all of the journal
-  std::size_t attempts_ = 0;  // counts the attempts to connect; chooses the address
-  bool heard_ = false;        // this connection has delivered a message
+  std::size_t attempts_ = 0;     // counts the attempts to connect; chooses the address
+  bool heard_ = false;           // this connection has delivered a message
   std::deque<AgentEvent> pending_;
   std::optional<int> exit_code_;
 };

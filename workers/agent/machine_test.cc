@@ -318,7 +318,7 @@ TEST(AgentMachine, WhatTheCoordinatorHasNeedsNoJournal) {
   EXPECT_EQ(bench.all<action::StartTask>().size(), 1U);
 }
 
-TEST(AgentMachine, CompletesEverythingAtOnceInZeroMode) {
+TEST(AgentMachine, CompletesLeasesAsItsProgramSays) {
   AgentOptions options = Bench::options();
   options.complete = [](const wire::Lease& lease, double unix_s) {
     wire::Results results;
@@ -464,7 +464,8 @@ TEST(AgentMachine, SyncsTheJournalBeforeAGoodbyeWithoutAcknowledgement) {
   for (const AgentAction& action : bench.actions) {
     if (std::holds_alternative<action::SyncJournal>(action)) order.emplace_back("sync");
     const auto* send = std::get_if<action::Send>(&action);
-    if (send != nullptr && std::holds_alternative<wire::Goodbye>(send->message)) order.emplace_back("goodbye");
+    if (send != nullptr && std::holds_alternative<wire::Goodbye>(send->message))
+      order.emplace_back("goodbye");
   }
   EXPECT_EQ(order, (std::vector<std::string>{"sync", "goodbye"}));
 }

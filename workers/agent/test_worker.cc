@@ -9,6 +9,12 @@
 
 namespace {
 
+wflow::engine::wire::Results complete(const wflow::engine::wire::Lease& lease, double unix_s) {
+  wflow::engine::wire::Results results;
+  results.done.push_back({lease.id, lease.array, lease.first, lease.count, lease.attempt, 0, 0, unix_s});
+  return results;
+}
+
 int body(int count, char** words) {
   wflow::workers::WorkerOptions options;
   options.campaign = words[1];
@@ -26,8 +32,7 @@ int body(int count, char** words) {
     if (parts[0] == "grace") options.grace_s = value;
     if (parts[0] == "idle") options.idle_timeout_s = value;
     if (parts[0] == "started_by") options.started_by = static_cast<std::uint64_t>(value);
-    if (parts[0] == "zero") options.zero = value > 0;
-    if (parts[0] == "zero_failures") options.zero_failures = value;
+    if (parts[0] == "complete" && value > 0) options.complete = complete;
   }
   return wflow::workers::run_worker(options);
 }

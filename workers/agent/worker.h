@@ -8,6 +8,8 @@
 #include <optional>
 #include <string>
 
+#include "engine/wire/messages.h"
+
 namespace wflow::workers {
 
 struct WorkerOptions {
@@ -31,9 +33,9 @@ struct WorkerOptions {
   double linger_s = 300;  // the worker ends after this time without a coordinator, once nothing runs
   double grace_s = 5;     // time between SIGTERM and SIGKILL
   std::uint64_t started_by =
-      0;              // epoch of the coordinator that starts the worker; 0: started by hand or a scheduler
-  bool zero = false;  // benchmarks: completes every task at once and runs nothing
-  double zero_failures = 0;  // with zero: the fraction of tasks that fails (by a hash)
+      0;  // epoch of the coordinator that starts the worker; 0: started by hand or a scheduler
+  // Set by benchmarks: completes a lease at once, so that no task runs. Given with Unix time.
+  std::function<engine::wire::Results(const engine::wire::Lease&, double unix_s)> complete;
 };
 
 // Runs the worker to its end and leaves no process behind. Call it from a process without threads, because it

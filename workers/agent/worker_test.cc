@@ -476,7 +476,8 @@ TEST_F(BundleTest, ATimeLimitIsTheProcesss) {
 
 TEST_F(BundleTest, WhatItHasReportedIsDoneWhenItsWorkerIsToldToEnd) {
   begin_bundles(R"(for n in 0 1 2 7; do echo '{"type":"sample_done","sample":'$n'}' >> $WFLOW_EVENTS; done
-echo > )" + path("started") + "; sleep 1000",
+echo > )" + path("started") +
+                    "; sleep 1000",
                 10);
   lease(0, 10);
   ASSERT_TRUE(coordinator_.until([&] { return std::filesystem::exists(file("started")); }));
@@ -540,20 +541,12 @@ TEST_F(WorkerTest, EndsWhenRefused) {
   EXPECT_EQ(worker_->wait(), 2);
 }
 
-TEST_F(WorkerTest, CompletesEverythingAtOnceInZeroMode) {
-  begin("exit 1", 1'000'000, {"slots=1", "zero=1"});
+TEST_F(WorkerTest, CompletesLeasesAsItsProgramSays) {
+  begin("exit 1", 1'000'000, {"slots=1", "complete=1"});
   lease(0, 100'000);
   ASSERT_TRUE(ended(100'000));
   expect_each_once();
   EXPECT_FALSE(std::filesystem::exists(file("step")));
-}
-
-TEST_F(WorkerTest, FailsAFractionInZeroMode) {
-  begin("", 1'000'000, {"slots=1", "zero=1", "zero_failures=0.1"});
-  lease(0, 10'000);
-  ASSERT_TRUE(ended(10'000));
-  EXPECT_GT(coordinator_.outcomes.size(), 800U);
-  EXPECT_LT(coordinator_.outcomes.size(), 1200U);
 }
 
 }  // namespace
