@@ -587,29 +587,11 @@ void History::check_restored(const engine::store::Restored& restored) {
     if (one.lease < truth.floor || one.lease <= truth.void_below ||
         engine::has_ended(states[index(one.array, one.element)]))
       continue;
-    // Its input was lost, and will be made again before it.
-    if (!may_run(states, one.array, one.element) && input_was_lost(states, one.array, one.element)) continue;
     throw Violation(
         "acknowledged results last",
         fmt::format("the success of {} under lease {:x} was acknowledged and is not in the database",
                     name(one.array, one.element), one.lease));
   }
-}
-
-// True if something above it has to run again, because its result was lost.
-bool History::input_was_lost(const std::vector<engine::ElementState>& states, ArrayId array,
-                             Element element) const {
-  for (const specs::Edge& edge : study_.arrays[array].edges) {
-    const std::uint64_t parents = study_.arrays[edge.parent].count;
-    BlockRange above{0, parents};
-    if (edge.kind == specs::EdgeKind::element) above = {element, element + 1};
-    if (edge.kind == specs::EdgeKind::block) above = edge.blocks().items(element, parents);
-    for (Element parent = above.first; parent < above.end; ++parent) {
-      if (engine::has_ended(states[index(edge.parent, parent)])) continue;
-      if (at(edge.parent, parent).result_lost || input_was_lost(states, edge.parent, parent)) return true;
-    }
-  }
-  return false;
 }
 
 // ---- the end

@@ -152,7 +152,6 @@ class History {
   bool is_given_up(ArrayId deleter, Element block) const;
   void make_again_below(ArrayId array, Element element);
   void forget_blocks(ArrayId array, Element element);
-  bool input_was_lost(const std::vector<engine::ElementState>& states, ArrayId array, Element element) const;
   void check_floors_due();
   void check_slots(const wire::Lease& lease, const Execution& execution) const;
   bool is_left_of_cancelled(const Execution& one, const Execution& started) const;
