@@ -164,13 +164,19 @@ class WithoutLocks(HostsTest):
         for pid in frozen:
             os.kill(pid, signal.SIGSTOP)
         third = self.on_host("login2", "resume", directory)
-        wait_for(lambda: "login2" in read_text(directory / ".wflow" / "coordinator.lock"), "the third has taken the campaign", 120)
+        wait_for(lambda: "login2" in read_text(directory / ".wflow" / "endpoint.json"), "the third has begun", 120)
         for pid in frozen:
             os.kill(pid, signal.SIGCONT)
         self.assertEqual(first.wait(120), BUSY, read_text(first.err_file))
         self.assertIn("has lost the campaign", read_text(first.err_file))
+        # It has closed the database: the third one's commits are still there for the fourth.
+        for pid in self.of_host("login2"):
+            if "resume" in self.words(pid):
+                os.kill(pid, signal.SIGKILL)
+        third.wait(120)
+        fourth = self.on_host("login2", "resume", directory)
         (self.folder / "open-far1").touch()
-        self.assertEqual(third.wait(240), OK, read_text(third.err_file))
+        self.assertEqual(fourth.wait(240), OK, read_text(fourth.err_file))
         self.assertEqual(Counter(lines_of(self.folder / "passed")), Counter("01"))
         self.assertEqual(self.began("far1"), [0, 1], "the worker followed, and ran nothing twice")
 
