@@ -162,7 +162,7 @@ const config::Table<ModelConfig>& model_table() {
            .only_if(is_named),
        config::choice("init", &ModelConfig::initial, kInitialWeights,
                       "rule of the [initial weights](#networks-by-name)")
-           .usually("cosmoflow `data`, else `auto`")
+           .usually("cosmoflow `data`; mlperf, unet, autoencoder and vae `torch`; else `auto`")
            .only_if([](const ModelConfig& model) { return !is_module(model); })
            .formerly("initial", config::choice_schema(kEarlierInitialWeights), read_initial)});
   return table;
@@ -742,6 +742,7 @@ ModelConfig default_model(ModelName name) {
       model.dropout = 0.5;
       model.leaky_slope = 0.3;
       model.dense = {128, 64};
+      model.initial = InitialWeights::torch;
       break;
     case ModelName::mlp:
       model.dense = {256, 256, 256};
@@ -755,6 +756,7 @@ ModelConfig default_model(ModelName name) {
       model.width = 16;
       model.norm = Norm::batch;
       model.activation = LayerKind::relu;
+      model.initial = InitialWeights::torch;
       break;
     case ModelName::decoder:
       model.width = 8;
@@ -765,6 +767,7 @@ ModelConfig default_model(ModelName name) {
     case ModelName::vae:
       model.width = 8;
       model.dense = {128};
+      model.initial = InitialWeights::torch;
       break;
     case ModelName::layers:
     case ModelName::module:

@@ -244,6 +244,8 @@ TEST(TrainConfig, InitialWeights) {
   };
   EXPECT_EQ(initial("mlp").initial, InitialWeights::automatic);
   EXPECT_EQ(initial("cosmoflow").initial, InitialWeights::data);
+  for (const char* family : {"mlperf", "unet", "autoencoder", "vae"})
+    EXPECT_EQ(initial(family).initial, InitialWeights::torch) << family;
   EXPECT_EQ(initial("{name: cnn, init: torch}").initial, InitialWeights::torch);
   EXPECT_EQ(initial("{name: cosmoflow, initial: random}").initial, InitialWeights::automatic);
   EXPECT_EQ(initial("{name: cnn, initial: data}").initial, InitialWeights::data);
