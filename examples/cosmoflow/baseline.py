@@ -225,7 +225,7 @@ def as_table(report):
 
 def write_json(path, report):
     text = json.dumps(report, indent=1) + "\n"
-    if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device is written to, never replaced
+    if os.path.islink(path) or (os.path.exists(path) and not os.path.isfile(path)):  # links, pipes and devices are not replaced
         Path(path).write_text(text)
         return
     temporary = f"{path}.tmp-{os.getpid()}"

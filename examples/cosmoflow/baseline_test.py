@@ -88,6 +88,10 @@ class Baselines(unittest.TestCase):
         self.assertEqual(figures["baselines"][0]["mae"], [0.25, 0])
         self.run_program("--data", data, "--json", "/dev/full", code=baseline.OUTPUT)
         self.assertTrue(Path("/dev/full").is_char_device())
+        link = self.folder / "link"
+        link.symlink_to(self.folder / "linked.json")
+        self.run_program("--data", data, "--json", link)
+        self.assertTrue(link.is_symlink() and json.loads((self.folder / "linked.json").read_text()))
 
     def test_what_is_missing_is_said(self):
         self.assertIn("no manifest.json", self.run_program("--data", self.folder, code=baseline.INPUT))
