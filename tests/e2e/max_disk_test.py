@@ -128,7 +128,7 @@ class MaxDisk(DiskTest):
         self.wait_for_done("simulate", BLOCK - 1, run)
         held = "disk 256.5 KiB of 256.5 KiB, conversion catches up"
         self.wait(lambda: self.status()["steps"][0]["held"] == held, "the simulations are held back", run)
-        self.assertEqual(gate.began()[BLOCK - 1:], [BLOCK - 1])
+        self.assertEqual(sorted(gate.began()), list(range(BLOCK)), "no sample of the next block")
         self.assertIn(f"simulate is held back: {held}", self.wflow("status").out)
         gate.open()
         self.assertEqual(run.wait(), OK)
