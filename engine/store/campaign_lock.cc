@@ -122,6 +122,12 @@ bool is_held(const std::filesystem::path& campaign) {
   return std::abs(unix_now_s() - record->time_s) < kFresh_s;
 }
 
+bool may_go_on_elsewhere(const std::filesystem::path& campaign) {
+  const auto record = read_lock(campaign);
+  return record && record->state == HolderState::held &&
+         life_of_process(record->process) == ProcessLife::unknown;
+}
+
 void refuse_if_held(const std::filesystem::path& campaign) {
   const auto record = read_lock(campaign);
   if (!record || record->process == own_identity() || !is_held(campaign)) return;

@@ -43,6 +43,10 @@ struct LockTiming {
   double settle_s = 1;  // after taking over from another host: whoever wrote last has it
 };
 
+// True if the holder belongs to another process table and has not released the campaign: it may stand still,
+// and go on.
+bool may_go_on_elsewhere(const std::filesystem::path& campaign);
+
 // Empty if there is none, or if it cannot be read.
 std::optional<LockRecord> read_lock(const std::filesystem::path& campaign);
 // True if its holder lives, as far as can be seen without a wait: by the process table if the holder is in

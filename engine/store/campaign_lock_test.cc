@@ -127,6 +127,29 @@ TEST_F(Lock, WhatWasHandedOverIsTakenAtOnce) {
   EXPECT_LT(steady_now_s() - began_s, quick().dead_s);
 }
 
+// A coordinator on another host that stands still may go on with its log: SQLite would remove it with the
+// last connection.
+TEST_F(Lock, ACommandLeavesTheLogOfAHolderElsewhere) {
+  const auto log = [this] { return read_file(database_path(campaign_).string() + "-wal"); };
+  const pid_t holder = ::fork();
+  if (holder == 0) {
+    CampaignLock lock(campaign_, quick());
+    Store store(campaign_, {.vfs = {}, .accept_loss = false, .lock = &lock});
+    store.next_epoch();
+    ::_exit(0);  // as if it were frozen: the database stays open
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(holder, &status, 0), holder);
+  write_record("elsewhere", 7, unix_now_s() - 1000, HolderState::held);
+  const std::string before = log();
+  ASSERT_FALSE(before.empty());
+  EXPECT_EQ(Store(campaign_).restore().ends.size(), 0U);
+  EXPECT_EQ(log(), before);
+  write_record("elsewhere", 7, unix_now_s() - 1000, HolderState::released);
+  EXPECT_EQ(Store(campaign_).restore().ends.size(), 0U);
+  EXPECT_FALSE(std::filesystem::exists(database_path(campaign_).string() + "-wal"));
+}
+
 // A file system that keeps locks to one host lets another host write its record over this one.
 TEST_F(Lock, AHolderThatLostItCommitsNothing) {
   CampaignLock lock(campaign_, quick());

@@ -56,7 +56,12 @@ void write_log_again(const SQLite::Database& database) {
   check(log->pMethods->xSync(log, SQLITE_SYNC_NORMAL));
 }
 
-SQLite::Database open_once(const std::filesystem::path& path, const std::string& vfs) {
+// Whose log it is. Where locks do not reach another host, a coordinator that stands still there goes on with
+// the log later: a command that only looks must neither write it again nor remove it when it closes the
+// database.
+enum class Log : bool { ours, of_another };
+
+SQLite::Database open_once(const std::filesystem::path& path, const std::string& vfs, Log log = Log::ours) {
   SQLite::Database database(path.string(), SQLite::OPEN_READWRITE, 0, vfs);
   // Exclusive first: the write-ahead log then needs no shared memory, which network file systems lack.
   database.exec("PRAGMA locking_mode=EXCLUSIVE");
@@ -65,7 +70,11 @@ SQLite::Database open_once(const std::filesystem::path& path, const std::string&
   database.exec(
       "PRAGMA synchronous=FULL; PRAGMA temp_store=MEMORY; PRAGMA wal_autocheckpoint=2000; BEGIN IMMEDIATE; "
       "COMMIT");
-  write_log_again(database);
+  if (log == Log::ours) {
+    write_log_again(database);
+  } else {
+    ::sqlite3_db_config(database.getHandle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
+  }
   return database;
 }
 
@@ -74,12 +83,12 @@ bool is_busy(const SQLite::Exception& error) {
 }
 
 // Closed before every other try: two that wait with a lock in hand would wait for each other.
-SQLite::Database open_patiently(const std::filesystem::path& path, const std::string& vfs) {
+SQLite::Database open_patiently(const std::filesystem::path& path, const std::string& vfs, Log log) {
   if (!vfs.empty()) return open_once(path, vfs);  // time does not pass there
   const auto until = std::chrono::steady_clock::now() + kPatience;
   while (true) {
     try {
-      return open_once(path, {});
+      return open_once(path, {}, log);
     } catch (const SQLite::Exception& error) {
       if (!is_busy(error) || std::chrono::steady_clock::now() > until) throw;
     }
@@ -267,14 +276,16 @@ void throw_database_error(const SQLite::Exception& error, const char* doing,
 SQLite::Database open_database(const std::filesystem::path& campaign, const DatabaseOptions& options) {
   const std::filesystem::path path = database_path(campaign);
   bool read_only = false;
+  Log log = Log::ours;
   if (options.vfs.empty()) {
     require_record(campaign);
     read_only = options.lock == nullptr && is_read_only(campaign);
     if (!read_only) require_access(campaign);
     if (options.lock == nullptr) refuse_if_held(campaign);
+    if (options.lock == nullptr && may_go_on_elsewhere(campaign)) log = Log::of_another;
   }
   try {
-    SQLite::Database database = read_only ? open_read_only(path) : open_patiently(path, options.vfs);
+    SQLite::Database database = read_only ? open_read_only(path) : open_patiently(path, options.vfs, log);
     const int version = database.execAndGet("PRAGMA user_version").getInt();
     if (version != kSchemaVersion) {
       throw Error(
