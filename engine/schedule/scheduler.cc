@@ -334,7 +334,10 @@ bool Scheduler::only_held_left() const {
   return some;
 }
 
+// Spare elements may have begun, or begin before the message arrives: they count as load until the worker
+// returns them. returns them.
 void Scheduler::revoke(LeaseId lease, ArrayId array, Range range, bool kill_running) {
+  leases_.use_spare(lease, leases_.find(lease)->spare);
   actions_.revokes.push_back({leases_.worker_of(lease), part_of(lease, array, range), kill_running});
 }
 

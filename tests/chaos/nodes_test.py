@@ -198,7 +198,7 @@ study:
                 for pid in pids:
                     os.kill(pid, number)
             began = time.monotonic()
-            wait_for(lambda: not set(first) & set(self.sleepers(mark)), "the end of what the worker ran", 2)
+            wait_for(lambda: not set(first) & set(self.sleepers(mark)), "the end of what the worker ran", 20)
             return time.monotonic() - began
         finally:
             run.kill()

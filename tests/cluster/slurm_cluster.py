@@ -88,6 +88,18 @@ class SlurmTest(CampaignTest):
     def submissions(self):
         return [call for call in self.calls() if call.startswith("sbatch --parsable")]
 
+    def wait(self, condition, what, during=None):
+        """A failure shows what the scheduler and the campaign are doing."""
+        try:
+            return super().wait(condition, what, during)
+        except AssertionError as failure:
+            status = self.start("status")
+            status.wait()
+            processes = subprocess.run(["ps", "-eo", "pid,ppid,stat,wchan:20,etimes,args"], capture_output=True, text=True).stdout.splitlines()
+            shown = [self.slurm("squeue").stdout, self.slurm("sinfo", "-N", "-l").stdout, status.out + status.err, *self.calls(), self.cluster.log(),
+                     *(line for line in processes if str(self.folder) in line or "slurmstepd" in line)]
+            raise AssertionError("\n".join([str(failure), *shown])) from failure
+
     def slurm(self, *command):
         """A command of Slurm that is not counted."""
         return subprocess.run(command, capture_output=True, text=True, env={**os.environ, "SLURM_CONF": self.cluster.conf()})

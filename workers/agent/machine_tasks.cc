@@ -14,7 +14,8 @@ namespace wire = engine::wire;
 
 namespace {
 
-// Limits the starts in one turn, so that results do not wait for slow launches, nor messages for starts that fail.
+// Limits the starts in one turn, so that results do not wait for slow launches, nor messages for starts that
+// fail.
 constexpr int kStartsATurn = 32;
 
 bool sensible(const wire::Lease& lease) {
@@ -72,13 +73,17 @@ void AgentMachine::Impl::give_back(std::vector<wire::Lease> leases) {
   returned.insert(returned.end(), leases.begin(), leases.end());
 }
 
-// The rest of all leases: queued and running elements. A task that is being ended counts until it has ended.
+// The rest of all leases: running and queued elements. A task that is being ended counts until it has ended.
+// What runs comes first: a coordinator takes what is beyond the worker's cores for spare, and the cores for
+// free without it.
 std::vector<wire::Lease> AgentMachine::Impl::held() const {
-  std::vector<wire::Lease> leases = queue.list();
+  std::vector<wire::Lease> leases;
   for (const Task& task : tasks) {
     if (task.stage != Task::Stage::free) leases.push_back(task.lease);
   }
   for (const Held& end : held_back) leases.push_back(end.lease);
+  const std::vector<wire::Lease> queued = queue.list();
+  leases.insert(leases.end(), queued.begin(), queued.end());
   return leases;
 }
 
@@ -87,8 +92,8 @@ std::vector<wire::RunningElement> AgentMachine::Impl::running_elements() const {
   elements.reserve(running());
   for (const Task& task : tasks) {
     if (task.stage == Task::Stage::running || task.stage == Task::Stage::checking)
-      elements.push_back({task.lease.array, task.lease.first, task.started_unix_s,
-                          watched ? task.memory_bytes : 0});
+      elements.push_back(
+          {task.lease.array, task.lease.first, task.started_unix_s, watched ? task.memory_bytes : 0});
   }
   return elements;
 }
@@ -102,8 +107,8 @@ bool AgentMachine::Impl::holds_anything() const {
 
 // ---- starting
 
-// The resources that a task takes on this node: one node's part of a task on several nodes, and the larger memory of
-// a task that was killed for want of memory before.
+// The resources that a task takes on this node: one node's part of a task on several nodes, and the larger
+// memory of a task that was killed for want of memory before.
 specs::Resources AgentMachine::Impl::resources_of(const Array& array, const wire::Lease& lease) {
   specs::Resources wanted = array.resources;
   if (lease.memory_bytes > 0) wanted.memory_bytes = lease.memory_bytes;
@@ -111,8 +116,8 @@ specs::Resources AgentMachine::Impl::resources_of(const Array& array, const wire
   return wanted;
 }
 
-// True if the next task in the queue can start, or be refused, now. No later task starts before it: a task that needs
-// all cores would otherwise wait for ever while small ones keep coming.
+// True if the next task in the queue can start, or be refused, now. No later task starts before it: a task
+// that needs all cores would otherwise wait for ever while small ones keep coming.
 bool AgentMachine::Impl::next_fits() const {
   if (queue.empty() || free_slots.empty() || !takes_leases() || now.steady_s < no_start_before_s ||
       !unwritten.empty())
@@ -237,7 +242,8 @@ void AgentMachine::Impl::give_back_rest(const wire::Lease& lease, const event::T
   std::vector<bool> known(lease.count, false);
   const auto note = [&](wire::Element first, std::uint64_t count) {
     for (std::uint64_t i = 0; i < count; ++i) {
-      if (first + i >= lease.first && first + i - lease.first < lease.count) known[first + i - lease.first] = true;
+      if (first + i >= lease.first && first + i - lease.first < lease.count)
+        known[first + i - lease.first] = true;
     }
   };
   for (const wire::DoneRun& run : ended.results.done) note(run.first, run.count);
@@ -329,8 +335,8 @@ double AgentMachine::Impl::next_limit_s() const {
   return next_s;
 }
 
-// ---- the end of the allocation: the worker ends running tasks in time and returns them, so that the scheduler finds
-// nothing to kill and no task uses up an attempt.
+// ---- the end of the allocation: the worker ends running tasks in time and returns them, so that the
+// scheduler finds nothing to kill and no task uses up an attempt.
 
 namespace {
 
@@ -386,8 +392,9 @@ void AgentMachine::Impl::look_at_end() {
   }
 }
 
-// True if the end of the allocation may have caused these results: the scheduler signals all processes of a job, so a
-// task may end before its worker gets the signal, and a script may turn the signal into any code (`program || exit 1`).
+// True if the end of the allocation may have caused these results: the scheduler signals all processes of a
+// job, so a task may end before its worker gets the signal, and a script may turn the signal into any code
+// (`program || exit 1`).
 bool AgentMachine::Impl::may_be_the_end(const engine::wire::Results& results) const {
   const bool in_allocation = !options.allocation.empty() || ends_s != kNever;
   if (!in_allocation || !results.done.empty()) return false;
@@ -427,8 +434,8 @@ void AgentMachine::Impl::give_back_instead(const engine::wire::Lease& lease, eng
   allocation_end ? record_end_of_allocation(lease, started_unix_s) : give_back({lease});
 }
 
-// Records the execution among the failures without using up an attempt. A process of several elements gets one
-// row.
+// Records the execution among the failures without using up an attempt. A process of several elements gets
+// one row.
 void AgentMachine::Impl::record_end_of_allocation(const engine::wire::Lease& lease, double started_unix_s) {
   engine::wire::Lease rest = lease;
   ++rest.first;
