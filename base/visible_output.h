@@ -10,8 +10,7 @@
 
 namespace wflow {
 
-// From now on, `stdout` makes control characters visible if it is a terminal. Otherwise
-// nothing changes.
+// From now on, `stdout` makes control characters visible if it is a terminal. Otherwise nothing changes.
 void open_output();
 
 // Restores `stdout`: for --raw, and for code that draws on the terminal with a library of its own.

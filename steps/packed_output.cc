@@ -243,8 +243,8 @@ std::filesystem::path packed_directory(const std::filesystem::path& workspace) {
 
 namespace {
 
-// (worker, lease, attempt). A worker that was killed between entry and result has left its own entry and one
-// of its guardian; the last one counts.
+// (worker, lease, attempt). A worker that was killed between entry and result has left its own entry, and
+// its guardian has written another; the last one counts.
 using Key = std::tuple<std::string, std::uint64_t, std::uint32_t>;
 
 void find_in(const std::filesystem::path& index, specs::Element element,

@@ -277,8 +277,8 @@ class CoordinatorMachine {
   const std::string& disk_trouble() const;
   // True if it has ended so that the campaign's next coordinator continues.
   bool handed_over() const;
-  // Paused steps, in which too many tasks have failed, by their place in the plan, with the reason. Nothing
-  // of them is leased.
+  // Paused steps, in which too many tasks have failed, by their place in the plan, with the reason. No
+  // task of a paused step is leased.
   const std::map<std::size_t, std::string>& held() const;
   // Steps with tasks that wait until conversions have deleted files (max_disk), with the use of the disk.
   std::map<std::size_t, std::string> held_back() const;

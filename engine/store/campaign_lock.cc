@@ -114,24 +114,31 @@ std::optional<LockRecord> read_lock(const std::filesystem::path& campaign) {
   return std::nullopt;
 }
 
-bool is_held(const std::filesystem::path& campaign) {
-  const auto record = read_lock(campaign);
+namespace {
+
+bool has_holder(const std::optional<LockRecord>& record) {
   if (!record || record->state != HolderState::held) return false;
   const ProcessLife life = life_of_process(record->process);
   if (life != ProcessLife::unknown) return life == ProcessLife::lives;
   return std::abs(unix_now_s() - record->time_s) < kFresh_s;
 }
 
-bool may_go_on_elsewhere(const std::filesystem::path& campaign) {
-  const auto record = read_lock(campaign);
+}  // namespace
+
+bool is_held(const std::filesystem::path& campaign) {
+  return has_holder(read_lock(campaign));
+}
+
+bool may_go_on_elsewhere(const std::optional<LockRecord>& record) {
   return record && record->state == HolderState::held &&
          life_of_process(record->process) == ProcessLife::unknown;
 }
 
-void refuse_if_held(const std::filesystem::path& campaign) {
-  const auto record = read_lock(campaign);
-  if (!record || record->process == own_identity() || !is_held(campaign)) return;
-  throw Error(ExitCode::busy, sentence(campaign.string(), record, unix_now_s()));
+std::optional<LockRecord> refuse_if_held(const std::filesystem::path& campaign) {
+  auto record = read_lock(campaign);
+  if (has_holder(record) && record->process != own_identity())
+    throw Error(ExitCode::busy, sentence(campaign.string(), record, unix_now_s()));
+  return record;
 }
 
 // ---- the rules

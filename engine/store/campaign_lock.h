@@ -45,15 +45,16 @@ struct LockTiming {
 
 // True if the holder belongs to another process table and has not released the campaign: it may stand still,
 // and go on.
-bool may_go_on_elsewhere(const std::filesystem::path& campaign);
+bool may_go_on_elsewhere(const std::optional<LockRecord>& record);
 
 // Empty if there is none, or if it cannot be read.
 std::optional<LockRecord> read_lock(const std::filesystem::path& campaign);
 // True if its holder lives, as far as can be seen without a wait: by the process table if the holder is in
 // this one, else by a heartbeat of the last seconds. An open database has SQLite's own lock, too.
 bool is_held(const std::filesystem::path& campaign);
-// Error{busy} with a sentence where another process holds it. For whoever only reads the record.
-void refuse_if_held(const std::filesystem::path& campaign);
+// Error{busy} with a sentence where another process holds it; else the lock's record, read once. For whoever
+// only reads the campaign.
+std::optional<LockRecord> refuse_if_held(const std::filesystem::path& campaign);
 
 enum class ProcessLife : std::uint8_t { ended, lives, unknown };
 
@@ -102,7 +103,7 @@ class LockRules {
   double last_beat_s_ = 0;  // steady
 };
 
-// What Store asks before each commit.
+// Store asks it before each commit whether this process still has the campaign.
 class CommitGuard {
  public:
   virtual ~CommitGuard() = default;

@@ -281,8 +281,7 @@ SQLite::Database open_database(const std::filesystem::path& campaign, const Data
     require_record(campaign);
     read_only = options.lock == nullptr && is_read_only(campaign);
     if (!read_only) require_access(campaign);
-    if (options.lock == nullptr) refuse_if_held(campaign);
-    if (options.lock == nullptr && may_go_on_elsewhere(campaign)) log = Log::of_another;
+    if (options.lock == nullptr && may_go_on_elsewhere(refuse_if_held(campaign))) log = Log::of_another;
   }
   try {
     SQLite::Database database = read_only ? open_read_only(path) : open_patiently(path, options.vfs, log);

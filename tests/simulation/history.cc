@@ -191,8 +191,9 @@ double History::cores_on(WorkerNumber worker, const Execution& execution) const 
 }
 
 // True for a cancelled task that is still being ended while its cores are leased again (docs/reliability.md):
-// ranks of a task on several nodes begin beside it, because its worker does not wait for them; or it consists
-// of such ranks, found by a later coordinator, and only their lead knows where they are.
+// ranks of a task on several nodes begin beside it, because its worker does not wait for them; or all
+// that is left of it are such ranks: a later coordinator found them, and only their lead knows where they
+// are.
 bool History::is_left_of_cancelled(const Execution& one, const Execution& started) const {
   if (!at(one.lease.array, one.lease.first).cancel_asked) return false;
   const auto epoch_of = [](const Execution& execution) { return execution.lease.id >> 40; };
