@@ -25,8 +25,8 @@ struct Line {
   std::uint64_t number = 0;  // 1 for the reader's first line
 };
 
-// Reads a file line by line, with a megabyte of it in memory. Throws Error{data} with file and line if it is not
-// text, Error{system} if reading fails.
+// Reads a file line by line, with a megabyte of it in memory. Throws Error{data} with file and line if it is
+// not text, Error{system} if reading fails.
 class LineReader {
  public:
   // The bytes [from, to) of an open file, which must stay open.
@@ -74,17 +74,19 @@ class LineReader {
   bool at_end_ = false;
 };
 
-// How the cells of a line are separated: by commas or tabs (cells are taken as they are) or by blanks; none: the line
-// is the cell.
+// How the cells of a line are separated: by commas or tabs (cells are taken as they are) or by blanks; none:
+// the line is the cell.
 enum class Separator : std::uint8_t { comma, blanks, tab, none };
 std::vector<std::string_view> split(std::string_view row, Separator separator);
 std::size_t width_of(std::string_view row, Separator separator);
 
-// Removes comment and line end of a line; empty for a line that holds no row. The rules are those of numpy.loadtxt:
+// Removes comment and line end of a line; empty for a line that holds no row. The rules are those of
+// numpy.loadtxt:
 // "#" starts a comment, lines without a cell are skipped.
 std::string_view without_comment(std::string_view line);
 
-// The row of a line of such a table; empty if there is none. In tables with tabs, and where the line is the cell,
+// The row of a line of such a table; empty if there is none. In tables with tabs, and where the line is the
+// cell,
 // "#" is an ordinary character.
 inline std::string_view row_of(std::string_view line, Separator separator) {
   const bool verbatim = separator == Separator::tab || separator == Separator::none;

@@ -65,8 +65,8 @@ bool is_disk_trouble(const Error& error) {
 
 namespace {
 
-// A file that is opened later must not take the number of a closed standard stream: it would receive the program's
-// output. These descriptors cannot be written to.
+// A file that is opened later must not take the number of a closed standard stream: it would receive the
+// program's output. These descriptors cannot be written to.
 void occupy_standard_descriptors() {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
     if (::fcntl(fd, F_GETFD) < 0 && errno == EBADF && ::open("/dev/null", O_RDONLY) != fd) return;
@@ -79,8 +79,8 @@ bool reader_is_gone() {
   return ::poll(&out, 1, 0) == 1 && (out.revents & POLLERR) != 0;
 }
 
-// A write beyond `ulimit -f` then fails with EFBIG, which has a message; the signal would end the process without one.
-// A handler, not SIG_IGN: child processes do not inherit it.
+// A write beyond `ulimit -f` then fails with EFBIG, which has a message; the signal would end the process
+// without one. A handler, not SIG_IGN: child processes do not inherit it.
 void outlive_file_size_limit() {
   struct sigaction action {};
   action.sa_handler = [](int) {};

@@ -62,7 +62,8 @@ std::pair<int, std::string> with_output_to(const char* file, int (*body)(int, ch
 }
 
 TEST(RunMain, OutputThatCannotBeWrittenIsAnError) {
-  const std::string sentence = "wflow: cannot write standard output: No space left on device; free some space and try again\n";
+  const std::string sentence =
+      "wflow: cannot write standard output: No space left on device; free some space and try again\n";
   const auto few = [](int, char**) -> int { return std::puts("a line") < 0 ? 1 : 0; };
   EXPECT_EQ(with_output_to("/dev/full", few), std::pair(5, sentence));
   EXPECT_EQ(with_output_to("/dev/null", few), std::pair(0, std::string()));
@@ -86,7 +87,8 @@ TEST(RunMain, AReaderThatHasGoneIsNoError) {
   std::fflush(stdout);
   const int before = ::dup(STDOUT_FILENO);
   ::dup2(ends[1], STDOUT_FILENO);
-  const int code = run_main("wflow", [](int, char**) -> int { return std::puts("a line") < 0 ? 1 : 0; }, 0, nullptr);
+  const int code = run_main(
+      "wflow", [](int, char**) -> int { return std::puts("a line") < 0 ? 1 : 0; }, 0, nullptr);
   ::dup2(before, STDOUT_FILENO);
   ::close(before);
   ::close(ends[1]);

@@ -143,8 +143,8 @@ void DurableFile::publish() {
   sync_directory(target_.parent_path());
 }
 
-// Uses the descriptor that wrote: another one may not receive its errors, and some file systems (NFS, quotas) report
-// them only at close.
+// Uses the descriptor that wrote: another one may not receive its errors, and some file systems (NFS, quotas)
+// report them only at close.
 void write_file_durably(const fs::path& path, std::string_view bytes, int mode) {
   if (is_special_file(path)) return write_special_file(path, bytes);
   const fs::path temporary = temporary_name(path);
@@ -262,8 +262,8 @@ std::string temporary_mark() {
 void remove_left_files(const fs::path& directory, std::string_view name) {
   const std::string here = host_mark();
   std::error_code ignored;
-  for (fs::directory_iterator at(directory.empty() ? fs::path(".") : directory, ignored), end; !ignored && at != end;
-       at.increment(ignored)) {
+  for (fs::directory_iterator at(directory.empty() ? fs::path(".") : directory, ignored), end;
+       !ignored && at != end; at.increment(ignored)) {
     const auto file = read_name(at->path().filename().string());
     if (!file || (!name.empty() && file->name != name)) continue;
     std::error_code none;

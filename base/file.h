@@ -37,12 +37,12 @@ std::size_t read_at(int fd, std::uint64_t offset, void* into, std::size_t bytes,
 void write_all(int fd, std::string_view bytes, const std::filesystem::path& path_for_messages);
 void sync_directory(const std::filesystem::path& directory);
 
-// Replaces `path` by a file with these bytes: other processes see the old file or the new one, never a part of it,
-// and after the return the new one survives a power cut.
+// Replaces `path` by a file with these bytes: other processes see the old file or the new one, never a part
+// of it, and after the return the new one survives a power cut.
 void write_file_durably(const std::filesystem::path& path, std::string_view bytes, int mode = 0644);
 
-// Removes the temporaries of killed writers in this directory: for one file, or (`name` empty) for all. The caller
-// ensures that no process writes there.
+// Removes the temporaries of killed writers in this directory: for one file, or (`name` empty) for all. The
+// caller ensures that no process writes there.
 void remove_temporaries(const std::filesystem::path& directory, std::string_view name = {});
 
 // For files that a library writes by name (HDF5, libtorch): write to temporary(), then publish().
@@ -76,12 +76,13 @@ std::filesystem::path absolute_path(const std::filesystem::path& path);
 // The part of a temporary's name that follows the name of its file: process and host.
 std::string temporary_mark();
 
-// Removes the temporaries of ended processes from this directory: for one file, or (`name` empty) for all. Whether a
-// process of another host lives is unknown: its temporaries are removed when they are a day old.
+// Removes the temporaries of ended processes from this directory: for one file, or (`name` empty) for all.
+// Whether a process of another host lives is unknown: its temporaries are removed when they are a day old.
 void remove_left_files(const std::filesystem::path& directory, std::string_view name = {});
 
-// True if the path names a device, a pipe or a socket, or is in /dev or /proc (/dev/stdout is a link to the file of
-// standard output). A user may name such a file as an output, but no rename may replace it. False if it does not exist.
+// True if the path names a device, a pipe or a socket, or is in /dev or /proc (/dev/stdout is a link to the
+// file of standard output). A user may name such a file as an output, but no rename may replace it. False if
+// it does not exist.
 bool is_special_file(const std::filesystem::path& path);
 
 // Writes into it, as `>` of a shell does. Standard output is written through its descriptor.

@@ -73,7 +73,8 @@ TEST_F(FileTest, FullDiskIsASystemError) {
   }
 }
 
-// NFS and quotas report a failed write at close. A filter of system calls simulates them, in a process of its own.
+// NFS and quotas report a failed write at close. A filter of system calls simulates them, in a process of its
+// own.
 TEST_F(FileTest, AnErrorOfCloseIsAnErrorOfTheWrite) {
   write_file_durably(folder_ / "d", "old");
   const pid_t child = ::fork();
@@ -140,9 +141,11 @@ TEST_F(FileTest, LeftoversOfProcessesThatHaveEndedAreRemoved) {
   const auto old = folder_ / ".a.db.tmp-1-0";
   const auto other = folder_ / ("." + name);
   for (const auto& path : {left, journal, of_another_host, old, other}) write_file_durably(path, "x");
-  std::filesystem::last_write_time(old, std::filesystem::file_time_type::clock::now() - std::chrono::hours(25));
+  std::filesystem::last_write_time(old,
+                                   std::filesystem::file_time_type::clock::now() - std::chrono::hours(25));
   remove_left_files(folder_, "a.db");
-  EXPECT_FALSE(std::filesystem::exists(left) || std::filesystem::exists(journal) || std::filesystem::exists(old));
+  EXPECT_FALSE(std::filesystem::exists(left) || std::filesystem::exists(journal) ||
+               std::filesystem::exists(old));
   EXPECT_TRUE(std::filesystem::exists(own.temporary()) && std::filesystem::exists(of_another_host));
   EXPECT_TRUE(std::filesystem::exists(other));
   remove_left_files(folder_);

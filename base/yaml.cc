@@ -93,8 +93,8 @@ Mark mark_of(const YAML::Mark& mark) {
 
 // Deeper than any real file; stops a hostile file before the stack overflows.
 constexpr int kMaxDepth = 100;
-// A few anchors that repeat each other can name billions of nodes. Without aliases a text of n bytes has at most n + 1
-// nodes; aliases may add this number.
+// A few anchors that repeat each other can name billions of nodes. Without aliases a text of n bytes has at
+// most n + 1 nodes; aliases may add this number.
 constexpr std::size_t kMaxRepeated = 100'000;
 
 class Converter {
@@ -107,9 +107,11 @@ class Converter {
     node.mark = mark_of(from.Mark());
     if (depth > kMaxDepth || overflow_ || ++count_ > most_) {
       if (!overflow_)
-        diagnostics_.error(node.mark, fmt::format("the YAML is nested more than {} levels deep, or its aliases (*name) repeat "
-                                                  "more than {} values",
-                                                  kMaxDepth, kMaxRepeated));
+        diagnostics_.error(
+            node.mark,
+            fmt::format("the YAML is nested more than {} levels deep, or its aliases (*name) repeat "
+                        "more than {} values",
+                        kMaxDepth, kMaxRepeated));
       overflow_ = true;
       return node;
     }
@@ -208,8 +210,9 @@ class DocumentProbe final : public YAML::EventHandler {
   bool has_content_ = false;
 };
 
-// Reports text behind the first document. Reads one document at a time, at most two: if a comma follows a complete
-// document ("[a], b"), YAML::LoadAll of yaml-cpp 0.7 finds endless documents until memory is exhausted.
+// Reports text behind the first document. Reads one document at a time, at most two: if a comma follows a
+// complete document ("[a], b"), YAML::LoadAll of yaml-cpp 0.7 finds endless documents until memory is
+// exhausted.
 void check_single_document(const std::string& text, Diagnostics& diagnostics) {
   std::istringstream stream(text);
   YAML::Parser parser(stream);

@@ -63,7 +63,8 @@ TEST(Yaml, DeepNestingAndAliasBombsAreRefused) {
   Diagnostics wide("wide.yaml");
   parse(bomb, wide);
   // Without a limit this makes five million values and takes 3 GB.
-  EXPECT_NE(wide.to_string().find("its aliases (*name) repeat more than 100000 values"), std::string::npos) << wide.to_string();
+  EXPECT_NE(wide.to_string().find("its aliases (*name) repeat more than 100000 values"), std::string::npos)
+      << wide.to_string();
 }
 
 TEST(MapReader, ReportsEverythingAtOnce) {

@@ -80,7 +80,8 @@ void check_short_shape(yaml::MapReader& reader, FieldConfig& x) {
     diagnostics.error(reader.mark_of("shape"),
                       "'shape' has at most four axes: channels, depth, height, width");
   const auto ones = static_cast<std::size_t>(
-      std::find_if(x.shape.begin(), x.shape.end(), [](std::size_t length) { return length != 1; }) - x.shape.begin());
+      std::find_if(x.shape.begin(), x.shape.end(), [](std::size_t length) { return length != 1; }) -
+      x.shape.begin());
   if (!x.layout.empty() && !x.shape.empty() &&
       (x.layout.size() > x.shape.size() || x.layout.size() + ones < x.shape.size())) {
     diagnostics.error(reader.mark_of("layout"), fmt::format("'layout' names {} axes, and 'shape' has {}",
@@ -273,8 +274,9 @@ void read_order(yaml::MapReader& split, std::string_view key, SplitRequest& requ
   if (request.order == SplitOrder::even && (by_column || !request.fractions)) {
     split.diagnostics().error(
         split.mark_of(key),
-        by_column ? "order: even goes by the samples' numbers; 'group_by' and 'stratify_by' go with order: hash"
-                  : "order: even goes with fractions (train: 0.8); counts are exact, which is order: count");
+        by_column
+            ? "order: even goes by the samples' numbers; 'group_by' and 'stratify_by' go with order: hash"
+            : "order: even goes with fractions (train: 0.8); counts are exact, which is order: count");
   }
   if (!request.fractions && request.order == SplitOrder::hash) {
     split.diagnostics().error(
@@ -288,7 +290,8 @@ const config::Table<SplitRequest>& strata_table() {
   static const config::Table<SplitRequest> table(
       "stratify_by:",
       {config::text("column", &SplitRequest::stratify_by, "whose values decide").required(),
-       config::reals("edges", &SplitRequest::stratify_edges, "between the intervals, rising; left out: each value")
+       config::reals("edges", &SplitRequest::stratify_edges,
+                     "between the intervals, rising; left out: each value")
            .unless_default()
            .then([](yaml::MapReader& strata, SplitRequest& request) {
              if (!std::is_sorted(request.stratify_edges.begin(), request.stratify_edges.end()))
@@ -314,12 +317,13 @@ void read_strata(yaml::MapReader& split, std::string_view key, SplitRequest& req
 }
 
 // `read`: that of the first part reads all three.
-config::Key<SplitRequest> part_key(std::size_t part, std::string meaning, config::Key<SplitRequest>::Read read) {
-  return config::custom<SplitRequest>(
-      std::string(kSplitNames.at(part)), config::number_schema(0, 1e300), std::move(meaning), std::move(read),
-      [part](const SplitRequest& request) {
-        return yaml::scalar(part_text(request, request.parts.at(part)));
-      });
+config::Key<SplitRequest> part_key(std::size_t part, std::string meaning,
+                                   config::Key<SplitRequest>::Read read) {
+  return config::custom<SplitRequest>(std::string(kSplitNames.at(part)), config::number_schema(0, 1e300),
+                                      std::move(meaning), std::move(read),
+                                      [part](const SplitRequest& request) {
+                                        return yaml::scalar(part_text(request, request.parts.at(part)));
+                                      });
 }
 
 const config::Table<SplitRequest>& split_table() {
@@ -352,7 +356,8 @@ const config::Table<SplitRequest>& split_table() {
            }),
        config::custom<SplitRequest>(
            "stratify_by", config::any_of({config::text_schema(), strata_table().schema()}),
-           "column, or `{column: NAME, edges: [...]}`: each of its values (or intervals) is split in the given "
+           "column, or `{column: NAME, edges: [...]}`: each of its values (or intervals) is split in the "
+           "given "
            "proportions",
            read_strata, [](const SplitRequest& request) { return strata_table().write(request); })
            .emitted_if([](const SplitRequest& request) { return !request.stratify_by.empty(); })});
@@ -397,9 +402,10 @@ std::vector<config::Key<ConvertConfig>> source_of_samples_keys() {
       config::text("from", &ConvertConfig::from,
                    "in a campaign, instead of `samples`: the step whose sample directories hold the files")
           .unless_default(),
-      config::text("samples", &ConvertConfig::samples,
-                   "CSV table with a header: columns `file` or `directory`, optional `id` (whole number), and "
-                   "the parameters")
+      config::text(
+          "samples", &ConvertConfig::samples,
+          "CSV table with a header: columns `file` or `directory`, optional `id` (whole number), and "
+          "the parameters")
           .unless_default(),
       config::text("file", &ConvertConfig::file,
                    "in a campaign: the name of the file in each of the sample directories")
@@ -418,41 +424,44 @@ std::vector<config::Key<ConvertConfig>> source_of_samples_keys() {
 }
 
 std::vector<config::Key<ConvertConfig>> inputs_and_targets() {
-  return {config::custom<ConvertConfig>(
-              "inputs", fields_schema(), "fields that a network reads: by name, or a list of parameters",
-              read_inputs,
-              [](const ConvertConfig& config) { return fields_to_yaml(config.fields, Role::input); })
-              .emitted_if(is_mapping),
-          config::custom<ConvertConfig>(
-              "targets", fields_schema(),
-              "fields that it learns, in the same way. Without `inputs`: the columns that become labels, in "
-              "this order (default: all other columns)",
-              read_targets, write_targets)};
+  return {
+      config::custom<ConvertConfig>(
+          "inputs", fields_schema(), "fields that a network reads: by name, or a list of parameters",
+          read_inputs, [](const ConvertConfig& config) { return fields_to_yaml(config.fields, Role::input); })
+          .emitted_if(is_mapping),
+      config::custom<ConvertConfig>(
+          "targets", fields_schema(),
+          "fields that it learns, in the same way. Without `inputs`: the columns that become labels, in "
+          "this order (default: all other columns)",
+          read_targets, write_targets)};
 }
 
 std::vector<config::Key<ConvertConfig>> output_keys() {
   return {
-      config::boolean("check_finite", &ConvertConfig::check_finite,
-                      "a sample with NaN or infinite values is unusable. With `false`, such samples are kept, "
-                      "and the statistics use the finite values"),
+      config::boolean(
+          "check_finite", &ConvertConfig::check_finite,
+          "a sample with NaN or infinite values is unusable. With `false`, such samples are kept, "
+          "and the statistics use the finite values"),
       config::custom<ConvertConfig>(
           "drop_if", config::one_or_list_schema(config::text_schema()),
           "a formula, or a list of them: see [filters](#filters)", read_drop_if,
           [](const ConvertConfig& config) { return config::emit_texts(config.drop_if); })
           .unless_default(),
-      config::choice("compression", &ConvertConfig::compression, kCompressions,
-                     "`gzip` is shuffle + deflate, readable everywhere; `none`; `auto` compresses a field if "
-                     "most of the first three samples of a block shrink by 1.15 or more (the manifest records "
-                     "the choice). Fields of less than 4 KiB a sample are packed many to a chunk and never "
-                     "compressed"),
+      config::choice(
+          "compression", &ConvertConfig::compression, kCompressions,
+          "`gzip` is shuffle + deflate, readable everywhere; `none`; `auto` compresses a field if "
+          "most of the first three samples of a block shrink by 1.15 or more (the manifest records "
+          "the choice). Fields of less than 4 KiB a sample are packed many to a chunk and never "
+          "compressed"),
       config::integer("level", &ConvertConfig::level, 1, kMostDeflate,
                       "level of deflate. At level 1, wflow compares its own deflate for field data "
                       "(`converters/deflate`) with that of libdeflate on the first samples, and uses its own "
                       "unless libdeflate's result is clearly smaller; the manifest's `coder` is `runs` or "
                       "`matches`. Every zlib reads both"),
-      config::integer("shard_samples", &ConvertConfig::shard_samples, 1, kMostSamples,
-                      "samples in each block. If the size of a sample is unknown at first (a campaign without "
-                      "`shape`): 64")
+      config::integer(
+          "shard_samples", &ConvertConfig::shard_samples, 1, kMostSamples,
+          "samples in each block. If the size of a sample is unknown at first (a campaign without "
+          "`shape`): 64")
           .usually("about 512 MiB")
           .unless_default(),
       config::block("split", &ConvertConfig::split, split_table(), "see [the split](#the-split)")
@@ -481,11 +490,12 @@ std::vector<config::Key<ConvertConfig>> output_keys() {
                   reader.mark_of("use_failed"),
                   "'use_failed' belongs to 'from': the rows of a table of 'samples' have no tasks");
           }),
-      config::boolean("external_files", &ConvertConfig::external_files,
-                      "HDF5: read datasets whose values are in another file (external links, external storage, "
-                      "virtual datasets of other files). Without it, such a sample is missing, with a message "
-                      "that names the file. The reason: the output of a simulation must not copy any file "
-                      "that you can read into the shards")
+      config::boolean(
+          "external_files", &ConvertConfig::external_files,
+          "HDF5: read datasets whose values are in another file (external links, external storage, "
+          "virtual datasets of other files). Without it, such a sample is missing, with a message "
+          "that names the file. The reason: the output of a simulation must not copy any file "
+          "that you can read into the shards")
           .unless_default()
           .then([](yaml::MapReader&, ConvertConfig& config) {
             for (FieldConfig& field : config.fields) field.selector.external = config.external_files;
@@ -508,8 +518,8 @@ std::vector<config::Key<ConvertConfig>> output_keys() {
 const config::Table<ConvertConfig>& convert_table() {
   static const config::Table<ConvertConfig> table(
       "the convert: block",
-      config::joined<ConvertConfig>({source_of_samples_keys(), short_keys_before_targets(), inputs_and_targets(),
-                                     short_keys_after_targets(), output_keys()}),
+      config::joined<ConvertConfig>({source_of_samples_keys(), short_keys_before_targets(),
+                                     inputs_and_targets(), short_keys_after_targets(), output_keys()}),
       check_split);
   return table;
 }
@@ -535,7 +545,8 @@ yaml::Node to_yaml(const ConvertConfig& config) {
 }
 
 config::Json convert_schema() {
-  config::Json schema = {{"description", "a conversion of a step's output to training data (docs/convert.md)"}};
+  config::Json schema = {
+      {"description", "a conversion of a step's output to training data (docs/convert.md)"}};
   schema.update(convert_table().schema());
   return config::or_null(std::move(schema));
 }

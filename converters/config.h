@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The `convert:` block of a study, and the configuration file of wflow-convert: the same keys. Only this
-// file reads them, so that `wflow validate` checks a conversion without HDF5. docs/convert.md is the table for users.
+// file reads them, so that `wflow validate` checks a conversion without HDF5. docs/convert.md is the table
+// for users.
 #pragma once
 
 #include <array>
@@ -49,22 +50,22 @@ struct ConvertConfig {
   double max_missing = 0.5;  // finish fails if a larger fraction is missing
   bool delete_inputs = false;
   bool external_files = false;  // HDF5 outputs may have their values in other files (links, external storage)
-  bool use_failed = false;  // campaign: also convert files of samples with a failed task
+  bool use_failed = false;      // campaign: also convert files of samples with a failed task
 
   std::string output;
   std::string name;
   std::uint64_t count = 0;  // samples in all; 0: not known yet (the campaign sets it, or the table's rows)
-  // campaign: the numbers of samples before it grew, ascending. A split by count splits each part separately, so that
-  // no earlier sample moves; and blocks also begin at these numbers, besides multiples of shard_samples, so that no
-  // earlier block changes.
+  // campaign: the numbers of samples before it grew, ascending. A split by count splits each part separately,
+  // so that no earlier sample moves; and blocks also begin at these numbers, besides multiples of
+  // shard_samples, so that no earlier block changes.
   std::vector<std::uint64_t> grown;
   std::vector<std::uint64_t> block_starts;
 
   bool operator==(const ConvertConfig&) const = default;
 };
 
-// Adds every error of the block to `diagnostics`, with its place. If `count` is known, a split that does not fit it is an
-// error here; otherwise the caller calls split_problem() when it knows the count.
+// Adds every error of the block to `diagnostics`, with its place. If `count` is known, a split that does not
+// fit it is an error here; otherwise the caller calls split_problem() when it knows the count.
 ConvertConfig read_convert_config(const yaml::Node& block, yaml::Diagnostics& diagnostics);
 
 // A configuration file of wflow-convert that reads back as an equal ConvertConfig.
@@ -73,8 +74,8 @@ yaml::Node to_yaml(const ConvertConfig& config);
 // The fields of the short form: x of one file, y of these columns (none: all).
 std::vector<FieldConfig> short_fields(FieldConfig x, std::vector<std::string> targets);
 
-// The columns of the sample table that a conversion reads as numbers, each once: those of its parameters and formulas.
-// Nothing if it reads all.
+// The columns of the sample table that a conversion reads as numbers, each once: those of its parameters and
+// formulas. Nothing if it reads all.
 std::optional<std::vector<std::string>> parameter_columns(const ConvertConfig& config);
 
 // The shape as (C, D, H, W): leading axes of length 1 are added, or dropped if there are more than four.
@@ -83,9 +84,9 @@ std::optional<std::array<std::size_t, 4>> normal_shape(const std::vector<std::si
 
 inline constexpr std::uint64_t kShardBytes = std::uint64_t{512} << 20;
 
-// The samples of a block: the configured number, else as many as make about 512 MiB of values if the sample's size is
-// known (from `shape`, or `sample_bytes` as measured), else 64; at most `count`.
-// A campaign plans its blocks by this before any sample exists.
+// The samples of a block: the configured number, else as many as make about 512 MiB of values if the sample's
+// size is known (from `shape`, or `sample_bytes` as measured), else 64; at most `count`. A campaign plans its
+// blocks by this before any sample exists.
 std::uint64_t shard_samples_of(const ConvertConfig& config, std::uint64_t count,
                                std::uint64_t sample_bytes = 0);
 

@@ -113,8 +113,9 @@ TEST(Split, EvenPartsAreWithinOneSampleOfTheirShareInEveryPrefix) {
   EXPECT_GE(few.size(2), 2U);
   EXPECT_EQ(SplitMap({}, 60).size(0), 48U);
   EXPECT_EQ(SplitMap({}, 60).size(1), 6U);
-  const std::vector<std::array<double, 3>> requests = {{0.8, 0.1, 0.1}, {0.7, 0.15, 0.15}, {0.5, 0.25, 0},   {0.9, 0.05, 0.05},
-                                                       {1, 0, 0},       {0.34, 0.33, 0.33}, {0.625, 0.25, 0.125}, {0.01, 0.005, 0}};
+  const std::vector<std::array<double, 3>> requests = {
+      {0.8, 0.1, 0.1}, {0.7, 0.15, 0.15},  {0.5, 0.25, 0},       {0.9, 0.05, 0.05},
+      {1, 0, 0},       {0.34, 0.33, 0.33}, {0.625, 0.25, 0.125}, {0.01, 0.005, 0}};
   for (const auto& parts : requests) {
     for (const std::uint64_t seed : {1, 2, 3}) {
       const SplitMap split({.parts = parts, .seed = seed}, 1000);
@@ -122,7 +123,8 @@ TEST(Split, EvenPartsAreWithinOneSampleOfTheirShareInEveryPrefix) {
       for (std::uint64_t sample = 0; sample < 1000; ++sample) {
         if (const auto part = split.of(sample, 0)) ++seen[*part];
         for (std::size_t k = 0; k < 3; ++k)
-          ASSERT_LT(std::abs(seen[k] - parts[k] * static_cast<double>(sample + 1)), 1) << parts[0] << " at " << sample;
+          ASSERT_LT(std::abs(seen[k] - parts[k] * static_cast<double>(sample + 1)), 1)
+              << parts[0] << " at " << sample;
       }
       for (std::size_t k = 0; k < 3; ++k) EXPECT_EQ(static_cast<double>(split.size(k)), seen[k]);
     }
@@ -151,13 +153,16 @@ TEST(ConvertConfig, TheOrderOfASplit) {
   EXPECT_EQ(read(head + "split: {train: 0.5}\n").config.split.order, SplitOrder::even);
   EXPECT_EQ(read(head + "split: {group_by: g}\n").config.split.order, SplitOrder::hash);
   EXPECT_EQ(read(head + "split: {stratify_by: g}\n").config.split.order, SplitOrder::hash);
-  EXPECT_EQ(read(head + "count: 4\nsplit: {train: 2, validation: 1, test: 1}\n").config.split.order, SplitOrder::count);
+  EXPECT_EQ(read(head + "count: 4\nsplit: {train: 2, validation: 1, test: 1}\n").config.split.order,
+            SplitOrder::count);
   EXPECT_EQ(read(head + "split: {order: hash}\n").config.split.order, SplitOrder::hash);
-  EXPECT_NE(read(head + "split: {order: even, group_by: g}\n").errors.find("go with order: hash"), std::string::npos);
+  EXPECT_NE(read(head + "split: {order: even, group_by: g}\n").errors.find("go with order: hash"),
+            std::string::npos);
 }
 
 TEST(ConvertConfig, ALayoutThatContradictsTheShapeIsAnError) {
-  EXPECT_NE(read("samples: t\noutput: o\nlayout: CDHW\nshape: [4, 4]\n").errors.find("'layout' names 4 axes, and 'shape' has 2"),
+  EXPECT_NE(read("samples: t\noutput: o\nlayout: CDHW\nshape: [4, 4]\n")
+                .errors.find("'layout' names 4 axes, and 'shape' has 2"),
             std::string::npos);
   EXPECT_EQ(read("samples: t\noutput: o\nlayout: HW\nshape: [1, 1, 4, 4]\n").errors, "");
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The names of a data set's files below its directory (docs/formats/shards.md), for modules that move or check these
-// files without HDF5.
+// The names of a data set's files below its directory (docs/formats/shards.md), for modules that move or
+// check these files without HDF5.
 #pragma once
 
 #include <fmt/format.h>

@@ -45,12 +45,14 @@ constexpr std::array<TransformForm, 13> kTransforms = {{
     {"downsample", Transform::Kind::downsample, Takes::number, false, "",
      "`downsample: n`: the mean of each block of n cells along each axis but C"},
     {"histogram", Transform::Kind::histogram, Takes::block_and_edges, false, "",
-     "`histogram: [n, e0, e1, ...]`: for each such block, the fraction of cells in e0 ≤ x < e1, ... (the last "
+     "`histogram: [n, e0, e1, ...]`: for each such block, the fraction of cells in e0 ≤ x < e1, ... (the "
+     "last "
      "interval includes its upper edge): one channel for each interval"},
     {"crop", Transform::Kind::crop, Takes::numbers, false, "",
      "`crop: [d, h, w]`: the middle of each axis but C"},
     {"subcubes", Transform::Kind::subcubes, Takes::number, false, "",
-     "`subcubes: n`: cubes of n cells along each axis but C, cut from the sample. Each is a row of the shards "
+     "`subcubes: n`: cubes of n cells along each axis but C, cut from the sample. Each is a row of the "
+     "shards "
      "with the sample's id and split; every row also has the fields that are not cut. `/wflow/piece` numbers "
      "the cubes"},
     {"one_hot", Transform::Kind::one_hot, Takes::number, false, "",

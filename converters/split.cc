@@ -31,8 +31,8 @@ std::array<std::uint64_t, 3> ends_of(const SplitRequest& request, std::uint64_t 
 constexpr std::uint64_t kLongestWindow = 1000;
 constexpr double kWhole = 1e-6;
 
-// The places, from 1, that unit j (from 1) of `count` may have in a window, so that no prefix has more than its share
-// rounded up, or less than its share rounded down.
+// The places, from 1, that unit j (from 1) of `count` may have in a window, so that no prefix has more than
+// its share rounded up, or less than its share rounded down.
 std::uint64_t first_place(std::uint64_t j, std::uint64_t count, std::uint64_t length) {
   return (j - 1) * length / count + 1;
 }
@@ -81,7 +81,8 @@ bool EvenSplit::can_follow(Counts placed, std::uint64_t next) const {
   return true;
 }
 
-// Draws for each place one of the allowed units, weighted by their number, such that the window can be completed.
+// Draws for each place one of the allowed units, weighted by their number, such that the window can be
+// completed.
 const std::vector<std::uint8_t>& EvenSplit::window(std::uint64_t number) const {
   if (number == last_number_) return last_;
   const std::uint64_t key = hash64(seed_, number);
@@ -114,7 +115,8 @@ std::size_t EvenSplit::of(std::uint64_t sample) const {
 
 std::uint64_t EvenSplit::size(std::size_t part, std::uint64_t samples) const {
   std::uint64_t size = samples / length_ * counts_.at(part);
-  for (std::uint64_t sample = samples / length_ * length_; sample < samples; ++sample) size += of(sample) == part ? 1 : 0;
+  for (std::uint64_t sample = samples / length_ * length_; sample < samples; ++sample)
+    size += of(sample) == part ? 1 : 0;
   return size;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Assigns samples to training, validation and test. Evenly: a function of (seed, fractions, sample number), so that a growing
-// campaign never moves a sample, with the requested fractions, within one sample, of the first n samples for every n. By
-// hash: of (seed, identity of the sample) alone. By count: of (seed, number of samples, sample number), with exact
-// sizes.
+// Assigns samples to training, validation and test. Evenly: a function of (seed, fractions, sample number),
+// so that a growing campaign never moves a sample, with the requested fractions, within one sample, of the
+// first n samples for every n. By hash: of (seed, identity of the sample) alone. By count: of (seed, number
+// of samples, sample number), with exact sizes.
 #pragma once
 
 #include <array>
@@ -27,23 +27,24 @@ struct SplitRequest {
   std::array<double, 3> parts = {0.8, 0.1, 0.1};  // in order of kSplitNames
   std::uint64_t seed = 1;
   SplitOrder order = SplitOrder::even;  // counts need SplitOrder::count
-  std::string group_by = {};            // column: rows with one value stay together; empty: each row separately
+  std::string group_by = {};  // column: rows with one value stay together; empty: each row separately
   std::string stratify_by =
       {};  // column: each of its values (or intervals) is split in the requested proportions
   std::vector<double> stratify_edges = {};  // edges between the intervals; empty: each value separately
   bool operator==(const SplitRequest&) const = default;
 };
 
-// The error in the request for that many samples, as a clause; nothing if it fits. `grown`: the earlier numbers of
-// samples, ascending: counts refer to the first of them.
+// The error in the request for that many samples, as a clause; nothing if it fits. `grown`: the earlier
+// numbers of samples, ascending: counts refer to the first of them.
 std::optional<std::string> split_problem(const SplitRequest& request, std::uint64_t count,
                                          const std::vector<std::uint64_t>& grown = {});
 
 // 64-bit FNV-1a of a text: a sample's id (its decimal digits), file name or group.
 std::uint64_t identity_of(std::string_view text);
 
-// A sequence of parts in which every prefix has the requested share of each part, rounded down or up. It is made in windows
-// of consecutive samples, each in a random order of its own, so that no sample's part depends on their number.
+// A sequence of parts in which every prefix has the requested share of each part, rounded down or up. It is
+// made in windows of consecutive samples, each in a random order of its own, so that no sample's part depends
+// on their number.
 class EvenSplit {
  public:
   // `parts` sum to 1 at most; the fourth part is the rest.
@@ -60,8 +61,8 @@ class EvenSplit {
   const std::vector<std::uint8_t>& window(std::uint64_t number) const;
 
   std::uint64_t seed_;
-  std::uint64_t length_ = 1;  // length of a window
-  Counts counts_{};           // count of each part in a window
+  std::uint64_t length_ = 1;                // length of a window
+  Counts counts_{};                         // count of each part in a window
   mutable std::vector<std::uint8_t> last_;  // the window used last
   mutable std::uint64_t last_number_ = ~std::uint64_t{0};
 };
@@ -69,8 +70,8 @@ class EvenSplit {
 // Used by one thread at a time.
 class SplitMap {
  public:
-  // Throws Error{spec} if split_problem() finds an error. By count, the samples of each growth are split separately, in
-  // the proportions of the request.
+  // Throws Error{spec} if split_problem() finds an error. By count, the samples of each growth are split
+  // separately, in the proportions of the request.
   SplitMap(const SplitRequest& request, std::uint64_t count, const std::vector<std::uint64_t>& grown = {});
 
   std::uint64_t count() const { return count_; }
@@ -79,12 +80,13 @@ class SplitMap {
   bool exact() const { return order_kind_ != SplitOrder::hash; }
   // For a split by hash: the expected sizes.
   std::uint64_t size(std::size_t split) const;
-  // `sample`: its number; for an even split, its id. Index into kSplitNames; nothing for a sample in no part (fractions that sum to less than 1).
+  // `sample`: its number; for an even split, its id. Index into kSplitNames; nothing for a sample in no part
+  // (fractions that sum to less than 1).
   std::optional<std::size_t> of(std::uint64_t sample, std::uint64_t identity) const;
 
-  // Assigns the samples of a stratum one after another: a random choice among the parts below their share so far, so that
-  // each stratum has about the requested proportions, and later samples move no earlier one. The fourth part has the
-  // samples of no part.
+  // Assigns the samples of a stratum one after another: a random choice among the parts below their share so
+  // far, so that each stratum has about the requested proportions, and later samples move no earlier one. The
+  // fourth part has the samples of no part.
   struct Stratum {
     std::array<std::uint64_t, 4> counts{};
   };

@@ -84,12 +84,14 @@ class Convert final : public Step {
   std::string rows_of(const Execution& execution) const {
     const auto [first, end] = Blocks(template_.block_samples, template_.sample_starts)
                                   .items(execution.element, template_.sample_count);
-    std::vector<const std::string*> reasons(end - first, nullptr);  // why a sample is left out; null: it is not
+    std::vector<const std::string*> reasons(end - first,
+                                            nullptr);  // why a sample is left out; null: it is not
     for (const specs::LeftOut& out : execution.left_out) {
       for (std::uint64_t row = std::max(first, out.first); row < std::min(end, out.first + out.count); ++row)
         reasons[row - first] = &out.reason;
     }
-    const bool some_out = std::any_of(reasons.begin(), reasons.end(), [](auto* reason) { return reason != nullptr; });
+    const bool some_out =
+        std::any_of(reasons.begin(), reasons.end(), [](auto* reason) { return reason != nullptr; });
     std::string text = "id";
     if (block_.directories) text += ",directory";
     if (!block_.file.empty()) text += ",file";

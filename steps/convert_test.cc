@@ -64,27 +64,33 @@ TEST_F(ConvertTest, RowsSayWhichSamplesAreLeftOut) {
   Execution execution{1, 0, false};
   execution.left_out = {{2, 8, "its task of simulate failed"}, {12, 1, "its task of measure failed"}};
   const std::string text = make_step(t, &samples_)->prepare(execution).files.at(0).text;
-  EXPECT_THAT(text, ::testing::StartsWith(
-                        "id,file,wflow:left_out,x\n"
-                        "8,/campaign/simulate/00/08/out/cube.h5,its task of simulate failed,80\n"
-                        "9,/campaign/simulate/00/09/out/cube.h5,its task of simulate failed,90\n"
-                        "10,/campaign/simulate/00/10/out/cube.h5,,100\n"));
-  EXPECT_THAT(text, ::testing::HasSubstr("\n12,/campaign/simulate/00/12/out/cube.h5,its task of measure failed,120\n"));
+  EXPECT_THAT(text,
+              ::testing::StartsWith("id,file,wflow:left_out,x\n"
+                                    "8,/campaign/simulate/00/08/out/cube.h5,its task of simulate failed,80\n"
+                                    "9,/campaign/simulate/00/09/out/cube.h5,its task of simulate failed,90\n"
+                                    "10,/campaign/simulate/00/10/out/cube.h5,,100\n"));
+  EXPECT_THAT(text, ::testing::HasSubstr(
+                        "\n12,/campaign/simulate/00/12/out/cube.h5,its task of measure failed,120\n"));
   execution.left_out = {{0, 8, "its task of simulate failed"}};
-  EXPECT_THAT(make_step(t, &samples_)->prepare(execution).files.at(0).text, ::testing::StartsWith("id,file,x\n8,"));
+  EXPECT_THAT(make_step(t, &samples_)->prepare(execution).files.at(0).text,
+              ::testing::StartsWith("id,file,x\n8,"));
 }
 
 // Fields name files in the samples' directories, and the rows have the columns that they and the split need.
 TEST_F(ConvertTest, HandsOverDirectoriesToFields) {
   auto t = blocks();
   t.settings =
-      "from: simulate\ninputs: {k: {parameter: x}}\ntargets: {u: {file: u.npy}, e: {file: log, regex: 'E = (.*)'}}\n"
+      "from: simulate\ninputs: {k: {parameter: x}}\ntargets: {u: {file: u.npy}, e: {file: log, regex: 'E = "
+      "(.*)'}}\n"
       "split: {train: 0.8, group_by: name}\n";
   EXPECT_THAT(make_step(t, &samples_)->prepare({0, 0, false}).files.at(0).text,
               ::testing::StartsWith("id,directory,x,name\n0,/campaign/simulate/00/00,0,"));
-  t.settings = "from: simulate\nfile: cube.h5\ninputs: {u: {dataset: /u}}\ntargets: {e: {file: log, regex: 'E = (.*)'}}\n";
+  t.settings =
+      "from: simulate\nfile: cube.h5\ninputs: {u: {dataset: /u}}\ntargets: {e: {file: log, regex: 'E = "
+      "(.*)'}}\n";
   EXPECT_THAT(make_step(t, &samples_)->prepare({0, 0, false}).files.at(0).text,
-              ::testing::StartsWith("id,directory,file\n0,/campaign/simulate/00/00,/campaign/simulate/00/00/cube.h5\n"));
+              ::testing::StartsWith(
+                  "id,directory,file\n0,/campaign/simulate/00/00,/campaign/simulate/00/00/cube.h5\n"));
 }
 
 // Every spelling of a value that validation takes means the same here.

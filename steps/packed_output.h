@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The output of a step with `output: packed`: one log and one index for each worker instead of two files for each
-// task (docs/formats/packed-output.md).
+// The output of a step with `output: packed`: one log and one index for each worker instead of two files for
+// each task (docs/formats/packed-output.md).
 #pragma once
 
 #include <cstdint>
@@ -37,9 +37,9 @@ class PackWriter {
   // `directory`: packed_directory() of the step's workspace; created if missing.
   PackWriter(std::filesystem::path directory, std::string worker);
 
-  // Copies the contents of the files `out` and `err` to the log, then writes the entry to the index; fills in `offset`
-  // and sizes of `entry`. `title` is a line before the text, for readers of the log. Writes nothing if both files
-  // are empty.
+  // Copies the contents of the files `out` and `err` to the log, then writes the entry to the index; fills in
+  // `offset` and sizes of `entry`. `title` is a line before the text, for readers of the log. Writes nothing
+  // if both files are empty.
   void append(PackedEntry entry, const std::string& title, int out, int err);
 
  private:
@@ -62,16 +62,16 @@ struct PackedExecution {
   std::filesystem::path log;
 };
 
-// Returns every execution of an element that printed something, in the order of their ends, from the files of all
-// workers. Reads all indexes of the directory once.
+// Returns every execution of an element that printed something, in the order of their ends, from the files of
+// all workers. Reads all indexes of the directory once.
 std::vector<PackedExecution> find_packed(const std::filesystem::path& directory, specs::Element element);
 
 // Returns a sentence for each damage in a directory. Reads all indexes, and with `texts` all logs.
 // While tasks run, the newest text may have no entry yet.
 std::vector<std::string> packed_damage(const std::filesystem::path& directory, bool texts);
 
-// Follows a directory while tasks print. news() returns the executions of all workers since the previous call, in the
-// order of each file.
+// Follows a directory while tasks print. news() returns the executions of all workers since the previous
+// call, in the order of each file.
 class PackReader {
  public:
   explicit PackReader(std::filesystem::path directory);

@@ -310,9 +310,10 @@ void publish(const fs::path& staging, const fs::path& workspace) {
   std::error_code error;
   fs::rename(staging / ".wflow", workspace / ".wflow", error);
   if (error == std::errc::directory_not_empty || error == std::errc::file_exists)
-    refuse(fmt::format("{} is a campaign already: another wflow adopt has just made it; continue it with "
-                       "wflow resume",
-                       workspace.string()));
+    refuse(
+        fmt::format("{} is a campaign already: another wflow adopt has just made it; continue it with "
+                    "wflow resume",
+                    workspace.string()));
   if (error)
     throw system_error(error.value(), fmt::format("cannot make {}", (workspace / ".wflow").string()));
   sync_directory(workspace);

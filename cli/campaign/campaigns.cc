@@ -71,8 +71,8 @@ std::string time_of(const fs::path& campaign) {
   return name.size() > 15 ? name.substr(name.size() - 15) : name;
 }
 
-// The age of the file of keys, which is written once, then the name: of two campaigns that began in one second, the
-// second one has the greater name.
+// The age of the file of keys, which is written once, then the name: of two campaigns that began in one
+// second, the second one has the greater name.
 std::pair<fs::file_time_type, std::string> age_of(const fs::path& campaign) {
   std::error_code none;
   const fs::file_time_type made = fs::last_write_time(campaign / ".wflow" / "keys.json", none);
@@ -174,7 +174,8 @@ std::optional<fs::path> last_campaign_of(const specs::Study& study) {
   std::error_code error;
   for (fs::directory_iterator at(study.output_path, error), end; !error && at != end; at.increment(error)) {
     const std::string name = at->path().filename().string();
-    const bool ours = name.starts_with(prefix.substr(0, prefix.size() - 1)) && name.size() == prefix.size() + 14;
+    const bool ours =
+        name.starts_with(prefix.substr(0, prefix.size() - 1)) && name.size() == prefix.size() + 14;
     if (ours && (!last || name > last->filename().string()) && is_campaign(at->path())) last = at->path();
   }
   if (last && !was_made_of(*last, study.file)) last.reset();
@@ -184,9 +185,11 @@ std::optional<fs::path> last_campaign_of(const specs::Study& study) {
 specs::Plan read_plan(const fs::path& campaign) {
   specs::require_trusted(campaign);  // for a campaign given by its path
   std::error_code none;
-  if (!fs::is_symlink(campaign / ".wflow" / "spec", none)) return specs::Plan(specs::read_campaign(campaign), campaign);
+  if (!fs::is_symlink(campaign / ".wflow" / "spec", none))
+    return specs::Plan(specs::read_campaign(campaign), campaign);
   const std::uint64_t version = recorded_version(campaign);
-  if (version == specs::current_version(campaign)) return specs::Plan(specs::read_campaign(campaign), campaign);
+  if (version == specs::current_version(campaign))
+    return specs::Plan(specs::read_campaign(campaign), campaign);
   return specs::Plan(specs::read_version(campaign, version), campaign);
 }
 
@@ -208,7 +211,8 @@ std::optional<fs::path> state_directory() {
   return std::nullopt;
 }
 
-// The list, locked against other wflow processes during its lifetime. Throws Error if it can't be read or created.
+// The list, locked against other wflow processes during its lifetime. Throws Error if it can't be read or
+// created.
 class Registry {
  public:
   explicit Registry(const fs::path& directory) : file_(directory / "campaigns") {

@@ -30,12 +30,12 @@ std::vector<std::filesystem::path> find_campaigns(const std::filesystem::path& d
 // The newest campaign of this study's file in the directory where a new one would be made, by directory name.
 std::optional<std::filesystem::path> last_campaign_of(const specs::Study& study);
 
-// Returns the plan that the campaign runs with. Reads only: if an update was killed, its version counts as soon as the
-// record has it (recorded_version).
+// Returns the plan that the campaign runs with. Reads only: if an update was killed, its version counts as
+// soon as the record has it (recorded_version).
 specs::Plan read_plan(const std::filesystem::path& campaign);
 
-// The same for a command that runs or changes the campaign: first completes or undoes an update that was killed
-// (finish_update).
+// The same for a command that runs or changes the campaign: first completes or undoes an update that was
+// killed (finish_update).
 specs::Plan read_plan_to_run(const std::filesystem::path& campaign);
 
 // ---- the user's campaigns, wherever they are: a list of directories in $XDG_STATE_HOME/wflow/campaigns

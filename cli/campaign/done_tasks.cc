@@ -61,8 +61,8 @@ void add(engine::ArrayParts& parts, ArrayId array, Range range) {
   joins ? void(parts.back().second.last = range.last) : parts.push_back({array, range});
 }
 
-// Adds the tasks that made the inputs of these, sample by sample, back to the simulation: the last step of a chain alone
-// would make the same output again.
+// Adds the tasks that made the inputs of these, sample by sample, back to the simulation: the last step of a
+// chain alone would make the same output again.
 void add_chains(const specs::Plan& plan, engine::ArrayParts& parts) {
   std::set<std::pair<ArrayId, engine::Element>> known;
   for (const auto& [array, range] : parts) known.insert({array, range.first});
@@ -94,7 +94,8 @@ void add_task_choice(CLI::App& command, TaskChoice& choice, std::string& campaig
       ->type_name("[CAMPAIGN] TASKS");
   command.add_option("--step", choice.step, "of this step only");
   command.add_option("--where", choice.where, "an expression, for example \"omega_m > 0.3\"");
-  command.add_flag("--missing", choice.missing, "those whose output a conversion could not use, and what it was made of");
+  command.add_flag("--missing", choice.missing,
+                   "those whose output a conversion could not use, and what it was made of");
 }
 
 engine::ArrayParts done_parts(engine::Client& client, const std::vector<ArrayId>& arrays, Range range) {

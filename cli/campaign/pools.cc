@@ -173,7 +173,8 @@ int cores_of(const batch::PoolSpec& pool) {
   return pool.job.exclusive ? 0 : pool.slots;
 }
 
-// A resource that a task asks for on a node, and the amount that the nodes of a pool have. 0: unknown, taken as enough.
+// A resource that a task asks for on a node, and the amount that the nodes of a pool have. 0: unknown, taken
+// as enough.
 struct Room {
   std::string_view what;  // "GPUs"
   std::int64_t asked = 0;
@@ -182,7 +183,8 @@ struct Room {
   std::string (*text)(std::int64_t amount);
 };
 
-void check(const specs::PlannedStep& step, const std::vector<const batch::PoolSpec*>& serving, const Room& room) {
+void check(const specs::PlannedStep& step, const std::vector<const batch::PoolSpec*>& serving,
+           const Room& room) {
   std::int64_t most = 0;
   std::string names;
   for (const batch::PoolSpec* pool : serving) {
@@ -192,10 +194,11 @@ void check(const specs::PlannedStep& step, const std::vector<const batch::PoolSp
     names += (names.empty() ? "" : ", ") + pool->name;
   }
   if (room.asked <= 0 || names.empty()) return;
-  throw Error(ExitCode::spec,
-              fmt::format("a task of the step '{}' asks for {}{}, and a node of the pools that serve it ({}) has "
-                          "{}; raise {} of the pool, or lower the step's",
-                          step.name, room.text(room.asked), room.what, names, room.text(most), room.remedy));
+  throw Error(
+      ExitCode::spec,
+      fmt::format("a task of the step '{}' asks for {}{}, and a node of the pools that serve it ({}) has "
+                  "{}; raise {} of the pool, or lower the step's",
+                  step.name, room.text(room.asked), room.what, names, room.text(most), room.remedy));
 }
 
 }  // namespace
@@ -204,7 +207,9 @@ void check_room(const specs::Plan& plan) {
   const std::vector<batch::PoolSpec> pools = engine::pool_specs(plan);
   const engine::Groups groups(plan.study());
   const auto number = [](std::int64_t amount) { return std::to_string(amount); };
-  const auto bytes = [](std::int64_t amount) { return text::format_bytes(static_cast<std::uint64_t>(amount)); };
+  const auto bytes = [](std::int64_t amount) {
+    return text::format_bytes(static_cast<std::uint64_t>(amount));
+  };
   for (const specs::PlannedStep& step : plan.steps()) {
     std::vector<const batch::PoolSpec*> serving;
     for (const batch::PoolSpec& pool : pools) {
@@ -213,11 +218,12 @@ void check_room(const specs::Plan& plan) {
     const specs::Resources& asked = step.resources;
     const std::int64_t cores = std::int64_t{asked.cores} * specs::ranks_a_node(asked);
     check(step, serving,
-          {" GPUs", asked.gpus, [](const batch::PoolSpec& pool) { return std::int64_t{pool.job.gpus}; }, "'gpus'",
-           number});
+          {" GPUs", asked.gpus, [](const batch::PoolSpec& pool) { return std::int64_t{pool.job.gpus}; },
+           "'gpus'", number});
     check(step, serving,
           {" of memory", asked.memory_bytes,
-           [](const batch::PoolSpec& pool) { return memory_of(pool) > 0 ? memory_of(pool) : -1; }, "'memory'", bytes});
+           [](const batch::PoolSpec& pool) { return memory_of(pool) > 0 ? memory_of(pool) : -1; }, "'memory'",
+           bytes});
     check(step, serving,
           {" processors", cores,
            [](const batch::PoolSpec& pool) { return std::int64_t{cores_of(pool) > 0 ? cores_of(pool) : -1}; },
@@ -259,10 +265,11 @@ nlohmann::ordered_json batch_plan(const specs::Plan& plan) {
 std::optional<std::string> refusal_in(const nlohmann::ordered_json& rows) {
   for (const auto& row : rows) {
     if (!row["refused"].is_string()) continue;
-    return fmt::format("{} would refuse an allocation for the pool '{}': {}; change the study's batch: block or the "
-                       "pool",
-                       row["scheduler"].get<std::string>(), row["pool"].get<std::string>(),
-                       row["refused"].get<std::string>());
+    return fmt::format(
+        "{} would refuse an allocation for the pool '{}': {}; change the study's batch: block or the "
+        "pool",
+        row["scheduler"].get<std::string>(), row["pool"].get<std::string>(),
+        row["refused"].get<std::string>());
   }
   return std::nullopt;
 }
@@ -280,9 +287,9 @@ std::string batch_plan_text(const nlohmann::ordered_json& rows) {
     const int chain = row["chain"];
     const int most = std::max(row["max"].get<int>(), chain);
     all_h += each_h * most;
-    const std::string count = chain > 0
-                                  ? fmt::format("{} allocations, one after another,", chain)
-                                  : fmt::format("{} to {} allocations at a time,", row["min"].get<int>(), most);
+    const std::string count =
+        chain > 0 ? fmt::format("{} allocations, one after another,", chain)
+                  : fmt::format("{} to {} allocations at a time,", row["min"].get<int>(), most);
     result += fmt::format("{} ({}): {} each {} node{}", row["pool"].get<std::string>(),
                           row["scheduler"].get<std::string>(), count, row["nodes"].get<int>(),
                           row["nodes"] == 1 ? "" : "s");

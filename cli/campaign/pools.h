@@ -11,8 +11,8 @@
 
 namespace wflow::cli {
 
-// The submission script of each pool that runs in allocations, byte for byte except for the job's name. Empty if
-// everything is local.
+// The submission script of each pool that runs in allocations, byte for byte except for the job's name. Empty
+// if everything is local.
 std::string scripts_text(const specs::Plan& plan);
 // Writes DIRECTORY/.wflow/allocations/POOL.sh for each pool; returns their number.
 int write_allocation_scripts(const specs::Plan& plan);

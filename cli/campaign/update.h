@@ -26,8 +26,8 @@ struct Update {
   std::set<specs::ArrayId> done;
 };
 
-// Reads the study's current file with the options of the campaign's own. `file` empty: the file from which the
-// campaign was made. Error{usage} if that is gone.
+// Reads the study's current file with the options of the campaign's own. `file` empty: the file from which
+// the campaign was made. Error{usage} if that is gone.
 specs::StudyAndWarnings read_changed_study(const std::filesystem::path& campaign, const std::string& file);
 
 // Only reads, also while a coordinator lives. `study`: read with update_options() (specs/plan/workspace.h),
@@ -47,7 +47,7 @@ std::filesystem::path take(const Update& update, const UpdateOptions& options);
 // The done tasks of these parts, and everything that depends on them, run again. Like take(), starts no task.
 struct Redo {
   engine::Changes changes;
-  std::uint64_t count = 0;  // number of ended elements in the parts
+  std::uint64_t count = 0;        // number of ended elements in the parts
   std::set<specs::ArrayId> done;  // as in Update
 };
 Redo propose_redo(const specs::Plan& plan, const engine::ArrayParts& parts);
@@ -58,21 +58,21 @@ std::vector<std::string> lines_of_replaced(const Update& update, bool keep_old);
 std::vector<std::string> lines_of_replaced(const specs::Plan& plan, const Redo& redo, bool keep_old);
 nlohmann::ordered_json json_of_replaced(const Update& update);
 
-// Removes the good versions of outputs (.wflow/old) whose successors are done. Returns a line for each that waits for a
-// successor. Does nothing while another process locks the record.
+// Removes the good versions of outputs (.wflow/old) whose successors are done. Returns a line for each that
+// waits for a successor. Does nothing while another process locks the record.
 std::vector<std::string> drop_replaced(const specs::Plan& plan);
 
-// Returns the version of the study that the record has: the current one, or the next if a take() was killed before it made
-// that current. Reads only; two looks at the file system unless a take() was killed.
+// Returns the version of the study that the record has: the current one, or the next if a take() was killed
+// before it made that current. Reads only; two looks at the file system unless a take() was killed.
 std::uint64_t recorded_version(const std::filesystem::path& campaign);
 
-// Completes or undoes a take() that was killed: makes the recorded version current and moves the replaced outputs. The one
-// step that repairs; commands that run or change the campaign call it (read_plan_to_run). No other reader moves
-// anything.
+// Completes or undoes a take() that was killed: makes the recorded version current and moves the replaced
+// outputs. The one step that repairs; commands that run or change the campaign call it (read_plan_to_run). No
+// other reader moves anything.
 void finish_update(const std::filesystem::path& campaign);
 
-// One line if the study's file, or a file that a step declares as its source, differs from the one that the campaign
-// runs with; else empty.
+// One line if the study's file, or a file that a step declares as its source, differs from the one that the
+// campaign runs with; else empty.
 std::string notice_of_changes(const specs::Plan& plan);
 
 }  // namespace wflow::cli

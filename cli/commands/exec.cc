@@ -88,8 +88,9 @@ int run_commands(const specs::StudyAndWarnings& read, ExecCommandOptions options
   const bool all_printed = !printer || printer->finish();
   if (!options.quiet && all_printed) print_end(plan);
   if (!all_printed && printer->error() != 0 && printer->error() != EPIPE) {
-    throw system_error(printer->error(), fmt::format("cannot write what the commands print (the record has it: {})",
-                                                     plan.campaign().string()));
+    throw system_error(printer->error(),
+                       fmt::format("cannot write what the commands print (the record has it: {})",
+                                   plan.campaign().string()));
   }
   return code;
 }
@@ -159,7 +160,8 @@ void add_exec(CLI::App& app, Command& chosen) {
       "without\n"
       "extension, without folders, the folder, without both. Arguments are quoted. A COMMAND of one word is "
       "a line\n"
-      "for the shell. :::: FILE... takes the lines of files as lists. Without lists, arguments are the lines of standard input; without COMMAND these are "
+      "for the shell. :::: FILE... takes the lines of files as lists. Without lists, arguments are the lines "
+      "of standard input; without COMMAND these are "
       "commands.\n"
       "Each run is a campaign in ./wflow-exec: wflow status, tasks, logs, retry, resume and top work on it.\n"
       "Examples:\n  wflow exec -j 8 -- ./simulate --seed {} ::: 1 2 3\n"

@@ -40,7 +40,8 @@ struct LogsOptions {
 
 constexpr std::size_t kPieceBytes = 1 << 20;
 
-// Gives the file from `from` on in pieces that end with a line or at least with a character. Returns the end offset.
+// Gives the file from `from` on in pieces that end with a line or at least with a character. Returns the end
+// offset.
 template <class Take>
 std::uint64_t for_each_piece(const fs::path& path, std::uint64_t from, Take take) {
   const FileDescriptor file = open_file(path, O_RDONLY);

@@ -108,11 +108,11 @@ int remove(const ManageOptions& options) {
     held.commit(batch);
   }
   if (options.json) {
-    fmt::print("{}\n",
-               nlohmann::json{{"removed", keep.empty() ? nlohmann::json(campaign.string()) : nlohmann::json(names)},
-                              {"directory", campaign.string()},
-                              {"kept", keep}}
-                   .dump());
+    fmt::print("{}\n", nlohmann::json{{"removed", keep.empty() ? nlohmann::json(campaign.string())
+                                                               : nlohmann::json(names)},
+                                      {"directory", campaign.string()},
+                                      {"kept", keep}}
+                           .dump());
   } else if (keep.empty()) {
     fmt::print("removed {}\n", campaign.string());
   } else {

@@ -163,7 +163,8 @@ void show_again(const engine::CampaignStatus& status, const StatusOptions& optio
     const auto most = static_cast<std::size_t>(std::max(terminal.height - 1, 1));
     if (lines.size() > most) lines.resize(most);
     std::string text = (first ? own_escape("2J") : "") + own_escape("H");
-    for (const std::string& line : lines) text += fitted(line, narrower.width, false) + own_escape("K") + "\n";
+    for (const std::string& line : lines)
+      text += fitted(line, narrower.width, false) + own_escape("K") + "\n";
     fmt::print("{}{}", text, own_escape("J"));
   }
   std::fflush(stdout);
@@ -181,7 +182,8 @@ int watch(const std::filesystem::path& campaign, const StatusOptions& options, d
     // Checked before the picture, so that the last picture shows the end.
     const auto running = engine::running_campaign(campaign);
     std::filesystem::path shown = running.value_or(campaign);
-    if (!is_campaign(shown)) shown = campaign;  // a campaign that follows is announced before its directory exists
+    if (!is_campaign(shown))
+      shown = campaign;  // a campaign that follows is announced before its directory exists
     const engine::CampaignStatus status = engine::campaign_status(shown);
     show_again(status, options, first);
     if (watch_is_over != 0 || (!running && !waits_for_allocation(status))) return 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// wflow diff, history, redo: the effects of a changed study, the versions of a campaign's study, repeated tasks.
+// wflow diff, history, redo: the effects of a changed study, the versions of a campaign's study, repeated
+// tasks.
 #include "cli/commands/handover.h"
 
 #include <fmt/chrono.h>
@@ -210,7 +211,8 @@ int redo(RedoOptions& options) {
     for (const engine::StepChange& step : redo.changes.steps)
       fmt::print("{}: {} of {}\n", step.step, text::format_count(step.stale),
                  text::format_count(step.elements));
-    for (const std::string& line : lines_of_replaced(plan, redo, options.flags.keep_old)) fmt::print("{}\n", line);
+    for (const std::string& line : lines_of_replaced(plan, redo, options.flags.keep_old))
+      fmt::print("{}\n", line);
   }
   if (!may_go_on(options.flags, options.run, live, "run these again?")) {
     fmt::print("nothing was changed\n");
@@ -226,7 +228,8 @@ int redo(RedoOptions& options) {
   update.command = "redo";
   const fs::path old = take(plan, redo, update);
   std::error_code none;
-  if (!options.run.silent() && fs::exists(old, none)) fmt::print("replaced outputs are in {}\n", old.string());
+  if (!options.run.silent() && fs::exists(old, none))
+    fmt::print("replaced outputs are in {}\n", old.string());
   return coordinate(plan, options.run, true);
 }
 
@@ -329,9 +332,11 @@ void add_redo(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<RedoOptions>();
   CLI::App* command = app.add_subcommand("redo", "run tasks that are done again, with everything below them");
   command->footer(
-      "Blocks, manifests and trainings that read them follow, and nothing else. Their outputs are replaced; a "
+      "Blocks, manifests and trainings that read them follow, and nothing else. Their outputs are replaced; "
+      "a "
       "data set\n"
-      "or model stays in .wflow/old until the new one is done (--keep-old: all outputs, for good); trainings begin "
+      "or model stays in .wflow/old until the new one is done (--keep-old: all outputs, for good); trainings "
+      "begin "
       "anew. For failed tasks: wflow retry.\n"
       "Examples:\n  wflow redo simulate/12\n  wflow redo simulate/100:199 -m \"new compiler\"\n  wflow redo "
       "train\n"

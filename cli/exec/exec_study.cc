@@ -131,7 +131,8 @@ void check_sources(const ExecOptions& options) {
   const int given = (options.words.lists.empty() ? 0 : 1) + (options.samples.empty() ? 0 : 1) +
                     (options.design.empty() ? 0 : 1) + (options.arguments_file.empty() ? 0 : 1);
   if (given > 1)
-    throw Error(ExitCode::usage, "arguments come from one place: ::: and ::::, --arg-file, --samples or --design");
+    throw Error(ExitCode::usage,
+                "arguments come from one place: ::: and ::::, --arg-file, --samples or --design");
   if (options.design.empty() && (options.count > 0 || !options.parameters.empty()))
     throw Error(ExitCode::usage, "--count and --parameter go with --design");
   if (options.words.command.empty() &&

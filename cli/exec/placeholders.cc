@@ -32,7 +32,8 @@ constexpr std::array<NamedPart, 5> kParts = {{{"/.", ArgumentPart::stem, "_stem"
                                               {"/", ArgumentPart::name, "_name"},
                                               {"", ArgumentPart::whole, ""}}};
 
-// Quotes a word for the shell. A study's token begins with "$(": a closing quote between both characters breaks it.
+// Quotes a word for the shell. A study's token begins with "$(": a closing quote between both characters
+// breaks it.
 std::string literal_word(std::string_view text) {
   std::string word;
   for (std::size_t at = text.find("$("); at != std::string_view::npos; at = text.find("$(")) {
@@ -55,7 +56,8 @@ std::string literal_line(std::string_view text) {
 
 class Placeholders {
  public:
-  Placeholders(const std::vector<std::string>& names, bool own_table) : names_(names), own_table_(own_table) {}
+  Placeholders(const std::vector<std::string>& names, bool own_table)
+      : names_(names), own_table_(own_table) {}
 
   bool any() const { return any_; }
   std::vector<ArgumentColumn> columns() && { return std::move(columns_); }
@@ -69,7 +71,8 @@ class Placeholders {
       if (close == std::string_view::npos) break;
       const std::string_view inside = text.substr(open + 1, close - open - 1);
       if (open > 0 && text[open - 1] == '\\' && looks_like_one(inside)) {
-        result += literal(std::string(text.substr(0, open - 1)) + std::string(text.substr(open, close - open + 1)));
+        result +=
+            literal(std::string(text.substr(0, open - 1)) + std::string(text.substr(open, close - open + 1)));
         text.remove_prefix(close + 1);
         continue;
       }
@@ -128,8 +131,9 @@ class Placeholders {
     constexpr std::size_t kMost = 12;
     if (known.size() > kMost) known.resize(kMost);
     const std::string hint = text::suggestion(std::string(inside), names_);
-    throw Error(ExitCode::usage, fmt::format("{{{0}}} stands for nothing{1}; for the text itself write \\{{{0}}}",
-                                             inside, hint.empty() ? ": there are " + text::join(known, " ") : hint));
+    throw Error(ExitCode::usage,
+                fmt::format("{{{0}}} stands for nothing{1}; for the text itself write \\{{{0}}}", inside,
+                            hint.empty() ? ": there are " + text::join(known, " ") : hint));
   }
 
   // The user's table or a design has no column of numbers: the shell adds 1 to the sample's number.

@@ -33,12 +33,12 @@ struct ExecCommand {
   std::vector<ArgumentColumn> columns;  // the columns that the table of arguments must have
 };
 
-// Several words are the words of the program and stay literal; a single word is a line for the shell, in which
-// only the arguments are quoted. `names`: the names of the arguments. {1} is the first argument, {} all of them
-// with blanks between, {name} one by its name, {#} the number of the command, from 1. A command without placeholders
-// gets {} at its end. `own_table`: wflow writes the table of arguments, so that {.}, {/}, {//}, {/.} and {1.} ... are
-// placeholders. Error{usage} for an unknown {word} or {3}; after a backslash they are text. Text that does not look
-// like a placeholder stays as it is. The command runs in `folder`.
+// Several words are the words of the program and stay literal; a single word is a line for the shell, in
+// which only the arguments are quoted. `names`: the names of the arguments. {1} is the first argument, {} all
+// of them with blanks between, {name} one by its name, {#} the number of the command, from 1. A command
+// without placeholders gets {} at its end. `own_table`: wflow writes the table of arguments, so that {.},
+// {/}, {//}, {/.} and {1.} ... are placeholders. Error{usage} for an unknown {word} or {3}; after a backslash
+// they are text. Text that does not look like a placeholder stays as it is. The command runs in `folder`.
 ExecCommand exec_command(const std::vector<std::string>& words, const std::vector<std::string>& names,
                          bool own_table, const std::string& folder);
 

@@ -155,7 +155,8 @@ class Crate {
                       {"@type", "ComputerLanguage"},
                       {"name", "wflow study"},
                       {"alternateName", "Merlin and Maestro study"}});
-    for (const specs::VersionInfo& version : specs::versions(plan_.campaign(), recorded_version(plan_.campaign()))) {
+    for (const specs::VersionInfo& version :
+         specs::versions(plan_.campaign(), recorded_version(plan_.campaign()))) {
       const std::string name = fmt::format("study-{}.yaml", version.number);
       Json entity = copied(specs::version_directory(plan_.campaign(), version.number) / "study.yaml", name,
                            fmt::format("{}, version {} of the study", status_.name, version.number));

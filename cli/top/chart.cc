@@ -196,8 +196,8 @@ std::string sparkline_of(const std::vector<double>& values, int columns, Charset
   return result;
 }
 
-void put_plot(Grid& grid, int row, int column, int columns, int rows,
-              const std::vector<PlottedCurve>& curves, bool logarithmic) {
+void put_plot(Grid& grid, int row, int column, int columns, int rows, const std::vector<PlottedCurve>& curves,
+              bool logarithmic) {
   const Axes axes = axes_of(curves, logarithmic);
   const int wide = columns - kLabelColumns - 1;
   const int high = rows - 1;
@@ -218,7 +218,8 @@ void put_plot(Grid& grid, int row, int column, int columns, int rows,
   label(0, axes.y.high);
   if (axes.y.high > axes.y.low) label(high - 1, axes.y.low);
   grid.put(row + high, left, fmt::format("{:g}", axes.x.low), Ink::dim);
-  const std::string end = fmt::format("{:g}{}", axes.x.high, axes.scale == plot::Scale::logarithmic ? " log" : "");
+  const std::string end =
+      fmt::format("{:g}{}", axes.x.high, axes.scale == plot::Scale::logarithmic ? " log" : "");
   grid.put_right(row + high, left + wide, end, Ink::dim);
 }
 

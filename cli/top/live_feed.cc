@@ -315,7 +315,8 @@ class LiveFeed : public Feed {
   void show_log(const Wish& wish) {
     std::vector<std::string> lines;
     try {
-      for (const TaskOutput& output : task_output(plan(), {wish.task.array, wish.task.element}, kLogBytes + 1)) {
+      for (const TaskOutput& output :
+           task_output(plan(), {wish.task.array, wish.task.element}, kLogBytes + 1)) {
         add_text("output" + output.out_from, output.out, lines);
         add_text("errors" + output.err_from, output.err, lines);
       }

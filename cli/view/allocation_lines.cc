@@ -49,7 +49,8 @@ std::vector<std::string> allocation_lines(const engine::wire::AllocationsAnswer&
 
 namespace {
 
-// The workers may have left by themselves, or because the user cancelled the job: the scheduler will say which.
+// The workers may have left by themselves, or because the user cancelled the job: the scheduler will say
+// which.
 std::string leaving_or(const engine::wire::AllocationView& allocation, const std::string& otherwise) {
   if (!allocation.leaving) return otherwise;
   return allocation.workers > 0 ? "is given back" : "ends";
@@ -62,9 +63,9 @@ std::string allocation_line(const engine::wire::AllocationView& allocation, doub
   const auto since = [&](double time_s) { return text::format_duration(std::max(0.0, now_s - time_s)); };
   if (allocation.state == "ended") return fmt::format("allocation {}: ended: {}", id, allocation.reason);
   if (allocation.state == "running") {
-    std::string line = fmt::format(
-        "allocation {}: {} on {}, {} worker{}", id, leaving_or(allocation, "runs"),
-        text::join(allocation.node_names, ", "), allocation.workers, allocation.workers == 1 ? "" : "s");
+    std::string line = fmt::format("allocation {}: {} on {}, {} worker{}", id, leaving_or(allocation, "runs"),
+                                   text::join(allocation.node_names, ", "), allocation.workers,
+                                   allocation.workers == 1 ? "" : "s");
     if (allocation.ends_s > now_s) line += ", ends in " + text::format_duration(allocation.ends_s - now_s);
     return line;
   }

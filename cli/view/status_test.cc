@@ -40,8 +40,10 @@ TEST(Report, MissingSamplesAreNamedWithTheirReasonAndTheWayBack) {
   EXPECT_THAT(lines, Contains(StartsWith("  to let such simulations fail as they end: outputs:")));
   status.steps.back().samples = 40;
   status.steps.back().missing.push_back({"its task of simulate failed", 4, 3});
-  EXPECT_THAT(details(status, {}, false),
-              Contains("34 of 40 samples are usable in the data set of data: 4 failed, of 2 the output is not usable"));
+  EXPECT_THAT(
+      details(status, {}, false),
+      Contains(
+          "34 of 40 samples are usable in the data set of data: 4 failed, of 2 the output is not usable"));
 }
 
 // The names were once cut off: "train validati", "pytorch validati".

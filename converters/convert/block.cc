@@ -89,17 +89,19 @@ std::vector<PlacedRow> place_rows(const SplitMap& split, std::span<const SampleR
   std::vector<PlacedRow> placed;
   std::map<std::uint64_t, SplitMap::Stratum> strata;
   for (const SampleRow& row : rows) {
-    const auto part = row.split     ? row.split
-                      : row.stratum ? split.next_of(strata[*row.stratum], row.identity)
-                                    : split.of(split.order() == SplitOrder::even ? static_cast<std::uint64_t>(row.id)
-                                                                                 : row.number,
-                                               row.identity);
+    const auto part =
+        row.split ? row.split
+        : row.stratum
+            ? split.next_of(strata[*row.stratum], row.identity)
+            : split.of(split.order() == SplitOrder::even ? static_cast<std::uint64_t>(row.id) : row.number,
+                       row.identity);
     if (part) placed.push_back({&row, *part});
   }
   return placed;
 }
 
-// Thrown if a sample's values do not fit into the narrow type chosen by the first one: the block starts again.
+// Thrown if a sample's values do not fit into the narrow type chosen by the first one: the block starts
+// again.
 struct TooWide {
   EncodedSample::TooWide field;
 };
@@ -193,8 +195,8 @@ class BlockConverter {
     add_sketches(encoders);
   }
 
-  // The number of samples that a thread passes on at once: for tiny samples, passing costs more than reading. Reading
-  // may still be slow, so every thread gets several groups.
+  // The number of samples that a thread passes on at once: for tiny samples, passing costs more than reading.
+  // Reading may still be slow, so every thread gets several groups.
   std::size_t group_of_samples(std::size_t threads) const {
     constexpr std::size_t kGroupBytes = std::size_t{512} << 10;
     constexpr std::size_t kGroupsPerThread = 8;
@@ -205,8 +207,8 @@ class BlockConverter {
         1, std::min(kGroupBytes / bytes, placed_.size() / (kGroupsPerThread * threads)));
   }
 
-  // The majority of the readable samples decides, the first of equal ones: otherwise one wrong first sample would make
-  // all others missing.
+  // The majority of the readable samples decides, the first of equal ones: otherwise one wrong first sample
+  // would make all others missing.
   void count_form(std::size_t i, EncodedSample& sample) {
     if (!sample.readable) return;
     if (!sample.other_form) {
@@ -256,8 +258,8 @@ class BlockConverter {
     shards_[placed.split].missing.push_back(row.id);
   }
 
-  // Only when the block's form is certainly that of most samples: before, the other samples may be the correct
-  // ones.
+  // Only when the block's form is certainly that of most samples: before, the other samples may be the
+  // correct ones.
   void fail_if_unusable() const {
     if (!unusable_.empty()) throw Error(ExitCode::data, unusable_);
   }
@@ -350,8 +352,8 @@ class BlockConverter {
                             file.layout().ids[row], file.path().string()));
   }
 
-  // The record and the manifest describe the shards, so they are removed before the shards are replaced. A manifest of
-  // the earlier blocks stays valid if this block only adds shards.
+  // The record and the manifest describe the shards, so they are removed before the shards are replaced. A
+  // manifest of the earlier blocks stays valid if this block only adds shards.
   void publish() {
     if (replaces_something()) remove_durably(conversion_.output / kManifestName);
     remove_durably(block_record_path(conversion_.output, record_.block));
@@ -448,8 +450,8 @@ std::vector<SampleRow> rows_at(const Conversion& conversion, std::span<const Sam
   return chosen;
 }
 
-// A field's narrow type grows until all values of the block fit, or the field is not narrowed: independent of the number
-// of threads.
+// A field's narrow type grows until all values of the block fit, or the field is not narrowed: independent of
+// the number of threads.
 BlockRecord convert_rows(const Conversion& conversion, std::uint64_t block, std::span<const SampleRow> rows,
                          const BlockObserver& observer) {
   auto form = find_form(conversion.config, conversion.columns, rows);

@@ -42,7 +42,8 @@ class Progress {
       missing.push_back({{"reason", reason.text}, {"samples", reason.samples}, {"first", reason.first}});
     for (const Reason& reason : reasons_) {
       if (reason.samples > 1)
-        fmt::print(stderr, "{} samples are left out: {} (the first: sample {})\n", reason.samples, reason.text, reason.first);
+        fmt::print(stderr, "{} samples are left out: {} (the first: sample {})\n", reason.samples,
+                   reason.text, reason.first);
     }
     events_.emit(
         {{"type", "converted"}, {"samples", done_ - std::min(done_, missing_)}, {"missing", missing}});
@@ -123,8 +124,8 @@ void require_output(const ConvertConfig& config) {
     throw Error(ExitCode::spec, "the configuration needs the key 'output': where the data set goes");
 }
 
-// Existing blocks decide: with another K the same samples would be in other files, and the files that determined K may
-// be deleted (delete_inputs).
+// Existing blocks decide: with another K the same samples would be in other files, and the files that
+// determined K may be deleted (delete_inputs).
 std::uint64_t choose_shard_samples(const ConvertConfig& config, const fs::path& output,
                                    const SampleTable& table) {
   const bool decided = config.shard_samples > 0;
@@ -153,8 +154,8 @@ bool was_split_by_hash(const ConvertConfig& by_hash, const fs::path& output) {
   return record && record->config_hash == conversion_hash(by_hash);
 }
 
-// The default order: by hash without ids (rows inserted between others would move these), or if the data set was started
-// so. `config.shard_samples` is known.
+// The default order: by hash without ids (rows inserted between others would move these), or if the data set
+// was started so. `config.shard_samples` is known.
 void choose_order(ConvertConfig& config, const fs::path& path, const SampleTable& table) {
   if (config.split.order != SplitOrder::even || gives_order(path)) return;
   ConvertConfig by_hash = config;

@@ -208,8 +208,8 @@ double Sketch::quantile(double level, double least, double most) const {
       below += count;
       continue;
     }
-    // The ends of the range are exact, values between them are known by bucket. So the quantiles of a column of 0 and 1
-    // are 0 or 1.
+    // The ends of the range are exact, values between them are known by bucket. So the quantiles of a column
+    // of 0 and 1 are 0 or 1.
     const bool is_first = below == 0;
     const bool is_last = below + count >= static_cast<double>(total_);
     if (is_first != is_last) return is_first ? least : most;

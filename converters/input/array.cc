@@ -154,7 +154,8 @@ Selection resolve_selection(const std::filesystem::path& path, std::string_view 
       const std::size_t length = shape[selection.size()];
       if (const auto index = beyond(axis, length)) {
         refuse_slice(path, slice, shape,
-                     fmt::format("{} is beyond the {} entries of axis {}", *index, length, selection.size() - (row ? 1 : 0)));
+                     fmt::format("{} is beyond the {} entries of axis {}", *index, length,
+                                 selection.size() - (row ? 1 : 0)));
       }
       selection.push_back(resolve_axis(axis, shape[selection.size()]));
       if (selection.back().count == 0) refuse_slice(path, slice, shape, "it leaves nothing");

@@ -23,8 +23,9 @@ struct Columns {
 std::vector<std::string> other_columns(const csv::Reader& reader, const ConvertConfig& config) {
   std::vector<std::string> names;
   for (const auto& name : reader.header()) {
-    const bool ours = name == "file" || name == "id" || name == kLeftOutColumn || (config.stacked && name == "row") ||
-                      (!config.short_form && name == "directory") || name == config.split.group_by ||
+    const bool ours = name == "file" || name == "id" || name == kLeftOutColumn ||
+                      (config.stacked && name == "row") || (!config.short_form && name == "directory") ||
+                      name == config.split.group_by ||
                       (name == config.split.stratify_by && config.split.stratify_edges.empty());
     if (!ours) names.push_back(name);
   }

@@ -80,7 +80,8 @@ std::int64_t wflow_loader_submit(WflowLoader* loader, std::int64_t count, const 
       wanted.push_back({static_cast<std::size_t>(numbers[k]), to[k], {}});
       for (std::int32_t part = 0; part < parts[k]; ++part)
         wanted.back().scales.push_back({static_cast<float>(scales[k][3 * part]),
-                                        static_cast<float>(scales[k][3 * part + 1]), scales[k][3 * part + 2]});
+                                        static_cast<float>(scales[k][3 * part + 1]),
+                                        scales[k][3 * part + 2]});
     }
     batch = static_cast<std::int64_t>(loader->reader.submit({samples, samples + count}, std::move(wanted)));
   });

@@ -31,9 +31,10 @@ herr_t collect_dataset(hid_t group, const char* name, const H5L_info_t* link, vo
 
 // A simulation's file could name any other file that the user can read.
 [[noreturn]] void throw_external(const fs::path& path, const std::string& name, const std::string& file) {
-  throw Error(ExitCode::data,
-              fmt::format("{} of {} lies in another file, {}; 'external_files: true' in convert: reads such files",
-                          name, path.string(), file));
+  throw Error(
+      ExitCode::data,
+      fmt::format("{} of {} lies in another file, {}; 'external_files: true' in convert: reads such files",
+                  name, path.string(), file));
 }
 
 // The file of external storage, or of a virtual dataset's source outside this file.

@@ -100,7 +100,8 @@ class JsonInput final : public MemoryReader {
   static constexpr int kMostDepth = 100;
 
   // The paths of values, up to a limit, for a suggestion.
-  static void gather_paths(const nlohmann::json& value, const std::string& path, std::vector<std::string>& paths) {
+  static void gather_paths(const nlohmann::json& value, const std::string& path,
+                           std::vector<std::string>& paths) {
     constexpr std::size_t kMostPaths = 1000;
     if (!value.is_object() || paths.size() >= kMostPaths) return;
     for (const auto& [key, inner] : value.items()) {

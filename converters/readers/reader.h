@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the output of simulations behind one interface: open a file, find a field, read it into memory. A format is a
-// class behind a function open_x() in the table of reader.cc.
+// Reads the output of simulations behind one interface: open a file, find a field, read it into memory. A
+// format is a class behind a function open_x() in the table of reader.cc.
 //
-// Errors: Error{data}, an error of the sample, names the file and the place in it if it is missing, cut or invalid.
-// Error{system} is an error of the machine (permission, I/O error), Error{spec} one of the configuration.
-// No reader allocates a size that a file claims before comparing it with the file's size.
+// Errors: Error{data}, an error of the sample, names the file and the place in it if it is missing, cut or
+// invalid. Error{system} is an error of the machine (permission, I/O error), Error{spec} one of the
+// configuration. No reader allocates a size that a file claims before comparing it with the file's size.
 #pragma once
 
 #include <cstdint>
@@ -50,8 +50,8 @@ class InputReader {
 
 std::unique_ptr<InputReader> open_input(const std::filesystem::path& path, const Selector& selector);
 
-// The format that open_input uses for this file: by the selector, else by its suffix, else by its first bytes. Error{spec}
-// if none of them determines it.
+// The format that open_input uses for this file: by the selector, else by its suffix, else by its first
+// bytes. Error{spec} if none of them determines it.
 Format format_of(const std::filesystem::path& path, const Selector& selector);
 
 using Row = std::optional<std::uint64_t>;
@@ -101,8 +101,8 @@ class MemoryReader : public InputReader {
   std::vector<std::uint8_t> bytes_;
 };
 
-// A file of a simulation, read by ranges, for the readers of this folder. Error{data} if it is missing or not a regular
-// file, Error{system} if the machine refuses.
+// A file of a simulation, read by ranges, for the readers of this folder. Error{data} if it is missing or not
+// a regular file, Error{system} if the machine refuses.
 class InputFile {
  public:
   explicit InputFile(std::filesystem::path path);

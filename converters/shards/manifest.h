@@ -51,11 +51,12 @@ struct FieldInfo {
   FieldRole role = FieldRole::input;
   std::string dtype;               // type of the stored values: "float32", "uint16", ...
   std::vector<std::size_t> shape;  // shape of a sample; empty: one number
-  std::string layout;  // a letter for each axis, in this order: C (channel), T (time), D, H, W; "" for one number
+  std::string
+      layout;  // a letter for each axis, in this order: C (channel), T (time), D, H, W; "" for one number
   std::string layout_from;  // source of it: "layout" (configuration), "format" (file) or "rank" (assumed)
   std::vector<std::string> channels;  // names of the entries of C, where known
   std::string units;
-  std::string stored;  // the type in the files, if different: "float16", "complex"
+  std::string stored;                         // the type in the files, if different: "float16", "complex"
   std::vector<ChannelStatistics> statistics;  // one for each entry of C; one without C
   Normalisation normalisation = {};
   std::string compression = {};  // "gzip" or "none", in the first block; empty: unknown
@@ -108,8 +109,8 @@ struct Manifest {
   const SplitEntry& split(std::string_view name) const;  // Error{usage} for an unknown name
 };
 
-// Error{data} if there is no manifest (the conversion has not ended) or it is damaged; Error{version} if a newer wflow
-// wrote it.
+// Error{data} if there is no manifest (the conversion has not ended) or it is damaged; Error{version} if a
+// newer wflow wrote it.
 Manifest read_manifest(const std::filesystem::path& data_directory);
 
 // Derives the view as x and y from the fields.
@@ -117,17 +118,19 @@ void derive_flat_view(Manifest& manifest);
 
 std::string manifest_text(const Manifest& manifest);
 
-// Parses a JSON file of wflow and checks its checksum (base/checksum.h) and its wflow_format; `what` names it in
-// messages ("the manifest"). `hash`: receives the XXH3-128 of its text without the checksum.
-nlohmann::json read_json(const std::filesystem::path& path, const std::string& what, std::string* hash = nullptr);
+// Parses a JSON file of wflow and checks its checksum (base/checksum.h) and its wflow_format; `what` names it
+// in messages ("the manifest"). `hash`: receives the XXH3-128 of its text without the checksum.
+nlohmann::json read_json(const std::filesystem::path& path, const std::string& what,
+                         std::string* hash = nullptr);
 
-// Normalises by the statistics of the training samples, as the field's Normalisation requires. `values`: those of the
-// channels `first` to `first + count` of the field, equally many of each, one channel behind the other. A constant channel
-// becomes 0 (with min_max: low).
+// Normalises by the statistics of the training samples, as the field's Normalisation requires. `values`:
+// those of the channels `first` to `first + count` of the field, equally many of each, one channel behind the
+// other. A constant channel becomes 0 (with min_max: low).
 void apply_normalisation(const FieldInfo& field, std::span<float> values, std::size_t first,
                          std::size_t count);
 void apply_normalisation(const FieldInfo& field, std::span<float> values);
-// The inverse of apply_normalisation. With quantile, values beyond the training values become their least or greatest.
+// The inverse of apply_normalisation. With quantile, values beyond the training values become their least or
+// greatest.
 void undo_normalisation(const FieldInfo& field, std::span<float> values);
 
 }  // namespace wflow::converters

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Byte planes: HDF5's shuffle of a chunk, and the way back to float32 in a batch, unshuffled, cast and scaled in one pass.
+// Byte planes: HDF5's shuffle of a chunk, and the way back to float32 in a batch, unshuffled, cast and scaled
+// in one pass.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +11,8 @@
 
 namespace wflow::converters {
 
-// value = (stored - centre) * factor + offset. The difference is float64 where `centre` is not 0: 2460000.5 and
-// 2460000.6 are the same float32. All else is float32, rounded after each operation.
+// value = (stored - centre) * factor + offset. The difference is float64 where `centre` is not 0: 2460000.5
+// and 2460000.6 are the same float32. All else is float32, rounded after each operation.
 struct Scale {
   float factor = 1;
   float offset = 0;

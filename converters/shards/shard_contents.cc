@@ -88,10 +88,11 @@ void check_chunks(const fs::path& path, const FieldLayout& field, const std::vec
     if (got == stored.size() && chunk_hash(stored) == place.hash) continue;
     const std::size_t first = k / field.slabs * field.rows_per_chunk;
     const std::size_t last = std::min(first + field.rows_per_chunk, ids.size()) - 1;
-    throw Error(ExitCode::data,
-                fmt::format("{} of samples {} to {} of {} is damaged; `wflow-convert verify` checks the whole "
-                            "data set",
-                            field.name, ids[first], ids[last], path.string()));
+    throw Error(
+        ExitCode::data,
+        fmt::format("{} of samples {} to {} of {} is damaged; `wflow-convert verify` checks the whole "
+                    "data set",
+                    field.name, ids[first], ids[last], path.string()));
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks HDF5 for the places of the samples of a shard. The shard may have gone through another tool (h5repack, a
-// copy by h5py): the index of chunks is then stale, and any layout is possible.
+// Asks HDF5 for the places of the samples of a shard. The shard may have gone through another tool (h5repack,
+// a copy by h5py): the index of chunks is then stale, and any layout is possible.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -328,8 +328,9 @@ std::vector<std::int64_t> read_ids(const Opened& shard) {
   std::size_t columns = 0;
   auto ids = read_table<std::int64_t>(shard, "/id", H5T_NATIVE_INT64, 1, dims[0], &columns);
   if (!table_is_whole(dataset, ids))
-    throw Error(ExitCode::data, fmt::format("the sample numbers (/id) of {} are damaged; convert its block again",
-                                            shard.path.string()));
+    throw Error(ExitCode::data,
+                fmt::format("the sample numbers (/id) of {} are damaged; convert its block again",
+                            shard.path.string()));
   return ids;
 }
 

@@ -156,8 +156,8 @@ TEST_F(ShardReaderTest, RepackedFilesAreStillRead) {
   }
 }
 
-// One case of each kind: the file has grown; an entry is wrong although the index' own checksum is right; the entries of
-// the first and the last chunk are exchanged.
+// One case of each kind: the file has grown; an entry is wrong although the index' own checksum is right; the
+// entries of the first and the last chunk are exchanged.
 TEST_F(ShardReaderTest, AStaleIndexIsNamedAndNotFollowed) {
   enum class Way : std::uint8_t { grown, beyond_the_end, exchanged };
   for (const Way way : {Way::grown, Way::beyond_the_end, Way::exchanged}) {
@@ -247,11 +247,13 @@ TEST_F(ShardReaderTest, ADamagedPackedChunkIsNamed) {
   bytes[y.chunks[0].offset + 1] ^= 1;
   write_file_durably(first_shard(), bytes);
   // Opening the split reads the targets; other fields are read on demand.
-  EXPECT_NE(error_of([&] { SplitReader::open(data_, manifest_, "train"); }).find("4: y of samples "), std::string::npos);
+  EXPECT_NE(error_of([&] { SplitReader::open(data_, manifest_, "train"); }).find("4: y of samples "),
+            std::string::npos);
   ReadScratch scratch;
   std::vector<float> values(2);
   const ShardFile shard(first_shard(), kFields, true);
-  EXPECT_NE(error_of([&] { shard.read_float(1, 0, scratch, values, true); }).find("4: y of samples "), std::string::npos);
+  EXPECT_NE(error_of([&] { shard.read_float(1, 0, scratch, values, true); }).find("4: y of samples "),
+            std::string::npos);
   EXPECT_EQ(verify_dataset(data_).problems.size(), 2U);
 }
 
@@ -379,7 +381,8 @@ TEST_F(ShardReaderTest, ErrorsOfTheManifest) {
       error_of([&] { SplitReader::open(data_, manifest_, "trian"); }).ends_with("did you mean 'train'?"));
   const std::string whole = read_file(data_ / kManifestName);
   std::string changed_mean = whole;
-  const std::size_t digit = whole.find_first_of("123456789", whole.find("\"mean\"", whole.find("statistics")));
+  const std::size_t digit =
+      whole.find_first_of("123456789", whole.find("\"mean\"", whole.find("statistics")));
   changed_mean[digit] ^= 1;
   write_file_durably(data_ / kManifestName, changed_mean);
   EXPECT_NE(error_of([&] { read_manifest(data_); }).find("its checksum does not match"), std::string::npos);

@@ -238,7 +238,8 @@ std::uint64_t ShardWriter::State::ask_place(std::size_t field, std::size_t chunk
   return address;
 }
 
-// The driver has recorded the place of each chunk. HDF5 must agree on the last one; if not, it has moved chunks.
+// The driver has recorded the place of each chunk. HDF5 must agree on the last one; if not, it has moved
+// chunks.
 std::vector<std::uint64_t> ShardWriter::State::chunk_index(std::size_t field) const {
   std::vector<std::uint64_t> words = outputs[field].chunks;
   const std::size_t count = words.size() / 4;
@@ -261,9 +262,8 @@ void ShardWriter::State::write_index(std::size_t field) const {
 
 void ShardWriter::State::write_tables(std::span<const std::int64_t> missing) {
   const DatasetId id = write_table("/id", H5T_STD_I64LE, H5T_NATIVE_INT64, {ids.size()}, ids.data());
-  write_integer(
-      id.get(), "xxh3_64", H5T_STD_U64LE,
-      chunk_hash({reinterpret_cast<const std::uint8_t*>(ids.data()), ids.size() * sizeof(ids[0])}));
+  write_integer(id.get(), "xxh3_64", H5T_STD_U64LE,
+                chunk_hash({reinterpret_cast<const std::uint8_t*>(ids.data()), ids.size() * sizeof(ids[0])}));
   write_table("/missing", H5T_STD_I64LE, H5T_NATIVE_INT64, {missing.size()}, missing.data());
   const PropertyId creation = new_property(H5P_GROUP_CREATE);
   H5Pset_obj_track_times(creation.get(), false);
@@ -273,7 +273,8 @@ void ShardWriter::State::write_tables(std::span<const std::int64_t> missing) {
   for (std::size_t k = 0; k < outputs.size(); ++k) write_index(k);
   if (std::any_of(pieces.begin(), pieces.end(), [](std::uint32_t piece) { return piece > 0; }))
     write_table("/wflow/piece", H5T_STD_U32LE, H5T_NATIVE_UINT32, {pieces.size()}, pieces.data());
-  write_number(index.get(), "index_file_size", 0);  // a placeholder; the size is known when the file is closed
+  write_number(index.get(), "index_file_size",
+               0);  // a placeholder; the size is known when the file is closed
 }
 
 // Overwrites the attribute in place, so that writing the size does not change it.

@@ -33,8 +33,8 @@ std::unique_ptr<BatchSystem> make_slurm();
 // The srun command that starts one worker on each of `nodes` nodes.
 std::string agents_launcher(int nodes);
 
-// The output format of squeue, and the parser of one line of its answer, one job each. The name is for users: the
-// token is the first word of the comment and the name of the script.
+// The output format of squeue, and the parser of one line of its answer, one job each. The name is for users:
+// the token is the first word of the comment and the name of the script.
 inline constexpr std::string_view kSqueueFormat =
     "JobID:|,State:|,Name:|,RestartCnt:|,StartTime:|,EndTime:|,NodeList:|,Reason:|,Comment:|,Command:|";
 std::optional<JobStatus> parse_squeue_line(std::string_view line);

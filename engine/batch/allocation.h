@@ -45,8 +45,8 @@ struct Allocation {
   std::vector<std::string> node_names;
 };
 
-// The batch allocation that this process was started in (`salloc -N2 wflow run`, `wflow run` in a batch script): a
-// campaign that names no scheduler runs on all of its nodes.
+// The batch allocation that this process was started in (`salloc -N2 wflow run`, `wflow run` in a batch
+// script): a campaign that names no scheduler runs on all of its nodes.
 struct AllocationAround {
   std::string scheduler;  // "slurm"
   std::string id;
@@ -59,7 +59,8 @@ struct AllocationAround {
 // Returns a variable of the environment; null: it is not set.
 using Variable = std::function<const char*(const char*)>;
 
-// Empty outside an allocation, and if this is its only node: then a worker of this machine runs in the allocation.
+// Empty outside an allocation, and if this is its only node: then a worker of this machine runs in the
+// allocation.
 std::optional<AllocationAround> allocation_around(const Variable& variable, bool has_srun);
 std::optional<AllocationAround> allocation_around();
 

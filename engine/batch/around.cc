@@ -35,12 +35,14 @@ std::optional<AllocationAround> allocation_around(const Variable& variable, bool
 }
 
 std::optional<AllocationAround> allocation_around() {
-  return allocation_around([](const char* name) { return std::getenv(name); }, find_program("srun").has_value());
+  return allocation_around([](const char* name) { return std::getenv(name); },
+                           find_program("srun").has_value());
 }
 
 std::vector<std::string> environment_for_launcher(std::vector<std::string> variables) {
-  constexpr std::array<std::string_view, 6> kNames = {"SLURM_EXPORT_ENV",      "SRUN_CPUS_PER_TASK", "SLURM_CPUS_PER_TASK",
-                                                      "SLURM_NTASKS_PER_NODE", "SLURM_DISTRIBUTION", "SLURM_NTASKS"};
+  constexpr std::array<std::string_view, 6> kNames = {"SLURM_EXPORT_ENV",    "SRUN_CPUS_PER_TASK",
+                                                      "SLURM_CPUS_PER_TASK", "SLURM_NTASKS_PER_NODE",
+                                                      "SLURM_DISTRIBUTION",  "SLURM_NTASKS"};
   constexpr std::array<std::string_view, 2> kPrefixes = {"SLURM_CPU_BIND", "SLURM_MEM_BIND"};
   std::erase_if(variables, [&](const std::string& variable) {
     const std::string_view name = std::string_view(variable).substr(0, variable.find('='));

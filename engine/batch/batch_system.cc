@@ -19,12 +19,13 @@ std::unique_ptr<BatchSystem> make_batch_system(std::string_view name) {
 
 namespace {
 
-// Takes the user's presets for all jobs where the study sets nothing. The other variables of sbatch would change
-// options that wflow sets itself, so the submission does not inherit them.
+// Takes the user's presets for all jobs where the study sets nothing. The other variables of sbatch would
+// change options that wflow sets itself, so the submission does not inherit them.
 void take_preset(JobRequest& request) {
   const auto preset = [](std::string& value, const char* variable) {
     const char* text = std::getenv(variable);
-    if (value.empty() && text != nullptr && std::string_view(text).find('\n') == std::string_view::npos) value = text;
+    if (value.empty() && text != nullptr && std::string_view(text).find('\n') == std::string_view::npos)
+      value = text;
   };
   preset(request.account, "SBATCH_ACCOUNT");
   preset(request.partition, "SBATCH_PARTITION");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The interface of batch schedulers: five verbs (submit, query, cancel, launcher, time left). An adapter turns
-// them into the scheduler's commands and reads their machine-readable output; it keeps no state of its own.
-// Each call waits for a command, at most kCallTimeout_s. Call it from the thread of batch_thread.h only, never
-// from the coordinator's loop.
+// The interface of batch schedulers: five verbs (submit, query, cancel, launcher, time left). An adapter
+// turns them into the scheduler's commands and reads their machine-readable output; it keeps no state of its
+// own. Each call waits for a command, at most kCallTimeout_s. Call it from the thread of batch_thread.h only,
+// never from the coordinator's loop.
 #pragma once
 
 #include <cstdint>
@@ -34,11 +34,13 @@ struct JobRequest {
   std::vector<std::string> args;     // verbatim options, after ours
   std::vector<std::string> setup;    // lines of shell before the command
   std::vector<std::string> exclude;  // names of nodes
-  std::string name;                  // shown to users: "survey-sim-3", in Flux, LSF and SGE behind the token; not in PBS, whose names are short
-  std::string campaign;              // its directory, shown to users
-  std::string chain;  // name of the chain whose jobs run one after another; empty: no chain
+  std::string name;      // shown to users: "survey-sim-3", in Flux, LSF and SGE behind the token; not in PBS,
+                         // whose names are short
+  std::string campaign;  // its directory, shown to users
+  std::string chain;     // name of the chain whose jobs run one after another; empty: no chain
   std::vector<std::string> command;  // argv, on each node
-  // argv of a process beside it where the script runs; gets SIGUSR1 when `command` has ended on all nodes. Empty: none.
+  // argv of a process beside it where the script runs; gets SIGUSR1 when `command` has ended on all nodes.
+  // Empty: none.
   std::vector<std::string> coordinator;
   // Merlin's options for the launcher of `command`: text before it, more arguments, a replacement.
   std::string launch_pre, launch_args, worker_launch;
@@ -108,8 +110,8 @@ class BatchSystem {
 // "slurm", "flux", "pbs", "lsf", "lsf-srun", "sge". Null where the name is none of these.
 std::unique_ptr<BatchSystem> make_batch_system(std::string_view name);
 
-// The request for one allocation of a pool. `slots`: of its workers; 0: all that the node has. The caller sets
-// token, command, directory and the nodes to exclude.
+// The request for one allocation of a pool. `slots`: of its workers; 0: all that the node has. The caller
+// sets token, command, directory and the nodes to exclude.
 JobRequest request_of(const specs::AllocationSpec& pool, int slots);
 
 }  // namespace wflow::engine::batch

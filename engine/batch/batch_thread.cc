@@ -115,7 +115,8 @@ std::string memory_kill_of(std::string_view output) {
     std::vector<std::string_view> words;
   };
   static const std::vector<Saying> kSayings = {
-      {"slurmstepd", {"oom_kill", "oom-kill", "out of memory", "exceeded memory limit", "exceeded job memory limit"}},
+      {"slurmstepd",
+       {"oom_kill", "oom-kill", "out of memory", "exceeded memory limit", "exceeded job memory limit"}},
       {"=>> PBS: job killed:", {"mem"}},
       {"TERM_MEMLIMIT", {"TERM_MEMLIMIT"}}};
   for (const std::string_view line : lines_of(output)) {
@@ -134,7 +135,8 @@ void BatchThread::look_at_output(JobList& list, const std::string& directory) {
     if (!looked_at_.insert(job.token + "/" + std::to_string(job.restarts)).second) continue;
     try {
       const std::string text = read_file(directory + "/" + job.token + ".out");
-      const std::string line = memory_kill_of(std::string_view(text).substr(text.size() - std::min(text.size(), kTail)));
+      const std::string line =
+          memory_kill_of(std::string_view(text).substr(text.size() - std::min(text.size(), kTail)));
       if (line.empty()) continue;
       job.end = JobEnd::memory;
       job.reason = line;

@@ -39,8 +39,8 @@ CommandAnswer call(const CommandCall& command);
 // A line of `text` that the patterns know, for refusals: any of them is part of it, whatever the case.
 bool mentions_any(std::string_view text, const std::vector<std::string_view>& patterns);
 
-// The refusal in `answer`: fatal if the program is missing, wait if it took too long or its message matches `passes`,
-// else fix.
+// The refusal in `answer`: fatal if the program is missing, wait if it took too long or its message matches
+// `passes`, else fix.
 Submission refused(const CommandAnswer& answer, const std::vector<std::string_view>& passes);
 
 // Words of a scheduler on one line, at most so long that a status line holds them.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tasks that outlived their worker: when agent and guardian are killed together, no process is left to end the
-// processes of their tasks. These must end before the tasks run again: both would write the same files.
+// Tasks that outlived their worker: when agent and guardian are killed together, no process is left to end
+// the processes of their tasks. These must end before the tasks run again: both would write the same files.
 #pragma once
 
 #include <sys/types.h>

@@ -118,8 +118,8 @@ JobStatus job_of(const std::string& id, const Json& from) {
   job.raw = pbs_word(from, "job_state");
   job.reason = pbs_word(from, "comment");
   job.nodes = pbs_hosts_of(pbs_word(from, "exec_host"));
-  job.restarts =
-      static_cast<int>(std::max<std::int64_t>(0, text::to_integer(pbs_word(from, "run_count")).value_or(1) - 1));
+  job.restarts = static_cast<int>(
+      std::max<std::int64_t>(0, text::to_integer(pbs_word(from, "run_count")).value_or(1) - 1));
   job.starts_unix_s = pbs_time_of(pbs_word(from, "stime"));
   if (!job.starts_unix_s) job.starts_unix_s = pbs_time_of(pbs_word(from, "estimated_start_time"));
   const auto limit = duration_of(pbs_word(from.value("Resource_List", Json::object()), "walltime"));
@@ -230,7 +230,8 @@ JobList parse_pbs_jobs(const std::string& json, const std::string& prefix) {
   const Json none = Json::object();
   const auto jobs = document.find("Jobs");
   for (const auto& [id, from] : (jobs == document.end() ? none : *jobs).items()) {
-    if (from.is_object() && pbs_word(from, "Job_Name").starts_with(prefix)) list.jobs.push_back(job_of(id, from));
+    if (from.is_object() && pbs_word(from, "Job_Name").starts_with(prefix))
+      list.jobs.push_back(job_of(id, from));
   }
   return list;
 }

@@ -255,8 +255,8 @@ void Pools::decide(Now now) {
   ask(now);
 }
 
-// Looks for jobs that earlier coordinators have submitted before it submits new ones: else the campaign would get
-// them twice.
+// Looks for jobs that earlier coordinators have submitted before it submits new ones: else the campaign would
+// get them twice.
 bool Pools::known_to_scheduler() const {
   return std::none_of(live_.begin(), live_.end(), [&](const auto& entry) {
     const auto& [token, live] = entry;

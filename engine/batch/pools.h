@@ -145,8 +145,8 @@ class Pools {
   // By token or id; an empty name: all.
   std::optional<std::string> cancel(const std::string& name, Now now);
   std::optional<std::string> drain(const std::string& name, Now now);
-  // True after a request to cancel it, or if its scheduler reports it as cancelled or preempted: later reports of
-  // failures in it count as caused by that.
+  // True after a request to cancel it, or if its scheduler reports it as cancelled or preempted: later
+  // reports of failures in it count as caused by that.
   bool is_cancelled(const std::string& token) const;
   // True if it ended because it was given back, or for a cause that can no longer be known: its losses charge
   // no attempt.
@@ -294,8 +294,9 @@ class Pools {
   std::map<std::string, Live> live_;               // by token, of those that have not ended
   std::set<std::string> cancelled_;                // tokens: requested by this coordinator
   std::set<std::string> given_back_;               // tokens
-  std::set<std::string> dying_;  // tokens: cancelled with workers that had not left; followed until their jobs end
-  std::map<std::string, Asked> asked_;             // by scheduler
+  std::set<std::string>
+      dying_;  // tokens: cancelled with workers that had not left; followed until their jobs end
+  std::map<std::string, Asked> asked_;  // by scheduler
   std::map<std::string, AllocationWorkers> workers_;
   std::map<std::string, int> quick_failures_;  // by node
   std::set<std::string> excluded_;

@@ -277,8 +277,8 @@ void Pools::ended(Allocation& allocation, JobEnd end, const std::string& reason,
   if (live.joined && !live.worked && !nobodys) ran_nothing(allocation, now);
 }
 
-// Its workers joined and took none of the waiting tasks, or ended before they had run one. The next allocation
-// would do the same: stop before a night of allocations is wasted.
+// Its workers joined and took none of the waiting tasks, or ended before they had run one. The next
+// allocation would do the same: stop before a night of allocations is wasted.
 void Pools::ran_nothing(const Allocation& allocation, Now now) {
   Pool& pool = pool_of(allocation);
   if (finishing_ || pool.demand.waiting == 0 || !pool.gave_up.empty()) return;

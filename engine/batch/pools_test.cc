@@ -70,7 +70,8 @@ class Cluster {
     for (const auto& cancel : actions.cancels) {
       cancels.insert(cancels.end(), cancel.ids.begin(), cancel.ids.end());
       for (const std::string& id : cancel.ids)
-        std::erase_if(jobs, [&](const auto& job) { return !cancel_error && !keep_cancelled && job.second.id == id; });
+        std::erase_if(
+            jobs, [&](const auto& job) { return !cancel_error && !keep_cancelled && job.second.id == id; });
       pools->cancelled("slurm", cancel.ids, cancel_error, now);
     }
     for (const std::string& scheduler : actions.queries) query(scheduler);
@@ -459,7 +460,8 @@ TEST(Pools, NothingIsSubmittedBeforeWhatRunsIsKnown) {
   EXPECT_EQ(cluster.submitted.size(), 3U);
 }
 
-// The simulation, seed 3976: the job of workers that were about to join again was cancelled, and their tasks with it.
+// The simulation, seed 3976: the job of workers that were about to join again was cancelled, and their tasks
+// with it.
 TEST(Pools, WorkersOfAnEarlierCoordinatorMayLeaveByThemselves) {
   const Allocation known = from_an_earlier_epoch(AllocationState::running);
   Cluster cluster(pool(4), {known});

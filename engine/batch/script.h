@@ -14,7 +14,8 @@ namespace wflow::engine::batch {
 std::string script_file(const JobRequest& request);
 std::string output_file(const JobRequest& request);
 
-// The job's name where the scheduler finds jobs by name: "wa1b2c3001001.survey-sim-3", the token and the name for users.
+// The job's name where the scheduler finds jobs by name: "wa1b2c3001001.survey-sim-3", the token and the name
+// for users.
 std::string name_with_token(const JobRequest& request);
 std::string token_in(const std::string& name);
 
@@ -39,17 +40,17 @@ class Directives {
 
 // #!, the line that names wflow as the author, the directives.
 std::string script_head(std::string_view scheduler, const Directives& directives);
-// Enters the directory, exports the job's end if the script can tell it (WFLOW_ENDS_AT, for the workers), then the
-// user's lines.
+// Enters the directory, exports the job's end if the script can tell it (WFLOW_ENDS_AT, for the workers),
+// then the user's lines.
 std::string script_setup(const JobRequest& request);
 // launch_args with a blank before them; empty if there are none.
 std::string launch_arguments(const JobRequest& request);
 // `launcher` and the command, with the user's launcher options.
 std::string launch_line(const JobRequest& request, std::string_view launcher);
 
-// For schedulers whose launcher starts programs with a bare environment: the script calls itself on every node
-// with the argument "agent" and prepares the environment there again. `spread` is a line that starts "$@" on
-// each node.
+// For schedulers whose launcher starts programs with a bare environment: the script calls itself on every
+// node with the argument "agent" and prepares the environment there again. `spread` is a line that starts
+// "$@" on each node.
 std::string self_calling_body(const JobRequest& request, std::string_view spread);
 
 std::string command_line(const std::vector<std::string>& words);  // quoted for a shell

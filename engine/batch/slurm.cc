@@ -20,9 +20,9 @@ namespace {
 
 constexpr const char* kEpochTimes = "SLURM_TIME_FORMAT=%s";
 
-// Variables that srun would take as options of the workers' step: they come from the site's sbatch, from --export,
-// and from the job's own cpus-per-task (22.05 does not pass it on, 23.11 does, and both together are an
-// error).
+// Variables that srun would take as options of the workers' step: they come from the site's sbatch, from
+// --export, and from the job's own cpus-per-task (22.05 does not pass it on, 23.11 does, and both together
+// are an error).
 constexpr std::string_view kUnset =
     "unset SLURM_EXPORT_ENV SRUN_CPUS_PER_TASK SLURM_CPUS_PER_TASK SLURM_NTASKS_PER_NODE SLURM_DISTRIBUTION\n"
     "unset ${!SLURM_CPU_BIND*} ${!SLURM_MEM_BIND*} ${!SBATCH_*}\n";
@@ -242,8 +242,8 @@ class Slurm : public BatchSystem {
     return answer.problem();
   }
 
-  // The launcher of an MPI program: all of its processes end with the first that fails; the program has its own
-  // processors, beside the workers' step.
+  // The launcher of an MPI program: all of its processes end with the first that fails; the program has its
+  // own processors, beside the workers' step.
   std::vector<std::string> launcher(int nodes, int procs) const override {
     return {"srun",
             fmt::format("--nodes={}", nodes),
@@ -291,7 +291,8 @@ class Slurm : public BatchSystem {
 // True for the token of a job of wflow: engine/batch/pools.cc makes them.
 bool is_token(std::string_view text) {
   return text.size() > 1 && text.size() <= 14 && text.front() == 'w' &&
-         std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c) != 0 || std::islower(c) != 0; });
+         std::ranges::all_of(text,
+                             [](unsigned char c) { return std::isdigit(c) != 0 || std::islower(c) != 0; });
 }
 
 // A sentence for a reason that never clears; else empty.
@@ -353,7 +354,8 @@ std::optional<JobStatus> parse_squeue_line(std::string_view line) {
   const std::string said = comment.substr(0, comment.find(' '));
   if (is_token(said) && said.size() == kToken) job.token = said;
   for (std::size_t i = kFields; i < fields.size(); ++i) {
-    const std::string stem = fields[i].ends_with(".sh") ? std::filesystem::path(fields[i]).stem().string() : "";
+    const std::string stem =
+        fields[i].ends_with(".sh") ? std::filesystem::path(fields[i]).stem().string() : "";
     if (is_token(stem)) job.token = stem;
   }
   const auto known =

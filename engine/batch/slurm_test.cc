@@ -129,10 +129,13 @@ TEST(Squeue, KnowsJobsOfAChainByTheirComment) {
 
 TEST(Squeue, KnowsAJobByItsScriptWhateverItsNameAndComment) {
   const auto token = [](const std::string& comment, const std::string& command) {
-    return parse_squeue_line("7|RUNNING|survey-sim-3|0|N/A|N/A|n1|None|" + comment + "|" + command + "|").value().token;
+    return parse_squeue_line("7|RUNNING|survey-sim-3|0|N/A|N/A|n1|None|" + comment + "|" + command + "|")
+        .value()
+        .token;
   };
   EXPECT_EQ(token("wabcdef000001 /scratch/me/survey_1", "(null)"), "wabcdef000001");
-  EXPECT_EQ(token("the user's own", "/scratch/me/survey_1/.wflow/allocations/wabcdef000002.sh"), "wabcdef000002");
+  EXPECT_EQ(token("the user's own", "/scratch/me/survey_1/.wflow/allocations/wabcdef000002.sh"),
+            "wabcdef000002");
   EXPECT_EQ(token("(null)", "/home/me/run.sh"), "survey-sim-3") << "another job of this user";
 }
 
@@ -179,7 +182,8 @@ TEST(AllocationAround, IsTheJobWithAllItsNodes) {
         has_srun);
   };
   EXPECT_FALSE(around());
-  variables = {{"SLURM_JOB_ID", "12"}, {"SLURM_JOB_NODELIST", "n[1-2]"}, {"SLURM_JOB_CPUS_PER_NODE", "4(x2)"}};
+  variables = {
+      {"SLURM_JOB_ID", "12"}, {"SLURM_JOB_NODELIST", "n[1-2]"}, {"SLURM_JOB_CPUS_PER_NODE", "4(x2)"}};
   ASSERT_TRUE(around());
   EXPECT_THAT(around()->nodes, ElementsAre("n1", "n2"));
   EXPECT_EQ(around()->cores, 4);
@@ -281,9 +285,10 @@ TEST(Sbatch, RefusalsAreSorted) {
         "sbatch: error: Our site wants a comment on each job"}) {
     EXPECT_EQ(refusal(words), Refusal::fix) << words;
   }
-  EXPECT_EQ(refusal("sbatch: error: QOSMaxWallDurationPerJobLimit\nsbatch: error: Batch job submission failed: Job "
-                    "violates accounting/QOS policy (job submit limit, user's size and/or time limits)"),
-            Refusal::fix)
+  EXPECT_EQ(
+      refusal("sbatch: error: QOSMaxWallDurationPerJobLimit\nsbatch: error: Batch job submission failed: Job "
+              "violates accounting/QOS policy (job submit limit, user's size and/or time limits)"),
+      Refusal::fix)
       << "the same words behind it, but this limit does not pass";
   EXPECT_EQ(slurm_refusal(CommandAnswer{}).refusal, Refusal::fatal);
 }

@@ -72,8 +72,7 @@ std::size_t check(wire::Results& results, const Scheduler& scheduler) {
     run.last_end_s = checked_seconds(run.last_end_s);
   }
   dropped += std::erase_if(results.outcomes, [&](const wire::Outcome& outcome) {
-    return !names_elements(scheduler, outcome.array, outcome.element, 1) ||
-           outcome.reason > kLastEndReason;
+    return !names_elements(scheduler, outcome.array, outcome.element, 1) || outcome.reason > kLastEndReason;
   });
   for (wire::Outcome& outcome : results.outcomes) {
     outcome.started_s = checked_seconds(outcome.started_s);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inputs of the coordinator's loop, each with a descriptor to wait for: signals without handlers, and work that a
-// thread does beside the loop.
+// Inputs of the coordinator's loop, each with a descriptor to wait for: signals without handlers, and work
+// that a thread does beside the loop.
 #pragma once
 
 #include <signal.h>
@@ -33,8 +33,8 @@ class SignalQueue {
   FileDescriptor fd_;
 };
 
-// Runs work that may wait for a disk beside the coordinator's loop: workers fence if the loop is silent for too
-// long. One piece at a time, in order.
+// Runs work that may wait for a disk beside the coordinator's loop: workers fence if the loop is silent for
+// too long. One piece at a time, in order.
 class SideThread {
  public:
   using OnLoop = std::function<void()>;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Requests and signals of users, and the two limits of a study.
-// max_failures: a wrong study stops before it has used the whole ensemble. A step in which too many tasks have
-// failed is paused; if nothing else is left, the campaign ends and can be resumed.
-// max_disk: reports the simulations that the scheduler's DiskLimit blocks.
+// max_failures: a wrong study stops before it has used the whole ensemble. A step in which too many tasks
+// have failed is paused; if nothing else is left, the campaign ends and can be resumed. max_disk: reports the
+// simulations that the scheduler's DiskLimit blocks.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -52,8 +52,8 @@ void CoordinatorMachine::Impl::on_query(const PeerId& peer, wire::Query& query) 
 // A status needs no store. Other queries would wait for the disk as long as the campaign does.
 void CoordinatorMachine::Impl::answer_in_trouble(const PeerId& peer, wire::Query& query) {
   const auto* watch = std::get_if<wire::WatchRequest>(&query.request);
-  const bool is_status = std::holds_alternative<wire::StatusRequest>(query.request) ||
-                         (watch != nullptr && watch->points == 0);
+  const bool is_status =
+      std::holds_alternative<wire::StatusRequest>(query.request) || (watch != nullptr && watch->points == 0);
   if (is_status) {
     act(action::AnswerQuery{peer, std::move(query)});
   } else {
@@ -62,8 +62,8 @@ void CoordinatorMachine::Impl::answer_in_trouble(const PeerId& peer, wire::Query
   }
 }
 
-// Queries from before the trouble would wait for a commit that may take hours. Actions without a client (jobs to
-// submit, the retry of a start) keep waiting.
+// Queries from before the trouble would wait for a commit that may take hours. Actions without a client (jobs
+// to submit, the retry of a start) keep waiting.
 void CoordinatorMachine::Impl::answer_in_trouble(std::vector<CoordinatorAction>& questions) {
   for (CoordinatorAction& waiting : std::exchange(questions, {})) {
     if (auto* question = std::get_if<action::AnswerQuery>(&waiting)) {
@@ -171,7 +171,8 @@ void CoordinatorMachine::Impl::on(const event::Signal& event) {
     request_drain("interrupted");
   } else if (event.kind == event::SignalKind::workers_left) {
     begin_hand_over("the workers of its allocation have left");
-  } else if (event.kind == event::SignalKind::terminate && runs_in_allocation() && phase_ != Phase::draining) {
+  } else if (event.kind == event::SignalKind::terminate && runs_in_allocation() &&
+             phase_ != Phase::draining) {
     begin_hand_over("its allocation ends");
   } else {
     asked_to_end_ = true;
@@ -179,7 +180,8 @@ void CoordinatorMachine::Impl::on(const event::Signal& event) {
   }
 }
 
-// Running tasks may end; their workers keep the results. The machine leases nothing whose end it could not record.
+// Running tasks may end; their workers keep the results. The machine leases nothing whose end it could not
+// record.
 void CoordinatorMachine::Impl::on(event::CommitWaits& event) {
   if (!committing_) return;
   if (disk_trouble_.empty()) {

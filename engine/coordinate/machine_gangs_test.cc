@@ -109,7 +109,8 @@ TEST(CoordinatorGangs, ANodeThatComesBackEndsWhatIsLeftThere) {
   edge.live(12, {edge.other_});
   EXPECT_TRUE(edge.revoked(edge.other_).empty());
   edge.live(5, {edge.other_});
-  EXPECT_EQ(edge.sent<wire::Identify>(edge.other_).size(), 1U) << "with two answers under way, a lease looks lost";
+  EXPECT_EQ(edge.sent<wire::Identify>(edge.other_).size(), 1U)
+      << "with two answers under way, a lease looks lost";
   edge.join_node(std::stoi(edge.other_.substr(1)));
   EXPECT_TRUE(GangEdge::ends_ranks(edge.revoked(edge.other_)));
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of the coordinator machine, its workers, and the checks of their messages; for machine*.cc and checks.cc.
+// The state of the coordinator machine, its workers, and the checks of their messages; for machine*.cc and
+// checks.cc.
 #pragma once
 
 #include <array>
@@ -80,8 +81,8 @@ struct CoordinatedWorker {
   bool said_goodbye = false;
   bool drain = false;       // it may finish its leases and gets no more
   bool drain_sent = false;  // on this connection
-  std::string gone;         // why it is known to be gone: from the scheduler (job or node) or its guardian (agent)
-  double looked_s = 0;      // running time of the last check of its journal, while it is silent
+  std::string gone;  // why it is known to be gone: from the scheduler (job or node) or its guardian (agent)
+  double looked_s = 0;  // running time of the last check of its journal, while it is silent
 
   // ---- its connection
   PeerId peer;                     // empty: none
@@ -179,7 +180,9 @@ struct CoordinatorMachine::Impl {
   void check_own_allocation();
   void begin_hand_over(const std::string& why);
   bool has_own_allocation() const;
-  bool runs_in_allocation() const { return options_.own_allocation.moves && !options_.own_allocation.token.empty(); }
+  bool runs_in_allocation() const {
+    return options_.own_allocation.moves && !options_.own_allocation.token.empty();
+  }
   std::optional<double> own_left_s() const;
   double own_wake_s() const;
   bool may_end_here() const;
@@ -293,7 +296,7 @@ struct CoordinatorMachine::Impl {
   Scheduler scheduler_;
   std::vector<CoordinatorAction> actions_;
   Now now_;
-  double running_s_ = 0;  // since the start, without the coordinator's own pauses
+  double running_s_ = 0;        // since the start, without the coordinator's own pauses
   double watched_until_s_ = 0;  // running time: a dashboard shows running tasks until then
   Phase phase_ = Phase::running;
   bool asked_to_end_ = false;
@@ -351,8 +354,8 @@ struct CoordinatorMachine::Impl {
   double pools_give_up_s_ =
       kNever_s;  // running time: the campaign ends then with jobs that can't be cancelled
   bool stuck_ = false;
-  // Charged losses whose allocation still ran, as far as its scheduler had reported. Not durable: after a restart
-  // of the coordinator they stay charged.
+  // Charged losses whose allocation still ran, as far as its scheduler had reported. Not durable: after a
+  // restart of the coordinator they stay charged.
   struct UnexplainedLoss {
     WorkerId worker;
     std::string allocation;
@@ -384,7 +387,8 @@ double checked_seconds(double seconds);
 // Valid UTF-8 without control characters, of at most `limit` bytes.
 std::string checked_text(const std::string& text, std::size_t limit);
 
-// Drops entries that name no element of the campaign, and corrects others. Returns the number of dropped ones.
+// Drops entries that name no element of the campaign, and corrects others. Returns the number of dropped
+// ones.
 std::size_t check(wire::Results& results, const Scheduler& scheduler);
 std::size_t check(std::vector<wire::RunningElement>& running, const Scheduler& scheduler);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages of peers and clients to the coordinator machine: lost messages, unknown peers, wrong values, requests.
+// Messages of peers and clients to the coordinator machine: lost messages, unknown peers, wrong values,
+// requests.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

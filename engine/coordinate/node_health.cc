@@ -63,7 +63,8 @@ void NodeHealth::judge(const std::string& host, std::size_t number) {
     const double rate = static_cast<double>(failed + 1) / static_cast<double>(ended + 2);
     if (static_cast<double>(counts.streak.size()) * std::log(rate) > std::log(kChance)) return;
   }
-  isolations_.push_back({host, {counts.streak.begin(), counts.streak.end()}, ended, failed, known != nullptr});
+  isolations_.push_back(
+      {host, {counts.streak.begin(), counts.streak.end()}, ended, failed, known != nullptr});
   if (known == nullptr) known = &isolated_.emplace_back(IsolatedNode{host, number, {}, 0, 0});
   known->open.merge(counts.streak);
   step.ended -= counts.ended;

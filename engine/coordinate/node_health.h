@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds nodes that fail tasks which succeed on other nodes: counts alone, no clock. A node is isolated once so many
-// of its executions of a step have failed in a row that chance does not explain it, at the other nodes' failure
-// rate. The results of the same tasks on other nodes then show if the node or the tasks were the cause.
+// Finds nodes that fail tasks which succeed on other nodes: counts alone, no clock. A node is isolated once
+// so many of its executions of a step have failed in a row that chance does not explain it, at the other
+// nodes' failure rate. The results of the same tasks on other nodes then show if the node or the tasks were
+// the cause.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +25,7 @@ class NodeHealth {
   // A node that gets no more tasks, and the tasks to run again elsewhere.
   struct Isolation {
     std::string host;
-    std::vector<Task> failed;       // there, in a row
+    std::vector<Task> failed;  // there, in a row
     std::uint64_t ended_elsewhere = 0, failed_elsewhere = 0;
     bool again = false;  // more failures on a host that is isolated already
   };

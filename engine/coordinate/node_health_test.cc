@@ -51,7 +51,8 @@ TEST(NodeHealth, AStepThatFailsEverywhereBlamesNoNode) {
   NodeHealth health;
   for (Element i = 0; i < 1000; ++i) {
     const std::string host = i % 2 == 0 ? "n1" : "n2";
-    i % 20 == 0 || i % 20 == 11 ? health.succeeded(host, kStep, 0, {i, i}) : health.failed(host, kStep, {0, i});
+    i % 20 == 0 || i % 20 == 11 ? health.succeeded(host, kStep, 0, {i, i})
+                                : health.failed(host, kStep, {0, i});
   }
   EXPECT_TRUE(health.take_isolations().empty());
 }

@@ -14,9 +14,9 @@ struct Timing {
   // Beyond the fence, before the coordinator leases again. Covers: the worker's clock running slower than the
   // coordinator's (2 % of lost_s), the kill of its tasks, and a pause of the agent of up to 10 s.
   double margin_s = 15;
-  double gang_silent_s =
-      10;                // a worker that is silent for so long ends its tasks on several nodes
-  double return_s = 20;  // time in which a living worker of an earlier coordinator on this host must send Hello
+  double gang_silent_s = 10;  // a worker that is silent for so long ends its tasks on several nodes
+  double return_s =
+      20;  // time in which a living worker of an earlier coordinator on this host must send Hello
   double hand_over_s = 60;  // from that Hello to the heartbeat that ends its hand-over
   double unserved_s = 3;    // the machine reports a step without a worker after this time
   double dismiss_s = 15;    // time for workers to end at the end of the campaign
@@ -24,9 +24,9 @@ struct Timing {
   // successor and the last results.
   double leave_allocation_s = 2;
   double succeed_s = 10;
-  double cancel_s = 90;    // time for schedulers to cancel allocations at the end of the campaign
-  // Target number of messages with results per second, from all workers together: a thousand workers gather results
-  // for 0.2 s, and the coordinator gathers commits and acknowledgements.
+  double cancel_s = 90;  // time for schedulers to cancel allocations at the end of the campaign
+  // Target number of messages with results per second, from all workers together: a thousand workers gather
+  // results for 0.2 s, and the coordinator gathers commits and acknowledgements.
   double results_per_s = 5000;
   double end_agent_s = 3;  // time for an agent to end after its guardian; then it is killed
   // A longer gap between two events is a pause of the coordinator itself (SIGSTOP, a suspended machine): it

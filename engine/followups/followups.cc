@@ -274,8 +274,8 @@ void FollowupQueue::take_from(const specs::Plan& campaign, const CampaignStatus&
   if (campaign.study().iterate) take_iteration(campaign, status, keep_going);
 }
 
-// First out of its own queue, then into this one: a kill in between loses nothing, because it is done again, and
-// whoever resumes that campaign alone meanwhile does not run them too.
+// First out of its own queue, then into this one: a kill in between loses nothing, because it is done again,
+// and whoever resumes that campaign alone meanwhile does not run them too.
 void FollowupQueue::take_submitted(const fs::path& campaign) {
   store::Batch batch;
   {

@@ -28,8 +28,8 @@
 
 namespace wflow::engine {
 
-// The event with which a task of `campaign` requests a study to run after it. Copies the file, which may change
-// or be removed. The study must be readable with the options.
+// The event with which a task of `campaign` requests a study to run after it. Copies the file, which may
+// change or be removed. The study must be readable with the options.
 nlohmann::json submit_study(const std::filesystem::path& campaign, const specs::Study& study);
 // The same for a campaign to resume; its failed tasks run again.
 nlohmann::json submit_restart(const std::filesystem::path& campaign);
@@ -67,8 +67,8 @@ class FollowupQueue {
   void end(store::Followup& followup, FollowupState state, ExitCode code);
   // Makes one that has ended continue.
   void reopen(store::Followup& followup);
-  // Adds the follow-ups of an ended campaign: the studies that its tasks submitted, and its study's next iteration,
-  // after failures only with `keep_going`. A second call changes nothing.
+  // Adds the follow-ups of an ended campaign: the studies that its tasks submitted, and its study's next
+  // iteration, after failures only with `keep_going`. A second call changes nothing.
   void take_from(const specs::Plan& campaign, const CampaignStatus& status, bool keep_going);
 
  private:

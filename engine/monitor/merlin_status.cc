@@ -133,7 +133,7 @@ std::string quoted(const std::string& text) {
 
 std::string head_of(const ArrayStatus& status) {
   const OrderedJson parameters = {{"cmd", parameters_json(status.cmd_parameters)},
-                           {"restart", parameters_json(status.restart_parameters)}};
+                                  {"restart", parameters_json(status.restart_parameters)}};
   return fmt::format("{{\n{}: {{\n\"parameters\": {}", quoted(status.key),
                      parameters.dump(-1, ' ', false, OrderedJson::error_handler_t::replace));
 }

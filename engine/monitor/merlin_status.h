@@ -39,8 +39,8 @@ struct ArrayStatus {
 
 std::string merlin_status_text(const ArrayStatus& status);
 
-// The files that Merlin leaves in the directory of each task of `merlin run --local`: the path, and a text with
-// the task's part alone.
+// The files that Merlin leaves in the directory of each task of `merlin run --local`: the path, and a text
+// with the task's part alone.
 std::vector<std::pair<std::string, std::string>> leaf_status_texts(const ArrayStatus& status);
 
 class MerlinStatus {

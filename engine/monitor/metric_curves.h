@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The metrics that tasks report, a curve for each task and name. Memory is bounded for any input: long curves are
-// thinned evenly, and of very many curves the most recently reported ones are kept. A line costs
-// O(log points) where steps grow, as in training.
+// The metrics that tasks report, a curve for each task and name. Memory is bounded for any input: long curves
+// are thinned evenly, and of very many curves the most recently reported ones are kept. A line costs O(log
+// points) where steps grow, as in training.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@
 
 namespace wflow::engine {
 
-// Each curve evenly thinned, so that all of them have at most about `points` points (two each at least); first
-// and last points stay. 0: no curves.
+// Each curve evenly thinned, so that all of them have at most about `points` points (two each at least);
+// first and last points stay. 0: no curves.
 void thin_curves(std::vector<wire::MetricCurve>& curves, std::size_t points);
 
 class MetricCurves {

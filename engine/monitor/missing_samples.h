@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Samples that conversions could not use: counted per block, summed per step. Memory grows with the blocks that
-// have any, not with the samples. No I/O.
+// Samples that conversions could not use: counted per block, summed per step. Memory grows with the blocks
+// that have any, not with the samples. No I/O.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,8 @@ void add_reason(std::vector<MissingReason>& reasons, const MissingReason& reason
 // The most frequent first.
 void sort_reasons(std::vector<MissingReason>& reasons);
 
-// The array whose samples the array of a convert: step reads, its blocks or its closing task; empty for others.
+// The array whose samples the array of a convert: step reads, its blocks or its closing task; empty for
+// others.
 std::optional<specs::ArrayId> converted_array(const specs::Plan& plan, specs::ArrayId array);
 // For each array whose samples are converted, the arrays that convert them.
 std::multimap<specs::ArrayId, specs::ArrayId> conversions(const specs::Plan& plan);

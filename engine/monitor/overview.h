@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Summaries of a campaign's whole record: for `wflow report`, what ran when and where, some executions, and how its
-// failures spread; for `wflow top`, when tasks ended.
+// Summaries of a campaign's whole record: for `wflow report`, what ran when and where, some executions, and
+// how its failures spread; for `wflow top`, when tasks ended.
 #pragma once
 
 #include <cstdint>
@@ -53,8 +53,8 @@ struct Overview {
   std::vector<wire::FailureView> failures;   // some, in order of time
 };
 
-// When the tasks of a campaign ended, from its record: behind the rates that `wflow top` draws of a campaign at rest,
-// and behind its replay.
+// When the tasks of a campaign ended, from its record: behind the rates that `wflow top` draws of a campaign
+// at rest, and behind its replay.
 struct Timeline {
   double begin_s = 0, end_s = 0;  // Unix time
   // By step: the samples whose executions ended within each of equal slices of that time. Executions of less

@@ -48,7 +48,8 @@ std::string state_text(const FollowupView& followup);
 
 wire::UsageView view_of(const StepUsage& usage);
 
-// The version of to_json(): raised if a key changes its meaning or goes; new keys may come (docs/formats/status.md).
+// The version of to_json(): raised if a key changes its meaning or goes; new keys may come
+// (docs/formats/status.md).
 inline constexpr int kStatusVersion = 1;
 nlohmann::json to_json(const CampaignStatus& status);
 

@@ -23,8 +23,8 @@ nlohmann::json to_json(const wire::AllocationsAnswer& answer);
 // `reason`: an EndReason. "exit code 3", "signal 9 (Killed)", "killed at its time limit", ...
 std::string describe_end(int reason, int exit_code);
 
-// Why a conversion leaves out a sample whose task of this step ended in `state`; is_left_out() is true for such a
-// reason.
+// Why a conversion leaves out a sample whose task of this step ended in `state`; is_left_out() is true for
+// such a reason.
 std::string reason_left_out(const std::string& step, ElementState state);
 bool is_left_out(std::string_view reason);
 

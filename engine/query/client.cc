@@ -96,7 +96,8 @@ Client::~Client() = default;
 
 std::optional<wire::Answer> Client::ask_coordinator(const wire::Request& request) const {
   if (!wire::read_endpoint(campaign_)) return std::nullopt;
-  // A copy of a large record takes its time, and must not be asked for twice. A coordinator that ends is noticed all the same.
+  // A copy of a large record takes its time, and must not be asked for twice. A coordinator that ends is
+  // noticed all the same.
   constexpr double kCopy_s = 3600;
   const bool copies = std::holds_alternative<wire::SnapshotRequest>(request);
   const std::chrono::duration<double> answer(copies ? kCopy_s : waiting_.answer_s);
@@ -124,9 +125,10 @@ auto Client::ask_or(const wire::Request& request, AtRest at_rest) -> decltype(at
                               campaign_.string(), endpoint->host));
     }
     if (steady_now_s() > until_s && !wire::read_endpoint(campaign_) && store::is_held(campaign_)) {
-      throw Error(ExitCode::busy, fmt::format("the coordinator of {} is preparing its tasks (or ending) and does not "
-                                              "answer yet; ask again in a while",
-                                              campaign_.string()));
+      throw Error(ExitCode::busy,
+                  fmt::format("the coordinator of {} is preparing its tasks (or ending) and does not "
+                              "answer yet; ask again in a while",
+                              campaign_.string()));
     }
     if (steady_now_s() > until_s) {
       throw Error(ExitCode::busy,

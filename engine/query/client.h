@@ -23,8 +23,9 @@ struct Waiting {
   double answer_s = 20;
 };
 
-// Throws Error: as store::require_record(); busy if a coordinator does not answer; the refusals of the coordinator
-// or the record. Keeps the data that it has read of a campaign at rest, and holds its record, until it ends.
+// Throws Error: as store::require_record(); busy if a coordinator does not answer; the refusals of the
+// coordinator or the record. Keeps the data that it has read of a campaign at rest, and holds its record,
+// until it ends.
 class Client {
  public:
   explicit Client(const specs::Plan& plan);
@@ -67,8 +68,8 @@ class Client {
   std::unique_ptr<Record> record_;
 };
 
-// A dashboard's view of a campaign without a coordinator, with its time in so many slices. Does not wait, and holds
-// the record only while it reads: empty if another process holds it.
+// A dashboard's view of a campaign without a coordinator, with its time in so many slices. Does not wait, and
+// holds the record only while it reads: empty if another process holds it.
 struct RecordedCampaign {
   wire::WatchAnswer watch;
   std::vector<wire::WorkerView> workers;

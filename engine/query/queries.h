@@ -24,8 +24,8 @@ using RunningElements = std::vector<std::pair<WorkerId, wire::RunningElement>>;
 inline constexpr std::size_t kPageItems = 5000;      // at most, in each list
 inline constexpr std::size_t kPageVisits = 200'000;  // runs and leases visited
 
-// A page of the list of tasks (wflow tasks): runs of equal state, and the records of single elements in them. Each
-// page reads and holds a bounded number of records, for any campaign.
+// A page of the list of tasks (wflow tasks): runs of equal state, and the records of single elements in them.
+// Each page reads and holds a bounded number of records, for any campaign.
 wire::TasksAnswer task_page(const specs::Plan& plan, const Scheduler& scheduler, store::Store& store,
                             const RunningElements& running, const wire::TasksRequest& request);
 
@@ -54,8 +54,8 @@ class Queries {
   Queries(const specs::Plan& plan, const Scheduler& scheduler, store::Store& store,
           const RunningElements& running, StatusSource status);
 
-  // Never throws: an error becomes the Refusal of this request. At most kMaxAnswerBytes. Refuses commands, which
-  // only a coordinator carries out.
+  // Never throws: an error becomes the Refusal of this request. At most kMaxAnswerBytes. Refuses commands,
+  // which only a coordinator carries out.
   wire::Answer answer(const wire::Request& request);
 
  private:

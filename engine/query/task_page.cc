@@ -105,8 +105,8 @@ class Page {
     }
   }
 
-  // Done elements of the range with unusable output, as many as fit on the page. If there are more, the page ends
-  // before them.
+  // Done elements of the range with unusable output, as many as fit on the page. If there are more, the page
+  // ends before them.
   std::vector<wire::MissingTask> missing_in(Range range) {
     std::map<Element, std::string> reasons;
     const std::size_t room = kPageItems - answer_.missing.size();

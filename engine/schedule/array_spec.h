@@ -42,7 +42,8 @@ struct ArraySpec {
   double longest_allocation_s = 0;
   bool goes_on = false;  // an execution that was cut is continued by the next one: trainings, `restart:`
   bool trust_markers = false;  // Lease::trust_from is given
-  bool own_program = false;  // a wflow program: after its exit codes 2 to 4 another try would end the same way
+  bool own_program =
+      false;  // a wflow program: after its exit codes 2 to 4 another try would end the same way
   // Conversions: a block that is done has deleted what its parent's elements left; and how many bytes of that
   // may be on the disk at the same time, over all arrays (disk_limit.h); 0: no limit.
   bool deletes_input = false;
@@ -52,7 +53,9 @@ struct ArraySpec {
   specs::ContinueOn continue_on = specs::ContinueOn::soft_fail;
   std::vector<specs::Edge> edges;
 
-  specs::ContinueOn policy_of(const specs::Edge& edge) const { return edge.continue_on.value_or(continue_on); }
+  specs::ContinueOn policy_of(const specs::Edge& edge) const {
+    return edge.continue_on.value_or(continue_on);
+  }
 
   Blocks bundles() const { return specs::blocks_of(std::max<std::uint64_t>(bundle, 1), block_starts); }
 };
@@ -66,7 +69,8 @@ struct WorkerCapacity {
   std::vector<bool> pools;    // which it serves, by ArraySpec::pool; empty: all
   // The allocation that it is of, and its node's name there. Only workers of one allocation form a gang.
   std::string allocation, node;
-  // It goes on for so long when its coordinator does not answer (its fence): it keeps spare leases for that time.
+  // It goes on for so long when its coordinator does not answer (its fence): it keeps spare leases for that
+  // time.
   double alone_s = 0;
 };
 

@@ -11,8 +11,8 @@ namespace wflow::engine {
 
 namespace {
 constexpr double kLookAgain_s = 1;
-// Limits how many elements that need more memory than their step's demand, and arrays with only such elements, are
-// tried for one worker.
+// Limits how many elements that need more memory than their step's demand, and arrays with only such
+// elements, are tried for one worker.
 constexpr int kLooks = 64;
 // A worker that has this part of its spare leases gets no more: one message for many.
 constexpr double kEnoughSpares = 0.75;
@@ -133,7 +133,8 @@ std::optional<Element> Scheduler::next_again(const Worker& worker, ArrayId id) c
   const TaskArray& array = arrays_[id];
   const auto next = ready_.next_again(id);
   if (!next) return next;
-  if (array.spec.memory_factor <= 0 && !is_suspect(array, *next) && may_outlive(worker, array, *next)) return next;
+  if (array.spec.memory_factor <= 0 && !is_suspect(array, *next) && may_outlive(worker, array, *next))
+    return next;
   const std::int64_t has = worker.capacity.memory_bytes;
   const std::int64_t largest = leases_.largest_memory(ready_.queue_of(id));
   const bool has_suspect = holds_suspect(worker);
@@ -203,7 +204,8 @@ bool Scheduler::use_spare(Worker& worker, LeaseId id, std::uint64_t elements) {
   return used > 0;
 }
 
-// They come from the first queue that has anything for the worker; there are none while tasks on several nodes wait.
+// They come from the first queue that has anything for the worker; there are none while tasks on several
+// nodes wait.
 void Scheduler::add_spares(Worker& worker) {
   if (worker.draining || worker.leases.size() >= kMostLeases) return;
   for (const QueueKey& key : ready_.order()) {

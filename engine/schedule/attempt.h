@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Executions that did not succeed: exit codes with a meaning, the budgets of an element, and when it runs again.
-// The counts are durable, so that a restart of the coordinator resets no budget.
+// Executions that did not succeed: exit codes with a meaning, the budgets of an element, and when it runs
+// again. The counts are durable, so that a restart of the coordinator resets no budget.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ inline bool is_success(const Outcome& outcome) {
          (outcome.exit_code == kDry || outcome.exit_code == kStopWorkers);
 }
 
-// An element that was running on so many workers when they were lost for unknown causes counts as their cause: it
-// goes into quarantine, that is, it fails for good.
+// An element that was running on so many workers when they were lost for unknown causes counts as their
+// cause: it goes into quarantine, that is, it fails for good.
 inline constexpr std::uint32_t kCrashLimit = 3;
 
 struct AttemptCounts {
@@ -40,8 +40,8 @@ struct AttemptCounts {
   friend bool operator==(const AttemptCounts&, const AttemptCounts&) = default;
 };
 
-// When failed elements may run again. Entries of elements that have changed their state meanwhile stay until they
-// are due: Scheduler compares with Attempt::due_s.
+// When failed elements may run again. Entries of elements that have changed their state meanwhile stay until
+// they are due: Scheduler compares with Attempt::due_s.
 class RetryClock {
  public:
   struct Due {

@@ -103,7 +103,8 @@ std::vector<Judged> DependencyGraph::judge_each(ArrayId child, Range range) cons
     if (state == ElementState::blocked) judged.emplace_back(part, Verdict::run);
     ++work_;
   });
-  for (const specs::Edge& edge : array.spec.edges) judged = judge_edge(judged, edge, array.spec.policy_of(edge));
+  for (const specs::Edge& edge : array.spec.edges)
+    judged = judge_edge(judged, edge, array.spec.policy_of(edge));
   if (gathers_nothing(array.spec)) {
     for (auto& [part, verdict] : judged) {
       if (verdict == Verdict::run) verdict = Verdict::skip;
@@ -196,13 +197,13 @@ std::vector<ArrayId> DependencyGraph::chain_of(ArrayId array) const {
   std::vector<ArrayId> chain = {array};
   for (std::size_t next = 0; next < chain.size(); ++next) {
     for (const specs::Edge& edge : arrays_[chain[next]].spec.edges) {
-      if (edge.kind == specs::EdgeKind::element && std::find(chain.begin(), chain.end(), edge.parent) == chain.end())
+      if (edge.kind == specs::EdgeKind::element &&
+          std::find(chain.begin(), chain.end(), edge.parent) == chain.end())
         chain.push_back(edge.parent);
     }
   }
-  std::sort(chain.begin(), chain.end(), [&](ArrayId a, ArrayId b) {
-    return std::pair(ranks_[a], a) < std::pair(ranks_[b], b);
-  });
+  std::sort(chain.begin(), chain.end(),
+            [&](ArrayId a, ArrayId b) { return std::pair(ranks_[a], a) < std::pair(ranks_[b], b); });
   return chain;
 }
 

@@ -47,8 +47,8 @@ class DependencyGraph {
     }
   }
 
-  // The verdicts for the blocked elements of `range` and of the bundles that it touches: run or skip. Leaves out
-  // those that wait.
+  // The verdicts for the blocked elements of `range` and of the bundles that it touches: run or skip. Leaves
+  // out those that wait.
   std::vector<Judged> judge(ArrayId array, Range range) const;
   // The blocked elements of `range` whose own input is there, whatever the others of their bundle wait for.
   std::vector<Range> with_input(ArrayId array, Range range) const;

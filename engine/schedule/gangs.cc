@@ -44,8 +44,8 @@ int Scheduler::gang_size(QueueId queue, int most) {
   return now_s_ >= since->second + kShrink_s ? most : 0;
 }
 
-// Assigns the queue's next task to the allocation in which its slots are free first, at once or as soon as they are.
-// True if it got them at once.
+// Assigns the queue's next task to the allocation in which its slots are free first, at once or as soon as
+// they are. True if it got them at once.
 bool Scheduler::serve_gang(QueueId queue) {
   const auto waits = [&](const auto& entry) { return entry.second.queue == queue; };
   if (std::any_of(reservations_.begin(), reservations_.end(), waits)) return false;
@@ -216,7 +216,8 @@ void Scheduler::node_lost(const WorkerId& id, const Loss& loss) {
 void Scheduler::break_incomplete_gangs() {
   const std::set<LeaseId> incomplete = leases_.incomplete_gangs();
   for (const LeaseId id : incomplete)
-    break_gang(id, {.detail = "its node " + leases_.find(id)->missing.front() + " was lost while this task ran"});
+    break_gang(id,
+               {.detail = "its node " + leases_.find(id)->missing.front() + " was lost while this task ran"});
 }
 
 // Its worker kills it and gives it back, or reports that it has ended by itself: then it runs again.
@@ -229,7 +230,8 @@ std::vector<Outcome> Scheduler::break_gang(LeaseId id, const Loss& loss) {
   const std::vector<Range> parts = leases_.parts(id);
   for (const Range& part : parts) {
     for (Element element = part.first; element <= part.last; ++element) {
-      if (auto counted = count_loss(id, {lease.array, element, 0}, loss)) charged.push_back(std::move(*counted));
+      if (auto counted = count_loss(id, {lease.array, element, 0}, loss))
+        charged.push_back(std::move(*counted));
     }
   }
   if (leases_.find(id) == nullptr) return charged;  // lost for the last time

@@ -43,8 +43,8 @@ class Groups {
   std::uint32_t pool_of(std::size_t study_step) const { return pool_of_[study_step]; }
   // Those that run a step, at least one.
   std::vector<const Group*> serving(std::size_t study_step) const;
-  // Why a worker of this group must be refused. Never because of its machine: a user who starts a worker decides
-  // where it runs.
+  // Why a worker of this group must be refused. Never because of its machine: a user who starts a worker
+  // decides where it runs.
   std::optional<std::string> reason_to_refuse(const std::string& group) const;
   // The group of a worker that was started without one: "default", the only one, or the only one that wants
   // this machine. Error{usage} if there is none.

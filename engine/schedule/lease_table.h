@@ -59,8 +59,8 @@ class LeaseTable {
   std::int64_t largest_memory(QueueId queue) const;
   // Its durations against those of the same array elsewhere.
   void learn_speed(const DoneRun& run);
-  // note_missing() keeps the elements leased to the worker that `held` does not name; take_missing() returns those
-  // that it has not reported since.
+  // note_missing() keeps the elements leased to the worker that `held` does not name; take_missing() returns
+  // those that it has not reported since.
   void note_missing(Worker& worker, const std::vector<Lease>& held);
   std::map<LeaseId, std::vector<Range>> take_missing(Worker& worker);
 
@@ -76,14 +76,16 @@ class LeaseTable {
   // Requires that no lease holds the range. Makes the lease if it does not exist.
   // `memory_bytes`: per process, if it differs from the step's demand.
   LeaseState& hold(LeaseId lease, Worker& worker, ArrayId array, Range range, std::int64_t memory_bytes = 0);
-  // The lease holds the whole range. Removes a lease without elements. `unstarted`: the worker has given it back.
+  // The lease holds the whole range. Removes a lease without elements. `unstarted`: the worker has given it
+  // back.
   void release(LeaseId lease, Range range, bool unstarted = false);
   std::uint64_t leased() const { return leased_; }
 
   // ---- spare leases
   // Removes the elements that the worker's cores cannot run at once from its load.
   void make_spare(LeaseId lease);
-  // The worker has capacity: at most `most` of the lease's spare elements count as its load again. Returns their number.
+  // The worker has capacity: at most `most` of the lease's spare elements count as its load again. Returns
+  // their number.
   std::uint64_t use_spare(LeaseId lease, std::uint64_t most);
   // The first spare lease that it will start.
   std::optional<LeaseId> next_spare(const Worker& worker) const;

@@ -212,8 +212,8 @@ std::vector<Range> Scheduler::delay_known(ArrayId id, std::span<const Range> par
 
 // ---- leases end
 
-// Takes back the parts of the range that the lease held: they are cancelled, run again, or wait for new input if
-// they ran on old input.
+// Takes back the parts of the range that the lease held: they are cancelled, run again, or wait for new input
+// if they ran on old input.
 void Scheduler::give_back(LeaseId lease, ArrayId id, Range range) {
   TaskArray& array = arrays_[id];
   std::vector<Range> cancelled;
@@ -313,8 +313,9 @@ void Scheduler::find_deleted_inputs(ArrayId id, std::span<const Range> parts, bo
   }
 }
 
-// Opens the elements of the parts whose state `opens` accepts, and returns them. An element that waits for others
-// that had not ended is blocked, but may have run all the same: on a worker that has been silent since.
+// Opens the elements of the parts whose state `opens` accepts, and returns them. An element that waits for
+// others that had not ended is blocked, but may have run all the same: on a worker that has been silent
+// since.
 std::vector<Range> Scheduler::reopen_in(ArrayId id, std::span<const Range> parts,
                                         bool (*opens)(ElementState)) {
   TaskArray& array = arrays_[id];

@@ -32,13 +32,13 @@ struct ReadyQueue {
   std::uint64_t timed = 0;
   double duration_sum_s = 0;
   double duration_square_sum = 0;
-  double walltime_s = 0;     // from the study; 0: not given
+  double walltime_s = 0;  // from the study; 0: not given
   double cut_s = 0;  // the longest execution that the end of its allocation has cut: others may last as long
   double served_core_s = 0;  // leased so far, as estimated; a queue that comes later begins with the others
   double waits_since_s = 0;  // it got something to lease, or was served
   bool overdue = false;
   bool held = false;  // it has no place in the order, whatever it has to lease
-  int cores = 0;  // sum of the workers that serve it
+  int cores = 0;      // sum of the workers that serve it
   int workers = 0;
 };
 

@@ -304,8 +304,8 @@ bool Scheduler::awaits(LeaseId lease, ArrayId array, Element element, std::uint3
   return attempt >= (known == of.attempts.end() ? 0 : known->second.number);
 }
 
-// For an outcome from a journal, after its worker's leases were forgotten: the number of unreported executions
-// before it. 0: it is the execution that would run next. Empty if the outcome is stale.
+// For an outcome from a journal, after its worker's leases were forgotten: the number of unreported
+// executions before it. 0: it is the execution that would run next. Empty if the outcome is stale.
 std::optional<std::uint32_t> Scheduler::unheard_before(const Outcome& outcome) const {
   const TaskArray& array = arrays_[outcome.array];
   const ElementState state = array.states.at(outcome.element);
@@ -321,8 +321,8 @@ std::optional<std::uint32_t> Scheduler::unheard_before(const Outcome& outcome) c
   return outcome.attempt - number;
 }
 
-// Handles requests for another execution, neutral causes and ordinary failures. False: the decision waits until
-// the element's parents have ended.
+// Handles requests for another execution, neutral causes and ordinary failures. False: the decision waits
+// until the element's parents have ended.
 bool Scheduler::decide(const Outcome& outcome, const WorkerId& worker, Attempt attempt, double now_s) {
   const ArraySpec& spec = arrays_[outcome.array].spec;
   const int code = outcome.reason == EndReason::exited ? outcome.exit_code : -1;
@@ -372,8 +372,8 @@ bool Scheduler::decide(const Outcome& outcome, const WorkerId& worker, Attempt a
   return true;
 }
 
-// Its running time is a lower bound of its duration. A task that had all of the longest allocation would be cut
-// again without an end. Trainings continue from their checkpoints.
+// Its running time is a lower bound of its duration. A task that had all of the longest allocation would be
+// cut again without an end. Trainings continue from their checkpoints.
 bool Scheduler::is_cut_for_good(const Outcome& outcome, const WorkerId& worker, Attempt& attempt) {
   constexpr double kLongest = 0.7;  // share of the walltime: below it, the pool has shorter allocations
   const ArraySpec& spec = arrays_[outcome.array].spec;

@@ -357,8 +357,8 @@ TEST(Scheduler, ContinueOnNeverSkipsAfterASoftFailure) {
   EXPECT_TRUE(campaign.scheduler.ended());
 }
 
-// simulate -> measure -> blocks of a conversion, and a summary of all. A sample that crashed is left out of its block,
-// named by the step that crashed; the data set and the summary go on without it.
+// simulate -> measure -> blocks of a conversion, and a summary of all. A sample that crashed is left out of
+// its block, named by the step that crashed; the data set and the summary go on without it.
 TEST(Scheduler, AConversionLeavesOutTheSamplesWhoseChainFailed) {
   ArraySpec simulate = array_of(12);
   simulate.continue_on = specs::ContinueOn::never;
@@ -375,7 +375,8 @@ TEST(Scheduler, AConversionLeavesOutTheSamplesWhoseChainFailed) {
   campaign.run([&](const Lease& lease) {
     if (lease.array == 2) {
       for (const auto& [range, array, state] : campaign.scheduler.left_out(2, {lease.first, lease.first}))
-        out[lease.first].push_back(fmt::format("{}-{} array {} {}", range.first, range.last, array, name_of(state)));
+        out[lease.first].push_back(
+            fmt::format("{}-{} array {} {}", range.first, range.last, array, name_of(state)));
     }
     if (lease.array == 0) return lease.first == 5 ? 1 : lease.first == 6 ? 101 : 0;
     return lease.array == 1 && lease.first == 8 ? 1 : 0;
@@ -389,7 +390,8 @@ TEST(Scheduler, AConversionLeavesOutTheSamplesWhoseChainFailed) {
   EXPECT_EQ(out[2], std::vector<std::string>{"8-8 array 1 failed"});
 }
 
-// Where the step before fails softly and the next one runs all the same (Merlin's files), the sample is left out, too.
+// Where the step before fails softly and the next one runs all the same (Merlin's files), the sample is left
+// out, too.
 TEST(Scheduler, ASampleIsLeftOutThoughALaterStepSucceeded) {
   ArraySpec blocks = array_of(1, {{1, EdgeKind::block, 4, nullptr, specs::ContinueOn::ended}}, 2);
   blocks.leaves_out_failed = true;
@@ -414,8 +416,8 @@ TEST(Scheduler, ASampleIsLeftOutThoughALaterStepSucceeded) {
   EXPECT_EQ(campaign.total(2, ElementState::done), 1U);
 }
 
-// A coordinator that is killed before the commit forgets a cancellation: the samples run, and the block is not to have
-// run without them.
+// A coordinator that is killed before the commit forgets a cancellation: the samples run, and the block is
+// not to have run without them.
 TEST(Scheduler, ABlockThatLeavesOutSamplesWaitsUntilTheirEndsAreOnDisk) {
   ArraySpec blocks = array_of(2, {{0, EdgeKind::block, 4, nullptr, specs::ContinueOn::ended}}, 1);
   blocks.leaves_out_failed = true;
@@ -435,7 +437,8 @@ TEST(Scheduler, ABlockThatLeavesOutSamplesWaitsUntilTheirEndsAreOnDisk) {
   };
   const auto is_block = [](const Lease& lease) { return lease.array == 1; };
   std::vector<Lease> simulations = leased();
-  EXPECT_TRUE(std::none_of(simulations.begin(), simulations.end(), is_block)) << "the cancellation is not on disk";
+  EXPECT_TRUE(std::none_of(simulations.begin(), simulations.end(), is_block))
+      << "the cancellation is not on disk";
   scheduler.saving();
   for (const Lease& lease : simulations)
     scheduler.done({lease.id, lease.array, lease.first, lease.count, 0, 0.1, 0.01, 0});

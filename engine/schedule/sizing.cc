@@ -15,8 +15,8 @@ constexpr double kUnknown_s = 0.5;
 constexpr double kWhole = 0.9;
 // An execution that was cut after this part of it had all of it, but for its start.
 constexpr double kNearlyWhole = 0.95;
-// After a cut, the next execution needs so many times the time that was too short: few executions are cut before
-// one has a whole allocation.
+// After a cut, the next execution needs so many times the time that was too short: few executions are cut
+// before one has a whole allocation.
 constexpr double kMoreAfterCut = 1.5;
 // A worker keeps so much of its share of what is ready for the time that it may have to work alone.
 constexpr double kSpareShare = 0.25;
@@ -151,7 +151,8 @@ double spare_size(const TaskArray& array, const ReadyQueues& queues, QueueId id,
   double rounds = std::ceil(worker.capacity.alone_s / each_s - 1e-6);
   if (std::isfinite(worker.ends_s)) {
     const double needed_s = longest_s(queue).value_or(0) * worker.slowness * process;
-    const double loaded = worker.load.cores / worker.capacity.cores;  // rounds that come before the spare ones
+    const double loaded =
+        worker.load.cores / worker.capacity.cores;  // rounds that come before the spare ones
     rounds = std::min(rounds, std::floor((worker.ends_s - now_s - needed_s) / each_s - loaded));
   }
   const double share = static_cast<double>(queue.ready) * worker.capacity.cores / std::max(queue.cores, 1);

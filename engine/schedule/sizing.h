@@ -13,7 +13,8 @@ namespace wflow::engine {
 
 // Work that a worker should have ahead of it, behind the tasks that run, in seconds a core: long enough to
 // hide a round trip, a group commit and the gathering of results, short enough to stay balanced. It is topped
-// up when half of it is gone. A worker that has been idle for so long gets elements that others have not started.
+// up when half of it is gone. A worker that has been idle for so long gets elements that others have not
+// started.
 inline constexpr double kAhead_s = 0.5;
 // Longer tasks do not wait behind each other: for them a round trip is short, and the wait may be long.
 inline constexpr double kLongestAhead_s = 2;
@@ -31,10 +32,10 @@ double processes_at_once(const ReadyQueue& queue, const Worker& worker);
 double alone_seconds(double seconds, const ReadyQueue& queue, const Worker& worker);
 // The priority of a lease in its worker's queue. Spare leases come after others of the same priority.
 int lease_priority(const ReadyQueue& queue, bool spare);
-// The number of elements to lease to the worker beyond its load, so that it has work while no coordinator answers:
-// for each process that it can run at once as many as it may start in that time, but no more than a quarter of
-// its share of the ready elements, and none that its allocation's end may cut. Towards the end of a campaign it
-// is 0.
+// The number of elements to lease to the worker beyond its load, so that it has work while no coordinator
+// answers: for each process that it can run at once as many as it may start in that time, but no more than a
+// quarter of its share of the ready elements, and none that its allocation's end may cut. Towards the end of
+// a campaign it is 0.
 double spare_size(const TaskArray& array, const ReadyQueues& queues, QueueId queue, const Worker& worker,
                   double now_s);
 // True if the worker has enough work queued behind its running tasks.
@@ -43,15 +44,14 @@ bool has_enough(const Worker& worker);
 double mean_s(const ReadyQueue& queue);
 // An element's duration on this worker, as estimated.
 double seconds_of(const TaskArray& array, const ReadyQueue& queue, const Worker& worker);
-// An upper bound for one of the queue's tasks: the study's limit, else the mean of ended ones plus two standard
-// deviations (the 95th percentile of the usual distributions, or more). Empty if neither is
-// known.
+// An upper bound for one of the queue's tasks: the study's limit, else the mean of ended ones plus two
+// standard deviations (the 95th percentile of the usual distributions, or more). Empty if neither is known.
 std::optional<double> longest_s(const ReadyQueue& queue);
 // True if a task of the queue can end before the worker's allocation. On a worker that has just begun it may
 // always start: no longer allocation will come.
 bool fits_before_end(const ReadyQueue& queue, const Worker& worker, double now_s);
-// The same for an element whose last execution was cut after `at_least_s` by the end of its allocation: where little
-// more than that is left, it would only be cut again.
+// The same for an element whose last execution was cut after `at_least_s` by the end of its allocation: where
+// little more than that is left, it would only be cut again.
 bool outlives(double at_least_s, const Worker& worker, double now_s);
 // True if an execution that was cut had a whole allocation of its worker's kind.
 bool had_whole_allocation(double duration_s, const Worker& worker);

@@ -8,8 +8,8 @@
 
 namespace wflow::engine {
 
-// Takes back only elements that have not started, and only for a worker that has had a free core for as long as a
-// lease should last: if the estimates were right, nothing is left to take then.
+// Takes back only elements that have not started, and only for a worker that has had a free core for as long
+// as a lease should last: if the estimates were right, nothing is left to take then.
 std::vector<LeaseId> LeaseTable::split_back() {
   std::vector<LeaseId> taken;
   if (!next_split_s_ || now_s_ < *next_split_s_) return taken;
@@ -56,8 +56,8 @@ std::vector<LeaseTable::Owner> LeaseTable::owners() {
   return owners;
 }
 
-// Takes half of the elements that the owner cannot run at once, from those that it would start last. False if it has
-// none for the idle worker.
+// Takes half of the elements that the owner cannot run at once, from those that it would start last. False if
+// it has none for the idle worker.
 bool LeaseTable::split_from(Worker& owner, const Worker& idle, std::vector<LeaseId>& taken) {
   std::vector<std::pair<std::pair<int, LeaseId>, double>> leases;  // in reverse order of the worker's queue
   double excess = owner.load.cores + owner.spare_cores - owner.capacity.cores;

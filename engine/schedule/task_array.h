@@ -17,7 +17,7 @@ namespace wflow::engine {
 
 // The next execution of an element that ran without success.
 struct Attempt : AttemptCounts {
-  double due_s = 0;  // not before
+  double due_s = 0;       // not before
   double at_least_s = 0;  // it lasts longer than this: an execution was cut by the end of its allocation
 };
 
@@ -29,8 +29,8 @@ struct EarlyResult {
   friend bool operator==(const EarlyResult&, const EarlyResult&) = default;
 };
 
-// A failure that came before the report of an earlier execution, or the last failure of an element whose parent's
-// end is not known yet.
+// A failure that came before the report of an earlier execution, or the last failure of an element whose
+// parent's end is not known yet.
 struct EarlyFailure {
   Outcome outcome;
   WorkerId worker;

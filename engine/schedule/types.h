@@ -33,12 +33,12 @@ struct Lease {
   // The number of earlier executions that no budget counts: for a coordinator without a record of
   // them.
   std::uint32_t uncharged = 0;
-  // The node names of a task on several nodes, that of the worker which starts it first. Empty: on this worker
-  // alone. In a revoked part of a lease it means that all of the task's processes on the node must be
+  // The node names of a task on several nodes, that of the worker which starts it first. Empty: on this
+  // worker alone. In a revoked part of a lease it means that all of the task's processes on the node must be
   // killed.
   std::vector<std::string> nodes = {};
-  // For a step with trust_markers: a MERLIN_FINISHED made under this lease or a later one means that the element
-  // is done. 0: none has run since the element was first leased or opened again.
+  // For a step with trust_markers: a MERLIN_FINISHED made under this lease or a later one means that the
+  // element is done. 0: none has run since the element was first leased or opened again.
   LeaseId trust_from = 0;
   // For blocks of a conversion: in order and disjoint.
   std::vector<LeftOut> left_out = {};

@@ -52,8 +52,8 @@ struct UsageRow {
   WorkerId worker;
 };
 
-// The content of one transaction. Leases are not in it: a worker reports its leases to the next coordinator, or
-// its journal has its results (engine/wire/worker_journal.h).
+// The content of one transaction. Leases are not in it: a worker reports its leases to the next coordinator,
+// or its journal has its results (engine/wire/worker_journal.h).
 struct Batch {
   std::vector<RecordEnd> ends;
   std::vector<RecordFailure> failures;

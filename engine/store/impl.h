@@ -26,8 +26,8 @@ namespace wflow::engine::store {
 // Opens the database: exclusive, write-ahead log, full durability. Errors: as Store's constructor.
 SQLite::Database open_database(const std::filesystem::path& campaign, const DatabaseOptions& options);
 
-// Turns an error of the library into an Error: full disk, damage, locked. `doing` completes "cannot ... <path>".
-// `system_error`: the errno of the failed call, if known, for is_disk_trouble().
+// Turns an error of the library into an Error: full disk, damage, locked. `doing` completes "cannot ...
+// <path>". `system_error`: the errno of the failed call, if known, for is_disk_trouble().
 [[noreturn]] void throw_database_error(const SQLite::Exception& error, const char* doing,
                                        const std::filesystem::path& path, int system_error = 0);
 // The errno of the connection's last failure.
@@ -50,12 +50,13 @@ void execute(SQLite::Statement& statement, const Values&... values) {
   statement.exec();
 }
 
-// The number of the last acknowledged commit: a small file beside the database, <campaign>/.wflow/commits. SQLite
-// drops a damaged end of its write-ahead log silently, and an older copy of a database looks whole. Every opening
-// compares the number of commits in the database with this one.
+// The number of the last acknowledged commit: a small file beside the database, <campaign>/.wflow/commits.
+// SQLite drops a damaged end of its write-ahead log silently, and an older copy of a database looks whole.
+// Every opening compares the number of commits in the database with this one.
 //
-// It costs one pwrite per commit, without fsync: it shows what survives the end of processes. After a power failure
-// the number may be older than the database, and then commits that the disk lost in spite of fsync stay unnoticed.
+// It costs one pwrite per commit, without fsync: it shows what survives the end of processes. After a power
+// failure the number may be older than the database, and then commits that the disk lost in spite of fsync
+// stay unnoticed.
 class CommitMark {
  public:
   // Opens the file, or makes an empty one.
@@ -79,7 +80,7 @@ struct Store::Impl {
   // For arrays whose sources are not the first ones of this version of the study: the id of their sources.
   std::map<ArrayId, std::int64_t> sources_of;
   std::optional<CommitMark> mark;  // none if a VFS keeps the database
-  CommitGuard* lock;              // may be null
+  CommitGuard* lock;               // may be null
   // usage.cc: read at the first write, then kept beside the tables.
   struct OpenBlock {
     std::int64_t number = 0;

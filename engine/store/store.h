@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The campaign's record in SQLite: <campaign>/.wflow/campaign.db. Only one connection exists, and it is exclusive:
-// SQLite then makes no shared-memory index, which keeps the database safe on NFS, Lustre and GPFS (SQLite's
-// documentation: "Use of WAL Without Shared-Memory").
+// The campaign's record in SQLite: <campaign>/.wflow/campaign.db. Only one connection exists, and it is
+// exclusive: SQLite then makes no shared-memory index, which keeps the database safe on NFS, Lustre and GPFS
+// (SQLite's documentation: "Use of WAL Without Shared-Memory").
 #pragma once
 
 #include <cstddef>
@@ -55,7 +55,8 @@ struct WorkerRecord : WorkerRow {
 // An array of the new plan, for Takeover.
 struct TakenArray {
   std::optional<ArrayId> from;  // its number in the old plan
-  std::vector<Range> open;      // in order and disjoint: elements that do not keep their end, attempts and reports
+  std::vector<Range>
+      open;  // in order and disjoint: elements that do not keep their end, attempts and reports
   // Decide again on elements that were skipped, or cancelled with their parents.
   bool judge_skipped = false;
 };
@@ -91,8 +92,8 @@ struct DatabaseOptions {
   std::string vfs;
   // Go on without commits that were acknowledged and are lost (CommitMark); the history then says so.
   bool accept_loss = false;
-  // The coordinator's lock: it outlives the store, and every commit checks it. Without one the database opens only
-  // if no coordinator holds the campaign.
+  // The coordinator's lock: it outlives the store, and every commit checks it. Without one the database opens
+  // only if no coordinator holds the campaign.
   CommitGuard* lock = nullptr;
 };
 
@@ -139,8 +140,8 @@ class Store {
   std::map<std::string, StepUsage> usage();  // by step
   // Executions that did not succeed, by step and reason. Reads all of them.
   std::vector<wire::LostTime> lost_times();
-  // The executions of the elements in the range, in order of element and execution. The attempt's lease is not
-  // known.
+  // The executions of the elements in the range, in order of element and execution. The attempt's lease is
+  // not known.
   std::vector<UsageRow> usage_of(ArrayId array, Range range, std::size_t limit = kAll);
   // missing.cc
   // For the data set that `array`, of a convert: step, makes; in order of samples, the first `limit` of them.
@@ -150,7 +151,8 @@ class Store {
   // The last checkpoint that each task has reported, in order of task; the tasks that reported last, at most
   // kListedCheckpoints.
   std::vector<wire::CheckpointView> checkpoints();
-  // When tasks ended, in so many slices of the time from the campaign's begin to the last entry of its history.
+  // When tasks ended, in so many slices of the time from the campaign's begin to the last entry of its
+  // history.
   Timeline timeline(std::size_t slices);
   // overview.cc
   Overview overview(const OverviewWish& wish);
@@ -170,8 +172,8 @@ class Store {
   std::uint64_t study();
   // Takeover::aside of the last one; empty before any.
   std::string aside();
-  // Makes the record follow a new plan, or opens parts of the same one again: all or nothing, durable. No coordinator
-  // may live: results of earlier leases do not count for opened elements.
+  // Makes the record follow a new plan, or opens parts of the same one again: all or nothing, durable. No
+  // coordinator may live: results of earlier leases do not count for opened elements.
   void take(const specs::Plan& plan, const Takeover& takeover);
   // sources.cc: the sources of each step, the oldest first.
   std::vector<SourcesRow> sources();
@@ -201,16 +203,15 @@ void refuse_existing(const std::filesystem::path& path);
 // campaign's directory. All commands use this sentence.
 void require_record(const std::filesystem::path& campaign);
 
-// Damage in the database of a campaign without a coordinator, and what can be repaired without losing data: for wflow
-// doctor.
+// Damage in the database of a campaign without a coordinator, and what can be repaired without losing data:
+// for wflow doctor.
 struct DatabaseReport {
-  // Pages or tables that SQLite cannot read, and contradictions that no other table explains. Only an older copy
-  // helps.
+  // Pages or tables that SQLite cannot read, and contradictions that no other table explains. Only an older
+  // copy helps.
   std::vector<std::string> damage;
-  std::vector<std::string>
-      indexes;                      // missing or extra entries of indexes: rebuilt from their tables
-  std::vector<std::string> counts;  // counts of ended tasks that do not match the ends: counted again
-  std::uint64_t lost_commits = 0;   // acknowledged, and not in it (CommitMark)
+  std::vector<std::string> indexes;  // missing or extra entries of indexes: rebuilt from their tables
+  std::vector<std::string> counts;   // counts of ended tasks that do not match the ends: counted again
+  std::uint64_t lost_commits = 0;    // acknowledged, and not in it (CommitMark)
   bool sound() const { return damage.empty() && indexes.empty() && counts.empty() && lost_commits == 0; }
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes the record follow a new plan. Arrays get the new plan's numbers in every table. Elements that an array
-// keeps stay; the record forgets the others as if they had never run. Keeps the history of removed
+// Makes the record follow a new plan. Arrays get the new plan's numbers in every table. Elements that an
+// array keeps stay; the record forgets the others as if they had never run. Keeps the history of removed
 // arrays.
 #include <algorithm>
 

@@ -85,8 +85,8 @@ TEST_F(TakeTest, AnotherPlanHasOtherNumbers) {
   EXPECT_TRUE(store_->restore().ends.size() == 1U);
 }
 
-// Reports of a removed step belong to the version of the study that had it: nothing that follows the study as it is now
-// may meet them under a number that no array has.
+// Reports of a removed step belong to the version of the study that had it: nothing that follows the study as
+// it is now may meet them under a number that no array has.
 TEST_F(TakeTest, ReportsOfARemovedStepStayWithItsVersion) {
   Batch batch;
   batch.events = {{0, 7, 0, 1.0, wire::Metric{"loss", 0, 1, 0.5}},
@@ -119,7 +119,8 @@ TEST_F(TakeTest, ReportsOfARemovedStepStayWithItsVersion) {
   store_->snapshot(campaign_.path() / "copy.db");
   SQLite::Database copy(campaign_.path() / "copy.db");
   const auto first = [&](const char* query) { return copy.execAndGet(query).getString(); };
-  EXPECT_EQ(first("SELECT study || step || sample || name || value FROM v_removed_metrics"), "2simulate7loss0.5");
+  EXPECT_EQ(first("SELECT study || step || sample || name || value FROM v_removed_metrics"),
+            "2simulate7loss0.5");
   EXPECT_EQ(first("SELECT group_concat(study || step || sample) FROM v_removed_failures"),
             "2simulate40,2simulate41");
   EXPECT_EQ(first("SELECT group_concat(step || type) FROM v_removed_events"),

@@ -28,7 +28,8 @@ std::vector<wire::CheckpointView> Store::checkpoints() {
   return impl_->reading([&] {
     auto& select = impl_->statement(
         "SELECT array, element, time, body FROM events WHERE id IN (SELECT max(id) FROM events WHERE type = "
-        "'checkpoint' AND array >= 0 GROUP BY array, element ORDER BY 1 DESC LIMIT ?) ORDER BY array, element");
+        "'checkpoint' AND array >= 0 GROUP BY array, element ORDER BY 1 DESC LIMIT ?) ORDER BY array, "
+        "element");
     SQLite::bind(select, static_cast<std::int64_t>(kListedCheckpoints));
     std::vector<wire::CheckpointView> views;
     while (select.executeStep()) {

@@ -14,8 +14,8 @@ constexpr std::uint64_t kBlockRecords = 128;
 // Blocks that may still grow: beyond that all are closed, so that many arrays take no memory.
 constexpr std::size_t kOpenBlocks = 1000;
 
-// All of the first `kAllRecords` executions have a record; half of the next as many, a quarter of the next twice as
-// many, and so on. The executions' own numbers decide which.
+// All of the first `kAllRecords` executions have a record; half of the next as many, a quarter of the next
+// twice as many, and so on. The executions' own numbers decide which.
 bool is_kept(std::uint64_t seen, const TaskUsage& usage) {
   const std::uint64_t full = seen / Store::kAllRecords;
   const auto halvings = static_cast<unsigned>(std::bit_width(full));
@@ -129,7 +129,8 @@ std::vector<wire::LostTime> Store::lost_times() {
   return impl_->reading([&] {
     std::map<std::int64_t, std::string> steps;
     SQLite::Statement arrays(impl_->database, "SELECT id, step FROM arrays");
-    while (arrays.executeStep()) steps.emplace(arrays.getColumn(0).getInt64(), arrays.getColumn(1).getString());
+    while (arrays.executeStep())
+      steps.emplace(arrays.getColumn(0).getInt64(), arrays.getColumn(1).getString());
     // Summed up here: SQLite would sort all rows.
     std::map<std::pair<std::int64_t, std::string>, wire::LostTime> sums;
     SQLite::Statement rows(impl_->database, "SELECT array, reason, duration FROM failures");

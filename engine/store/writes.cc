@@ -68,9 +68,11 @@ void Store::Impl::write(const Batch& batch) {
 // A clock that was set back does not shorten it.
 void Store::Impl::write_session(double time_s) {
   const double time = stored_time(time_s);
-  execute(statement("INSERT INTO sessions (epoch, began, last) SELECT CAST(value AS INTEGER), ?1, ?1 FROM meta WHERE "
-                    "key = 'epoch' ON CONFLICT (epoch) DO UPDATE SET last = max(last, ?1)"),
-          time);
+  execute(
+      statement(
+          "INSERT INTO sessions (epoch, began, last) SELECT CAST(value AS INTEGER), ?1, ?1 FROM meta WHERE "
+          "key = 'epoch' ON CONFLICT (epoch) DO UPDATE SET last = max(last, ?1)"),
+      time);
 }
 
 void Store::Impl::write_worker(const WorkerRow& worker) {
@@ -98,7 +100,8 @@ void Store::Impl::write_end(const RecordEnd& end) {
   count_replaced(end.array, runs.set(end.array, end.range, static_cast<int>(end.state)));
   changes[end.array][static_cast<std::size_t>(end.state)] += signed_of(end.range.size());
   if (!sources_of.empty() && end.state == ElementState::done) {
-    if (const auto at = sources_of.find(end.array); at != sources_of.end()) made.set(end.array, end.range, at->second);
+    if (const auto at = sources_of.find(end.array); at != sources_of.end())
+      made.set(end.array, end.range, at->second);
   }
   execute(statement("DELETE FROM attempts WHERE array = ? AND element BETWEEN ? AND ?"), end.array,
           signed_of(end.range.first), signed_of(end.range.last));
@@ -125,7 +128,8 @@ void Store::Impl::count_replaced(ArrayId array, const std::vector<RunTable::Row>
     change[static_cast<std::size_t>(row.value)] -= signed_of(row.range.size());
 }
 
-// From the runs themselves: independent of a batch's totals, the counts are the sums of the runs (restore.cc).
+// From the runs themselves: independent of a batch's totals, the counts are the sums of the runs
+// (restore.cc).
 void Store::Impl::write_counts() {
   for (const auto& [array, change] : changes) {
     const auto of = [&](ElementState state) { return change[static_cast<std::size_t>(state)]; };
@@ -159,18 +163,20 @@ void Store::Impl::write_failure(const RecordFailure& row) {
 }
 
 void Store::Impl::write_attempt(ArrayId array, Element element, const AttemptCounts& counts) {
-  execute(statement("INSERT OR REPLACE INTO attempts (array, element, next_attempt, failures, crashes, restart, "
-                    "neutral, launches, memory, memory_bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"),
-          array, signed_of(element), counts.number, counts.failures, counts.crashes, counts.restart ? 1 : 0,
-          counts.neutral, counts.launches, counts.memory, counts.memory_bytes);
+  execute(
+      statement("INSERT OR REPLACE INTO attempts (array, element, next_attempt, failures, crashes, restart, "
+                "neutral, launches, memory, memory_bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"),
+      array, signed_of(element), counts.number, counts.failures, counts.crashes, counts.restart ? 1 : 0,
+      counts.neutral, counts.launches, counts.memory, counts.memory_bytes);
 }
 
 // After the failures and floors of its batch.
 void Store::Impl::write_cause(const RecordCause& cause) {
-  execute(statement("UPDATE failures SET reason = ?, detail = ? WHERE array = ? AND element = ? AND attempt = ? "
-                    "AND worker = ? AND reason = 'worker_lost'"),
-          reason_name(cause.reason), cause.detail, cause.array, signed_of(cause.element), cause.attempt,
-          cause.worker);
+  execute(
+      statement("UPDATE failures SET reason = ?, detail = ? WHERE array = ? AND element = ? AND attempt = ? "
+                "AND worker = ? AND reason = 'worker_lost'"),
+      reason_name(cause.reason), cause.detail, cause.array, signed_of(cause.element), cause.attempt,
+      cause.worker);
   if (cause.counts && !runs.find(cause.array, cause.element))
     write_attempt(cause.array, cause.element, *cause.counts);
 }

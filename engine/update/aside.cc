@@ -77,7 +77,8 @@ class Gathering {
 
   // Outputs of samples are many, and not kept: a simulation is repeated, a model may not be.
   bool is_good(ArrayId from) const {
-    return !from_.steps()[from_.step_of(from)].sample_dependent && done_ && done_(whole_of(from_, from).array);
+    return !from_.steps()[from_.step_of(from)].sample_dependent && done_ &&
+           done_(whole_of(from_, from).array);
   }
 
   Successor successor_of(ArrayId from, ArrayId to) const {
@@ -93,8 +94,9 @@ class Gathering {
     return init != nullptr && init->text == "last";
   }
 
-  // Such a training continues from its own checkpoints, which are complete, if its data are unchanged, and starts
-  // from the beginning if not (trainer/training/recovery.cc). A search compares trainings, and each must run.
+  // Such a training continues from its own checkpoints, which are complete, if its data are unchanged, and
+  // starts from the beginning if not (trainer/training/recovery.cc). A search compares trainings, and each
+  // must run.
   bool checks_its_data(const PlannedStep& step) const {
     // After a change of the study, the checkpoints may belong to another network.
     if (step.kind != StepKind::train || &from_ != &to_) return false;
@@ -215,9 +217,10 @@ std::string hidden_name(const std::string& aside) {
 void rename_or_copy(const fs::path& from, const fs::path& to, std::error_code& error) {
   fs::rename(from, to, error);
   if (error != std::errc::cross_device_link) return;
-  fs::copy(from, to,
-           fs::copy_options::recursive | fs::copy_options::copy_symlinks | fs::copy_options::overwrite_existing,
-           error);
+  fs::copy(
+      from, to,
+      fs::copy_options::recursive | fs::copy_options::copy_symlinks | fs::copy_options::overwrite_existing,
+      error);
   if (!error) fs::remove_all(from, error);
 }
 
@@ -273,7 +276,8 @@ class Mover {
           if (error) fs::copy_file(source, target, fs::copy_options::overwrite_existing, error);
         }
         if (error)
-          throw system_error(error.value(), fmt::format("cannot keep {} as {}", source.string(), target.string()));
+          throw system_error(error.value(),
+                             fmt::format("cannot keep {} as {}", source.string(), target.string()));
       }
     }
   }
@@ -505,7 +509,8 @@ void write_aside(const fs::path& campaign, const Aside& aside) {
     parts.push_back(std::move(json));
   }
   const nlohmann::json json = {{"name", aside.name}, {"keep", aside.keep}, {"parts", parts}};
-  remove_temporaries(campaign / ".wflow", list_file(campaign).filename().string());  // left by a killed process
+  remove_temporaries(campaign / ".wflow",
+                     list_file(campaign).filename().string());  // left by a killed process
   write_file_durably(list_file(campaign), json.dump(1) + "\n");
 }
 
@@ -555,9 +560,10 @@ void require_movable(const fs::path& campaign, const Aside& aside) {
     for (const fs::path& written : {folder ? path : path.parent_path(), path.parent_path()}) {
       const bool needed = written == path || (part.samples.empty() && !part.linked && !stays(path));
       if (!needed || ::access(written.c_str(), W_OK | X_OK) == 0) continue;
-      throw system_error(errno, fmt::format("cannot move {} away, which is to be made again: {} cannot be written "
-                                            "to; nothing was changed",
-                                            path.string(), written.string()));
+      throw system_error(errno,
+                         fmt::format("cannot move {} away, which is to be made again: {} cannot be written "
+                                     "to; nothing was changed",
+                                     path.string(), written.string()));
     }
   }
 }

@@ -3,11 +3,10 @@
 // unwanted execution (wflow redo). Renames move them to <campaign>/.wflow/old/<name>/, where they are deleted
 // unless the user keeps them. A good version of a data set, a training or a single task stays there until its
 // successor is done. The list is written before the record changes and carried out after it:
-//   <campaign>/.wflow/aside.json   the parts to move; removed at the end. Without effect if the record does not
-//   name it.
-//   <campaign>/.wflow/old/<name>/replaced.json   the versions that wait for their successors
-// A directory of outputs may be a symbolic link to another file system, or a mount point. It stays in place, and its
-// entries move to .wflow-old-<name> in it, to which .wflow/old/<name> then has a link.
+//   <campaign>/.wflow/aside.json   the parts to move; removed at the end. Without effect if the record does
+//   not name it. <campaign>/.wflow/old/<name>/replaced.json   the versions that wait for their successors
+// A directory of outputs may be a symbolic link to another file system, or a mount point. It stays in place,
+// and its entries move to .wflow-old-<name> in it, to which .wflow/old/<name> then has a link.
 #pragma once
 
 #include <filesystem>
@@ -30,7 +29,8 @@ struct AsidePart {
   std::uint64_t bundle = 0;
   // A good version: it is kept until this step is done, or this array of it.
   std::string until_step = {}, until_array = {};
-  // It stays in its place, where its successor replaces some of its files: what is kept are hard links to all of them.
+  // It stays in its place, where its successor replaces some of its files: what is kept are hard links to all
+  // of them.
   bool linked = false;
 
   bool waits() const { return !until_step.empty(); }
@@ -42,10 +42,10 @@ struct Aside {
   std::vector<AsidePart> parts;
 };
 
-// The parts to move for two plans of the campaign and the result of compare(); for again(), pass the same plan twice.
-// The outputs of a removed step are not in the way: they stay in place, or move with the rest
-// (`with_removed`). `done`: true if all elements of an array of the old plan are done; called for arrays that do not
-// run once a sample.
+// The parts to move for two plans of the campaign and the result of compare(); for again(), pass the same
+// plan twice. The outputs of a removed step are not in the way: they stay in place, or move with the rest
+// (`with_removed`). `done`: true if all elements of an array of the old plan are done; called for arrays that
+// do not run once a sample.
 using IsDone = std::function<bool(ArrayId)>;
 std::vector<AsidePart> aside_parts(const specs::Plan& from, const specs::Plan& to, const Changes& changes,
                                    bool with_removed, const IsDone& done);

@@ -101,10 +101,12 @@ TEST_F(AsideTest, AGoodVersionWaitsForItsSuccessor) {
 
 // Blocks that are made again replace their files in place: the old data set is whole beside the new one.
 TEST_F(AsideTest, ADataSetThatIsReplacedInPartsStaysWhole) {
-  for (const char* path : {"data/manifest.json", "data/train/shard-00000.h5", "data/train/shard-00001.h5"}) put(path);
+  for (const char* path : {"data/manifest.json", "data/train/shard-00000.h5", "data/train/shard-00001.h5"})
+    put(path);
   Aside aside;
   aside.name = "1";
-  aside.parts = {{"data", {}, 0, 25, 0, "data.manifest", "data.manifest", true}, {"data/manifest.json", {}, 0, 25, 0}};
+  aside.parts = {{"data", {}, 0, 25, 0, "data.manifest", "data.manifest", true},
+                 {"data/manifest.json", {}, 0, 25, 0}};
   for (int time = 0; time < 2; ++time) carry_out(campaign(), aside);  // also where it is repeated
   EXPECT_FALSE(there("data/manifest.json"));
   EXPECT_TRUE(there("data/train/shard-00000.h5"));
@@ -160,7 +162,8 @@ TEST_P(AsideLinkTest, OutputsMoveWithinTheirFileSystem) {
   for (int time = 0; time < 2; ++time) carry_out(campaign(), aside);
   EXPECT_TRUE(there("simulate/0/0/u") && there("simulate/1/1/u"));
   EXPECT_FALSE(there("simulate/0/1") || there("simulate/1/0") || there("train/model"));
-  EXPECT_TRUE(fs::is_symlink(campaign() / "simulate") && fs::is_symlink(campaign() / "train")) << "the next outputs go there";
+  EXPECT_TRUE(fs::is_symlink(campaign() / "simulate") && fs::is_symlink(campaign() / "train"))
+      << "the next outputs go there";
   EXPECT_TRUE(there(".wflow/old/3/train/model"));
   EXPECT_FALSE(fs::exists(elsewhere_ / "simulate" / ".wflow-old-3"));
   drop_replaced(campaign(), [](const KeptVersion&) { return true; });

@@ -65,8 +65,8 @@ std::vector<std::size_t> by_depth(const specs::Plan& plan) {
   return order;
 }
 
-// The part of a study outside its steps that decides outputs, and each step's own part, as text: if both are equal
-// in two studies, so are the bases of all of the step's arrays.
+// The part of a study outside its steps that decides outputs, and each step's own part, as text: if both are
+// equal in two studies, so are the bases of all of the step's arrays.
 class StepTexts {
  public:
   explicit StepTexts(const specs::Plan& plan) : plan_(plan) {
@@ -312,8 +312,8 @@ class Comparison {
     if (outputs_gone_(*from)) gone_[array].add(all_of(old_count(array)));
   }
 
-  // Blocks that are whole run again where their conversion deletes its inputs from now on. Their shards stay as they are,
-  // so that nothing follows.
+  // Blocks that are whole run again where their conversion deletes its inputs from now on. Their shards stay
+  // as they are, so that nothing follows.
   void add_deletions() {
     for (ArrayId array = 0; array < to_.array_count(); ++array) {
       ArrayChange& change = result_.arrays[array];

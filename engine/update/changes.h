@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares two versions of a campaign's study, or selects tasks to run again: decides which tasks keep their ends
-// and which run (again). A function of two plans; no I/O except for sample tables in files.
+// Compares two versions of a campaign's study, or selects tasks to run again: decides which tasks keep their
+// ends and which run (again). A function of two plans; no I/O except for sample tables in files.
 //
 //   own      its fingerprint differs (specs/plan/fingerprint.h), or its row of samples, or its sources
 //   follows  one of its inputs runs (again), element by element along the plan's edges
 //   deleted  a conversion that will run (again) would read inputs that it has deleted, or a task files that a
 //            user has removed
-//   deletes  a conversion has delete_inputs from now on: its blocks run again to delete their inputs; their readers
+//   deletes  a conversion has delete_inputs from now on: its blocks run again to delete their inputs; their
+//   readers
 //            do not follow
 //   added    the new plan has more elements of the array
 #pragma once
@@ -57,8 +58,8 @@ struct Changes {
   bool same_tasks() const;
 };
 
-// Returns true if a block of a conversion in the old plan has deleted its inputs, or may be about to. Called for
-// conversions with `delete_inputs` alone; empty: all have.
+// Returns true if a block of a conversion in the old plan has deleted its inputs, or may be about to. Called
+// for conversions with `delete_inputs` alone; empty: all have.
 using InputsDeleted = std::function<bool(ArrayId array, Element block)>;
 
 // Returns true if all outputs of an array in the old plan are gone (a user has removed its step's directory).
@@ -72,8 +73,8 @@ Changes compare(const specs::Plan& from, const specs::Plan& to, const ArrayParts
 Changes again(const specs::Plan& plan, const ArrayParts& parts, const InputsDeleted& deleted = {},
               const OutputsGone& gone = {});
 
-// "simulate: cmd changed, 200 of 200 stale"; one more line names all that follow. `keep_old`: outputs of removed
-// steps move to the folder of replaced ones; else they stay in place.
+// "simulate: cmd changed, 200 of 200 stale"; one more line names all that follow. `keep_old`: outputs of
+// removed steps move to the folder of replaced ones; else they stay in place.
 std::vector<std::string> lines_of(const Changes& changes, bool keep_old = false);
 
 }  // namespace wflow::engine

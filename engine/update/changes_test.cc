@@ -109,9 +109,11 @@ TEST(Changes, AgainIsThePartsAndWhatReadsThem) {
   EXPECT_EQ(open_of(changes, 2), (std::vector<Range>{{0, 0}}));
 }
 
-// A data set of which one block changes stays whole beside its successor, a single task's output, too; samples' do not.
+// A data set of which one block changes stays whole beside its successor, a single task's output, too;
+// samples' do not.
 TEST(Changes, GoodVersionsWaitForTheirSuccessors) {
-  const specs::Plan plan = plan_of(step("simulate", "echo $(x)") + kConvert + step("fit", "fit", ", depends: [data]"));
+  const specs::Plan plan =
+      plan_of(step("simulate", "echo $(x)") + kConvert + step("fit", "fit", ", depends: [data]"));
   const Changes changes = again(plan, {{0, {5, 5}}});
   const auto parts = aside_parts(plan, plan, changes, false, [](ArrayId) { return true; });
   ASSERT_EQ(parts.size(), 4U);

@@ -20,11 +20,12 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kAbsent = "absent";
-// A file that a command names and that was not there when it was recorded first: a task writes it, it is no source.
+// A file that a command names and that was not there when it was recorded first: a task writes it, it is no
+// source.
 constexpr const char* kNoSource = "no source";
 
-// A larger file that a command names is read by its tasks, and not by every command of wflow as well: it is a source
-// where the step declares it.
+// A larger file that a command names is read by its tasks, and not by every command of wflow as well: it is a
+// source where the step declares it.
 constexpr std::uint64_t kMostNamedBytes = std::uint64_t{256} << 20;
 
 std::string hash_directory(const fs::path& directory) {
@@ -122,7 +123,8 @@ SourceFiles read_sources(const specs::Study& study, const specs::Step& step, con
   SourceFiles files;
   for (const std::string& path : step.sources)
     files[path] = look_at(specs::locate(study, path), find(known, path));
-  // Those that are there when they are named first: what tasks make later is no source, in no version of the study.
+  // Those that are there when they are named first: what tasks make later is no source, in no version of the
+  // study.
   for (const std::string& path : specs::named_files(study, step)) {
     if (files.contains(path)) continue;
     const fs::path file = study.file.parent_path() / path;

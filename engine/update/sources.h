@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sources:` of a step: files whose content decides its outputs (scripts, meshes, tables). The coordinator records
-// their checksums at its start, and the sources of each done task, in runs (store/schema.h: sources, made).
+// `sources:` of a step: files whose content decides its outputs (scripts, meshes, tables). The coordinator
+// records their checksums at its start, and the sources of each done task, in runs (store/schema.h: sources,
+// made).
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,8 @@ std::string to_json_text(const SourceFiles& files);
 SourceFiles sources_from_json(const std::string& text);
 
 // The current files. `known`: those of an earlier time; then only these of the files that a command names.
-SourceFiles read_sources(const specs::Study& study, const specs::Step& step, const SourceFiles* known = nullptr);
+SourceFiles read_sources(const specs::Study& study, const specs::Step& step,
+                         const SourceFiles* known = nullptr);
 // True if it declares sources, or its command names files beside the study.
 bool has_sources(const specs::Study& study, const specs::Step& step);
 // The rows of all steps with sources, for take() of a new version.

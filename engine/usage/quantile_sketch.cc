@@ -54,7 +54,8 @@ void QuantileSketch::merge(const QuantileSketch& other) {
 
 double QuantileSketch::quantile(double fraction) const {
   if (count_ == 0) return 0;
-  const auto rank = static_cast<std::uint64_t>(std::clamp(fraction, 0.0, 1.0) * static_cast<double>(count_ - 1));
+  const auto rank =
+      static_cast<std::uint64_t>(std::clamp(fraction, 0.0, 1.0) * static_cast<double>(count_ - 1));
   std::uint64_t below = zeros_;
   if (rank < below) return 0;
   for (const auto& [bucket, count] : buckets_) {
@@ -81,7 +82,8 @@ void QuantileSketch::write(std::string& bytes) const {
 bool QuantileSketch::read(std::string_view& bytes) {
   *this = {};
   std::uint64_t buckets = 0;
-  if (!get_varint(bytes, zeros_) || !get_real(bytes, sum_) || !get_real(bytes, most_) || !get_varint(bytes, buckets))
+  if (!get_varint(bytes, zeros_) || !get_real(bytes, sum_) || !get_real(bytes, most_) ||
+      !get_varint(bytes, buckets))
     return false;
   count_ = zeros_;
   std::int64_t bucket = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantiles of a stream of numbers in bounded memory, with a relative error of at most 1 %: DDSketch (Masson, Rim, Lee
-// 2019, "DDSketch: a fast and fully-mergeable quantile sketch", section 2) without its limit on the number of buckets,
-// because sizes and durations span at most some thousands of them.
+// Quantiles of a stream of numbers in bounded memory, with a relative error of at most 1 %: DDSketch (Masson,
+// Rim, Lee 2019, "DDSketch: a fast and fully-mergeable quantile sketch", section 2) without its limit on the
+// number of buckets, because sizes and durations span at most some thousands of them.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace wflow::engine {
 
-// Whole numbers in as few bytes as possible: seven bits a byte, lowest first, the highest bit set on all but the last
-// (LEB128); signed numbers are folded so that small ones of either sign stay short (zigzag).
+// Whole numbers in as few bytes as possible: seven bits a byte, lowest first, the highest bit set on all but
+// the last (LEB128); signed numbers are folded so that small ones of either sign stay short (zigzag).
 inline void put_varint(std::string& bytes, std::uint64_t value) {
   for (; value >= 0x80; value >>= 7U) bytes.push_back(static_cast<char>(value | 0x80U));
   bytes.push_back(static_cast<char>(value));

@@ -53,7 +53,8 @@ TEST(QuantileSketch, MergesToWhatOneWouldBe) {
 TEST(QuantileSketch, TakesAnything) {
   QuantileSketch sketch;
   EXPECT_EQ(sketch.quantile(0.5), 0);
-  for (const double value : {0.0, -1.0, std::nan(""), std::numeric_limits<double>::infinity()}) sketch.add(value);
+  for (const double value : {0.0, -1.0, std::nan(""), std::numeric_limits<double>::infinity()})
+    sketch.add(value);
   EXPECT_EQ(sketch.quantile(1), 0);
   sketch.add(1e300);
   EXPECT_NEAR(sketch.quantile(1), 1e300, 1e298);

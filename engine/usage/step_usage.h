@@ -12,7 +12,8 @@
 
 namespace wflow::engine {
 
-// Counts processes: one for all samples of a bundle. Leaves out those of less than a millisecond, unless they failed.
+// Counts processes: one for all samples of a bundle. Leaves out those of less than a millisecond, unless they
+// failed.
 struct StepUsage {
   QuantileSketch duration_s, cpu_s, peak_bytes, read_bytes, written_bytes;
 
@@ -25,8 +26,9 @@ struct StepUsage {
   friend bool operator==(const StepUsage&, const StepUsage&) = default;
 };
 
-// A list of executions of one array, each of which takes at most about 20 bytes: it grows at its end, so that what was
-// written of it stays. Times in milliseconds, durations in microseconds, sizes in KiB. Leases are not kept.
+// A list of executions of one array, each of which takes at most about 20 bytes: it grows at its end, so that
+// what was written of it stays. Times in milliseconds, durations in microseconds, sizes in KiB. Leases are
+// not kept.
 class UsageBlock {
  public:
   // `worker`: its number in the table of workers.

@@ -140,7 +140,8 @@ namespace fs = std::filesystem;
 constexpr std::size_t kLongestFolder = 60;  // part of the 107 bytes of a socket's name
 constexpr std::size_t kTokenPart = 16;
 
-// Makes the folder, or accepts an existing one of this user alone. No other user can change it: /tmp is sticky.
+// Makes the folder, or accepts an existing one of this user alone. No other user can change it: /tmp is
+// sticky.
 bool make_own(const fs::path& folder) {
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return false;
   return is_private_folder(folder) && ::access(folder.c_str(), W_OK | X_OK) == 0;

@@ -11,8 +11,8 @@
 
 namespace wflow::engine::wire {
 
-// The best first, at least one: $WFLOW_HOST alone if it is set; else the host's name if it resolves to more than
-// the loopback, the addresses of its networks, and its name again if other hosts may resolve it better.
+// The best first, at least one: $WFLOW_HOST alone if it is set; else the host's name if it resolves to more
+// than the loopback, the addresses of its networks, and its name again if other hosts may resolve it better.
 std::vector<std::string> reachable_hosts();
 
 // $WFLOW_HOST; empty if it is not set.
@@ -37,9 +37,9 @@ std::vector<std::string> nearest_first(std::vector<std::string> addresses,
 // ---- Unix sockets
 
 // The folder of coordinators' Unix sockets, which only the user can enter, so that no other user can put a
-// socket there, remove one or connect to one: $XDG_RUNTIME_DIR/wflow or /tmp/wflow-<uid>, made with mode 0700.
-// If another user has taken that name, or its mode differs, a new folder /tmp/wflow-<uid>-XXXXXX. Empty if none
-// can be made.
+// socket there, remove one or connect to one: $XDG_RUNTIME_DIR/wflow or /tmp/wflow-<uid>, made with mode
+// 0700. If another user has taken that name, or its mode differs, a new folder /tmp/wflow-<uid>-XXXXXX. Empty
+// if none can be made.
 std::optional<std::filesystem::path> socket_folder();
 
 // A name that no other socket has, within the 107 bytes that a socket's name may have.

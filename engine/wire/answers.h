@@ -28,8 +28,9 @@ struct Refusal {
 };
 
 struct Done {
-  std::uint64_t count = 0;    // number of tasks affected
-  std::uint64_t running = 0;  // still running at the time of the answer; included in `count` if they are being killed
+  std::uint64_t count = 0;  // number of tasks affected
+  std::uint64_t running =
+      0;  // still running at the time of the answer; included in `count` if they are being killed
 };
 
 // ---- status
@@ -93,7 +94,7 @@ struct StepStatus {
   // For a conversion: samples that are not in its data set, by reason; the most frequent first.
   std::vector<MissingReason> missing;
   std::uint64_t samples = 0;  // for the blocks of a conversion: samples of its source
-  std::string held;  // why none of its tasks starts: max_failures; empty: it is not paused
+  std::string held;           // why none of its tasks starts: max_failures; empty: it is not paused
 
   std::uint64_t missing_samples() const;
   std::uint64_t count(ElementState state) const { return counts[static_cast<std::size_t>(state)]; }
@@ -183,8 +184,8 @@ struct RefusedView {
   std::string sentence() const;  // "refused: 3 connections without the campaign's keys, ..."
 };
 
-// The state of a campaign at one moment: behind `wflow status`, the progress display and `--json`. The lists have
-// the newest entries; `total` is the number of all entries.
+// The state of a campaign at one moment: behind `wflow status`, the progress display and `--json`. The lists
+// have the newest entries; `total` is the number of all entries.
 struct StatusAnswer {
   std::string name, directory;
   CampaignState state = CampaignState::running;

@@ -21,9 +21,9 @@ namespace wflow::engine::wire {
 
 namespace {
 
-// A pull reader of MessagePack that allocates nothing by itself and trusts no length: it never reads past the bytes,
-// and checks an array's count against the bytes that are left. Needed because msgpack's unpack() allocates by the
-// lengths that the sender claims.
+// A pull reader of MessagePack that allocates nothing by itself and trusts no length: it never reads past the
+// bytes, and checks an array's count against the bytes that are left. Needed because msgpack's unpack()
+// allocates by the lengths that the sender claims.
 class Reader {
  public:
   explicit Reader(std::string_view bytes) : rest_(bytes) {}

@@ -94,9 +94,22 @@ struct Describe {
   std::string operator()(const Identify&) const { return "Identify"; }
   std::string operator()(const Returned& returned) const { return "Returned: " + leases(returned.leases); }
   std::string operator()(const Query& query) const {
-    constexpr std::array<std::string_view, std::variant_size_v<Request>> kNames = {
-        "status", "tasks", "explain", "workers",     "retryable",           "snapshot", "drain", "stop",
-        "pause",  "retry", "cancel",  "allocations", "allocations command", "usage",    "watch", "usage summary"};
+    constexpr std::array<std::string_view, std::variant_size_v<Request>> kNames = {"status",
+                                                                                   "tasks",
+                                                                                   "explain",
+                                                                                   "workers",
+                                                                                   "retryable",
+                                                                                   "snapshot",
+                                                                                   "drain",
+                                                                                   "stop",
+                                                                                   "pause",
+                                                                                   "retry",
+                                                                                   "cancel",
+                                                                                   "allocations",
+                                                                                   "allocations command",
+                                                                                   "usage",
+                                                                                   "watch",
+                                                                                   "usage summary"};
     return fmt::format("Query: {}", kNames.at(query.request.index()));
   }
   std::string operator()(const Answer& answer) const {

@@ -25,8 +25,8 @@ struct CampaignKeys {
 // <campaign>/.wflow/keys.json, mode 0600, in a folder of mode 0700.
 CampaignKeys create_keys(const std::filesystem::path& campaign);
 CampaignKeys read_keys(const std::filesystem::path& campaign);  // checks as check_private() does
-// New pairs under the same token: the next coordinator refuses the old ones. Only while no process coordinates the
-// campaign.
+// New pairs under the same token: the next coordinator refuses the old ones. Only while no process
+// coordinates the campaign.
 CampaignKeys renew_keys(const std::filesystem::path& campaign);
 // Error{system} with a sentence unless the folder .wflow, the keys and the endpoint belong to the user alone.
 void check_private(const std::filesystem::path& campaign);

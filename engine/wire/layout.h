@@ -46,9 +46,9 @@ WFLOW_LAYOUT(specs::Resources, &T::cores, &T::gpus, &T::memory_bytes, &T::nodes,
 WFLOW_LAYOUT(specs::DeclaredOutput, &T::file, &T::dataset, &T::shape, &T::finite);
 WFLOW_LAYOUT(specs::TaskTemplate, &T::array, &T::step, &T::label, &T::kind, &T::command, &T::restart,
              &T::shell, &T::shell_given, &T::settings, &T::workspace, &T::script, &T::suffix, &T::campaign,
-             &T::sample_dependent, &T::sample_count, &T::level_max_dirs, &T::layout_samples, &T::resources, &T::timeout_s,
-             &T::stall_timeout_s, &T::trust_markers, &T::block_samples, &T::source_workspace, &T::environment,
-             &T::sample_starts, &T::bundle, &T::output, &T::outputs);
+             &T::sample_dependent, &T::sample_count, &T::level_max_dirs, &T::layout_samples, &T::resources,
+             &T::timeout_s, &T::stall_timeout_s, &T::trust_markers, &T::block_samples, &T::source_workspace,
+             &T::environment, &T::sample_starts, &T::bundle, &T::output, &T::outputs);
 
 WFLOW_LAYOUT(Hello, &T::protocol, &T::version, &T::campaign, &T::worker, &T::group, &T::guardian, &T::agent,
              &T::started_by, &T::cores, &T::gpus, &T::memory_bytes, &T::allocation, &T::node, &T::incarnation,
@@ -69,8 +69,7 @@ WFLOW_LAYOUT(Part, &T::array, &T::first, &T::last);
 WFLOW_LAYOUT(Selection, &T::step, &T::ranged, &T::first, &T::last, &T::by_exit_code, &T::exit_code,
              &T::chosen, &T::parts);
 WFLOW_LAYOUT(TaskPlace, &T::array, &T::element);
-WFLOW_LAYOUT(TasksRequest, &T::from, &T::last_array, &T::first, &T::last, &T::states,
-             &T::missing);
+WFLOW_LAYOUT(TasksRequest, &T::from, &T::last_array, &T::first, &T::last, &T::states, &T::missing);
 WFLOW_LAYOUT(ExplainRequest, &T::task);
 WFLOW_LAYOUT(UsageRequest, &T::array, &T::first, &T::last, &T::limit);
 WFLOW_LAYOUT(WorkersRequest, &T::from);
@@ -110,17 +109,16 @@ WFLOW_LAYOUT(PoolView, &T::name, &T::scheduler, &T::nodes, &T::slots, &T::min, &
 WFLOW_LAYOUT(AllocationsAnswer, &T::allocations, &T::allocations_total, &T::pools, &T::excluded_nodes);
 WFLOW_LAYOUT(RefusedView, &T::connections, &T::other_keys, &T::messages);
 WFLOW_LAYOUT(StatusAnswer, &T::name, &T::directory, &T::state, &T::coordinator, &T::started_s, &T::elapsed_s,
-             &T::time_s, &T::steps, &T::workers, &T::workers_total, &T::failures, &T::last_failure, &T::metrics,
-             &T::artifacts, &T::artifacts_total, &T::history, &T::followups, &T::iterations, &T::allocations,
-             &T::refused, &T::slow, &T::slow_total);
+             &T::time_s, &T::steps, &T::workers, &T::workers_total, &T::failures, &T::last_failure,
+             &T::metrics, &T::artifacts, &T::artifacts_total, &T::history, &T::followups, &T::iterations,
+             &T::allocations, &T::refused, &T::slow, &T::slow_total);
 WFLOW_LAYOUT(MissingTask, &T::array, &T::element, &T::reason);
 WFLOW_LAYOUT(TaskRun, &T::array, &T::first, &T::last, &T::state);
 WFLOW_LAYOUT(TaskRecord, &T::array, &T::element, &T::executions, &T::exit_code, &T::reason, &T::worker,
              &T::started_s, &T::duration_s, &T::message);
 WFLOW_LAYOUT(TaskLease, &T::array, &T::first, &T::last, &T::worker);
 WFLOW_LAYOUT(RunningTask, &T::array, &T::element, &T::started_s);
-WFLOW_LAYOUT(TasksAnswer, &T::runs, &T::records, &T::leases, &T::running, &T::missing,
-             &T::next);
+WFLOW_LAYOUT(TasksAnswer, &T::runs, &T::records, &T::leases, &T::running, &T::missing, &T::next);
 WFLOW_LAYOUT(ParentView, &T::array, &T::needed, &T::counts, &T::open, &T::ended_badly);
 WFLOW_LAYOUT(ExecutionView, &T::attempt, &T::reason, &T::worker, &T::host, &T::started_s, &T::duration_s,
              &T::final, &T::detail, &T::worker_ended_s, &T::worker_reason);

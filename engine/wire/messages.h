@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The messages between coordinator, workers and status clients: plain values. encode() and decode() (codec.cc)
-// convert them to bytes (docs/formats/wire.md), transport.h carries them.
+// The messages between coordinator, workers and status clients: plain values. encode() and decode()
+// (codec.cc) convert them to bytes (docs/formats/wire.md), transport.h carries them.
 #pragma once
 
 #include <cstdint>
@@ -36,17 +36,18 @@ inline constexpr std::uint32_t kProtocol = 8;
 struct Hello {
   std::uint32_t protocol = kProtocol;
   std::string version;
-  std::string campaign;      // token of the campaign (in its key file); the coordinator refuses a worker of another one
-  std::string worker;        // unique for ever: "<host>-<pid>-<random>"
-  std::string group;         // worker group of the spec
-  ProcessIdentity guardian;  // killing it ends the worker and its tasks
-  ProcessIdentity agent;     // the process that sends messages: a guardian may die before it
+  std::string
+      campaign;  // token of the campaign (in its key file); the coordinator refuses a worker of another one
+  std::string worker;            // unique for ever: "<host>-<pid>-<random>"
+  std::string group;             // worker group of the spec
+  ProcessIdentity guardian;      // killing it ends the worker and its tasks
+  ProcessIdentity agent;         // the process that sends messages: a guardian may die before it
   std::uint64_t started_by = 0;  // epoch of the coordinator that started it; 0: another process did
   std::int32_t cores = 0;
   std::int32_t gpus = 0;
   std::int64_t memory_bytes = 0;
-  // Token of its batch allocation, "slurm:1234" in one that the coordinator has not submitted; empty: it is in
-  // none.
+  // Token of its batch allocation, "slurm:1234" in one that the coordinator has not submitted; empty: it is
+  // in none.
   std::string allocation;
   std::string node;              // its node's name for the allocation's launcher
   std::int32_t incarnation = 0;  // earlier starts of that allocation's job by the scheduler
@@ -103,8 +104,8 @@ struct Acknowledge {
 };
 
 struct Revoke {  // give back elements that have not started; kill running ones with kill_running
-  // Each: the elements [first, first + count) of lease `id`. With `nodes`: kill all processes of the lease on this
-  // node, whichever worker has started them.
+  // Each: the elements [first, first + count) of lease `id`. With `nodes`: kill all processes of the lease on
+  // this node, whichever worker has started them.
   std::vector<Lease> leases;
   bool all = false;  // all leases of the worker, instead of `leases`
   bool kill_running = false;
@@ -119,8 +120,8 @@ struct Pulse {                  // the coordinator lives
   bool watched = false;         // a dashboard is open: heartbeats report the memory of running tasks
 };
 
-// A message could not be delivered, or came from a connection without a Hello: send Hello again, so that both sides
-// agree on the worker's leases.
+// A message could not be delivered, or came from a connection without a Hello: send Hello again, so that both
+// sides agree on the worker's leases.
 struct Identify {};
 
 // ---- worker's answer to Revoke, Drain: elements that will not run under this lease
@@ -140,12 +141,12 @@ inline constexpr std::size_t kMaxMessageBytes = 64 << 20;
 // MessagePack arrays: [kind, field, field, ...]; docs/formats/wire.md has the layout.
 std::string encode(const Message& message);
 
-// Empty for bytes that are no message of this protocol. Never throws; allocates no more than a small multiple of
-// bytes.size() (it checks hostile lengths against the bytes that are left).
+// Empty for bytes that are no message of this protocol. Never throws; allocates no more than a small multiple
+// of bytes.size() (it checks hostile lengths against the bytes that are left).
 std::optional<Message> decode(std::string_view bytes);
 
-// One line of text, for logs at the level `trace` and for the simulator (describe.cc). Long lists are cut. Text of a
-// peer is cut and has no control characters.
+// One line of text, for logs at the level `trace` and for the simulator (describe.cc). Long lists are cut.
+// Text of a peer is cut and has no control characters.
 std::string describe(const Message& message);
 std::string describe(const Lease& lease);
 std::string describe(const Results& results);

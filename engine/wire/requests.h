@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests of users to a running coordinator, as typed values; codec.cc converts them to bytes. Read-only queries
-// have the same answers from the record of a campaign at rest (engine/query/).
+// Requests of users to a running coordinator, as typed values; codec.cc converts them to bytes. Read-only
+// queries have the same answers from the record of a campaign at rest (engine/query/).
 #pragma once
 
 #include <cstdint>
@@ -104,15 +104,15 @@ struct CancelRequest {
 enum class AllocationsVerb : std::uint8_t { add, cancel, drain };
 struct AllocationsCommand {
   AllocationsVerb verb = AllocationsVerb::add;
-  std::string name;  // add: a pool, empty if there is only one; else a token or the scheduler's id, empty: all
+  std::string
+      name;  // add: a pool, empty if there is only one; else a token or the scheduler's id, empty: all
   std::uint32_t count = 1;  // add: allocations
 };
 
 using Request =
     std::variant<StatusRequest, TasksRequest, ExplainRequest, WorkersRequest, RetryableRequest,
                  SnapshotRequest, DrainRequest, StopRequest, PauseRequest, RetryRequest, CancelRequest,
-                 AllocationsRequest, AllocationsCommand, UsageRequest, WatchRequest,
-                 UsageSummaryRequest>;
+                 AllocationsRequest, AllocationsCommand, UsageRequest, WatchRequest, UsageSummaryRequest>;
 
 struct Query {
   Request request;

@@ -65,8 +65,8 @@ struct MissingReason {
   std::uint64_t first = 0;
 };
 inline constexpr std::size_t kMaxReasons = 8;
-// A block of samples has been converted: what its MissingSamples come to. Those of another execution of the same task
-// do not count any more.
+// A block of samples has been converted: what its MissingSamples come to. Those of another execution of the
+// same task do not count any more.
 struct Converted {
   std::uint64_t samples = 0;           // usable ones
   std::vector<MissingReason> missing;  // at most kMaxReasons; the last one may stand for several
@@ -78,9 +78,8 @@ struct OtherEvent {
   std::string json;  // the line
 };
 
-using EventBody =
-    std::variant<Metric, Progress, Note, Artifact, Checkpoint, Submission, Convergence, MissingSample, Converted,
-                 OtherEvent>;
+using EventBody = std::variant<Metric, Progress, Note, Artifact, Checkpoint, Submission, Convergence,
+                               MissingSample, Converted, OtherEvent>;
 
 struct TaskEvent {
   ArrayId array = 0;
@@ -112,8 +111,8 @@ std::string json_of(const EventBody& body);
 // About how many bytes the event takes in memory or in a message.
 std::size_t bytes_of(const TaskEvent& event);
 
-// True if every text in it is valid UTF-8 and not too long. True for all results of parse_event_line(); check the
-// events of a peer.
+// True if every text in it is valid UTF-8 and not too long. True for all results of parse_event_line(); check
+// the events of a peer.
 bool is_wellformed(const TaskEvent& event);
 
 }  // namespace wflow::engine::wire

@@ -34,11 +34,11 @@ namespace {
 constexpr const char* kEvents = "inproc://wflow.admission";
 }  // namespace
 
-// Counts connections to a coordinator's socket that have shown no key, and bounds their number: a connection costs
-// libzmq some 40 KB before the first message of its peer.
+// Counts connections to a coordinator's socket that have shown no key, and bounds their number: a connection
+// costs libzmq some 40 KB before the first message of its peer.
 //
-// Connections without a message wait in order of arrival. If there are more than `most`, the oldest are shut down: a
-// peer with a key needs milliseconds to send its first message.
+// Connections without a message wait in order of arrival. If there are more than `most`, the oldest are shut
+// down: a peer with a key needs milliseconds to send its first message.
 class Admission {
  public:
   Admission(zmq::context_t& context, zmq::socket_t& socket, std::size_t most);
@@ -49,8 +49,8 @@ class Admission {
   zmq::socket_t& monitor() { return monitor_; }
   // Reads the events of connections. Cheap if there are none.
   void look();
-  // A message with the campaign's key has come from the connection. Pass its body: the frame with the peer's name
-  // does not identify the connection.
+  // A message with the campaign's key has come from the connection. Pass its body: the frame with the peer's
+  // name does not identify the connection.
   void heard(zmq::message_t& message);
   // Connections that ended before anything came.
   std::uint64_t ended_unheard() const { return ended_unheard_; }
@@ -187,10 +187,12 @@ std::string_view view(const zmq::message_t& frame) {
 
 // Names the message that is too large: nothing checks the size of a study before.
 [[noreturn]] void refuse_size(const char* who, std::size_t bytes) {
-  throw Error(ExitCode::system,
-              fmt::format("a message to {} has {}, and at most {} can be sent: a step's command, its table of samples or "
-                          "what a task has reported is too long",
-                          who, text::format_bytes(bytes), text::format_bytes(kMaxMessageBytes)));
+  throw Error(
+      ExitCode::system,
+      fmt::format(
+          "a message to {} has {}, and at most {} can be sent: a step's command, its table of samples or "
+          "what a task has reported is too long",
+          who, text::format_bytes(bytes), text::format_bytes(kMaxMessageBytes)));
 }
 
 // The answer to a query may have any size; it must not end the coordinator.

@@ -17,8 +17,8 @@
 
 namespace wflow::engine::wire {
 
-// From where a coordinator can be reached. `host`: it opens no TCP port, unless this host has no Unix sockets; then
-// one on the loopback interface.
+// From where a coordinator can be reached. `host`: it opens no TCP port, unless this host has no Unix
+// sockets; then one on the loopback interface.
 enum class Listen : std::uint8_t { host, network };
 
 // The coordinator's end: one ROUTER bound to a Unix socket in a folder of the user alone (addresses.h)
@@ -43,8 +43,8 @@ class ServerSocket {
   // Without the messages that parse and claim what can't be: those are the machine's to count.
   RefusedView refused() const;
 
-  // Waits until the socket or one of `fds` is readable, or the time is over. Only wait() and receive() accept (or
-  // refuse) new peers: they need no thread for it, but a loop that calls neither accepts no connection.
+  // Waits until the socket or one of `fds` is readable, or the time is over. Only wait() and receive() accept
+  // (or refuse) new peers: they need no thread for it, but a loop that calls neither accepts no connection.
   void wait(std::chrono::milliseconds timeout, std::span<const int> fds);
 
  private:

@@ -23,7 +23,8 @@ yaml::Node file_keys(const yaml::Node& settings) {
   }
   const yaml::Node* model = settings.find("model");
   const yaml::Node* file = model != nullptr && model->is_map() ? model->find("file") : model;
-  if (file != nullptr && file->is_scalar()) set_key(keys, "model", model->is_map() ? yaml::map({{"file", *file}}) : *file);
+  if (file != nullptr && file->is_scalar())
+    set_key(keys, "model", model->is_map() ? yaml::map({{"file", *file}}) : *file);
   return keys;
 }
 
@@ -57,7 +58,8 @@ LocatedFiles Plan::locate_files() const {
       replace_tokens(
           settings,
           [&](std::string_view name) {
-            return expansion_->resolve(campaign_, planned.study_step, expansion_->row(planned.study_step, i), name);
+            return expansion_->resolve(campaign_, planned.study_step, expansion_->row(planned.study_step, i),
+                                       name);
           },
           kTokenLevels);
       if (planned.kind == StepKind::plugin) {
@@ -68,7 +70,8 @@ LocatedFiles Plan::locate_files() const {
       }
       const yaml::Node* data = settings.find("data");
       if (!expansion_->step_index(source_step(step))) add_file(data == nullptr ? "" : data->text);
-      if (const yaml::Node* init = settings.find("init_from"); init != nullptr && init->is_scalar()) add_file(init->text);
+      if (const yaml::Node* init = settings.find("init_from"); init != nullptr && init->is_scalar())
+        add_file(init->text);
       if (const std::string file = trainer::module_file(settings); !file.empty()) add_file(file);
     }
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The expanded study: every step as task arrays over parameter combinations, and the dependencies between them.
-// Arrays are computed on demand from (step, combination): a plan of 500 steps, 10,000 combinations and 10^8
-// samples stays in tens of megabytes.
+// The expanded study: every step as task arrays over parameter combinations, and the dependencies between
+// them. Arrays are computed on demand from (step, combination): a plan of 500 steps, 10,000 combinations and
+// 10^8 samples stays in tens of megabytes.
 #pragma once
 
 #include <cstdint>
@@ -27,15 +27,15 @@ enum class EdgeKind : std::uint8_t {
   all,      // every child element waits for every parent element
 };
 
-// Extra places where blocks of samples begin, besides multiples of their size (base/blocks.h); null: none. All arrays
-// of a plan share one.
+// Extra places where blocks of samples begin, besides multiples of their size (base/blocks.h); null: none.
+// All arrays of a plan share one.
 using BlockStarts = std::shared_ptr<const std::vector<std::uint64_t>>;
 
 struct Edge {
   ArrayId parent = 0;
   EdgeKind kind = EdgeKind::all;
   std::uint64_t block = 0;
-  BlockStarts starts = nullptr;  // starts of the parent's elements, kind block
+  BlockStarts starts = nullptr;                          // starts of the parent's elements, kind block
   std::optional<ContinueOn> continue_on = std::nullopt;  // for this edge; nothing: its step's
 
   Blocks blocks() const;  // kind block: the parent's elements that a child waits for
@@ -48,8 +48,8 @@ inline Blocks Edge::blocks() const {
   return blocks_of(block, starts);
 }
 
-// A step of the plan. Steps whose when: is true for no combination are not in it. A `convert` step of the study
-// becomes two: its blocks, and a step that writes the manifest.
+// A step of the plan. Steps whose when: is true for no combination are not in it. A `convert` step of the
+// study becomes two: its blocks, and a step that writes the manifest.
 struct PlannedStep {
   std::string name;  // "data", and "data.manifest" for the closing one
   std::size_t study_step = 0;
@@ -76,9 +76,9 @@ struct PlannedStep {
   std::uint64_t block_samples = 0;  // convert: samples a block; 0 for the closing step
 };
 
-// The paths of files that train: and plugin: blocks name, by the written text (tokens replaced). They are found once,
-// when the plan is made: a template then takes them from here, so that no later step asks the file system, and every
-// worker gets the same template.
+// The paths of files that train: and plugin: blocks name, by the written text (tokens replaced). They are
+// found once, when the plan is made: a template then takes them from here, so that no later step asks the
+// file system, and every worker gets the same template.
 struct LocatedFiles {
   std::map<std::string, std::string, std::less<>> files;
   std::map<std::string, std::string, std::less<>> libraries;  // plugins
@@ -135,7 +135,8 @@ class Plan {
   void fill_train(TaskTemplate& task, const PlannedStep& planned, std::uint32_t row) const;
   void fill_plugin(TaskTemplate& task, const PlannedStep& planned, std::uint32_t row) const;
   // Without `launchers`, $(LAUNCHER) stays unchanged.
-  Pieces pieces(std::string_view text, const PlannedStep& planned, std::uint32_t row, bool launchers = true) const;
+  Pieces pieces(std::string_view text, const PlannedStep& planned, std::uint32_t row,
+                bool launchers = true) const;
   yaml::Node resolved_settings(const PlannedStep& planned, std::uint32_t row) const;
 
   std::unique_ptr<const Study> study_;  // keeps its address, because expansion_ refers to it

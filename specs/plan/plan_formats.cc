@@ -52,7 +52,8 @@ Json step_to_json(const Plan& plan, const PlannedStep& planned) {
                {"timeout_s", planned.timeout_s},
                {"priority", planned.priority}};
   if (planned.retry_memory > 0) json["retry_memory"] = planned.retry_memory;
-  if (planned.max_failures.kind == FailureLimit::Kind::count) json["max_failures"] = planned.max_failures.count;
+  if (planned.max_failures.kind == FailureLimit::Kind::count)
+    json["max_failures"] = planned.max_failures.count;
   if (planned.max_failures.kind == FailureLimit::Kind::fraction)
     json["max_failures"] = fmt::format("{:g} %", 100 * planned.max_failures.fraction);
   if (planned.max_failures.kind == FailureLimit::Kind::none) json["max_failures"] = "none";

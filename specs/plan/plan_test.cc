@@ -227,7 +227,8 @@ study:
   EXPECT_EQ(train.resources.cores, 2);
 }
 
-// The template of a task does not depend on the files that exist when it is made: two workers get the same one.
+// The template of a task does not depend on the files that exist when it is made: two workers get the same
+// one.
 TEST(Plan, LooksForFilesOnceWhenItIsMade) {
   StudyText text(R"yaml(
 description: {name: n}
@@ -242,7 +243,9 @@ study:
   std::filesystem::create_directory(caller.path() / "old-a");
   std::filesystem::create_directory(text.folder().path() / "old-b");
   const Plan plan = text.plan();
-  const auto template_of = [](const Plan& one, const char* name) { return one.task_template(array(one, name)).settings; };
+  const auto template_of = [](const Plan& one, const char* name) {
+    return one.task_template(array(one, name)).settings;
+  };
   const std::string a = template_of(plan, "train/P.a");
   EXPECT_THAT(a, HasSubstr((caller.path() / "old-a").string()));
   EXPECT_THAT(template_of(plan, "train/P.b"), HasSubstr((text.folder().path() / "old-b").string()));

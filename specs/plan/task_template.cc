@@ -148,7 +148,8 @@ void Plan::fill_convert(TaskTemplate& task, const PlannedStep& planned, std::uin
 namespace {
 
 // Throws nothing: locate_files() has looked for every text that a template can ask for.
-const std::string& found(const std::map<std::string, std::string, std::less<>>& located, std::string_view text) {
+const std::string& found(const std::map<std::string, std::string, std::less<>>& located,
+                         std::string_view text) {
   const auto at = located.find(text);
   WFLOW_CHECK(at != located.end());
   return at->second;
@@ -162,8 +163,9 @@ void Plan::fill_train(TaskTemplate& task, const PlannedStep& planned, std::uint3
   yaml::Node settings = resolved_settings(planned, row);
   const auto source = expansion_->step_index(source_step(step));
   const yaml::Node* data = settings.find("data");
-  const std::filesystem::path directory = source ? expansion_->workspace(campaign_, *source, row)
-                                                 : std::filesystem::path(found(located_.files, data == nullptr ? "" : data->text));
+  const std::filesystem::path directory =
+      source ? expansion_->workspace(campaign_, *source, row)
+             : std::filesystem::path(found(located_.files, data == nullptr ? "" : data->text));
   const yaml::Node* init = settings.find("init_from");
   if (init != nullptr && init->is_scalar() && init->text != "last" && init->text != "none")
     set_key(settings, "init_from", yaml::quoted(found(located_.files, init->text)));

@@ -14,11 +14,11 @@ namespace wflow::specs {
 using ArrayId = std::uint32_t;
 using Element = std::uint64_t;
 
-// The outcomes of a parent's element after which a step's elements run; after a worse outcome they are skipped.
-// The first three are values of `continue_on`. The defaults (engine/schedule/graph.cc): in Merlin's files
-// soft_fail; else `never` between elements, and `gathered` for a step that waits for many. Train steps and the
-// closing element of a conversion need all their parents: never. A conversion leaves out the samples that failed:
-// `ended`.
+// The outcomes of a parent's element after which a step's elements run; after a worse outcome they are
+// skipped. The first three are values of `continue_on`. The defaults (engine/schedule/graph.cc): in Merlin's
+// files soft_fail; else `never` between elements, and `gathered` for a step that waits for many. Train steps
+// and the closing element of a conversion need all their parents: never. A conversion leaves out the samples
+// that failed: `ended`.
 enum class ContinueOn : std::uint8_t {
   never,
   soft_fail,
@@ -117,13 +117,13 @@ struct TaskTemplate {
   double timeout_s = 0;        // 0: none
   double stall_timeout_s = 0;  // limit of time without output, reports and CPU use; 0: none
   bool trust_markers = false;  // an element with a valid MERLIN_FINISHED does not run again
-  // convert: the array has a block for each element (block_samples > 0) or is the closing element (block_samples == 0).
-  // It reads sample directories of the step with this workspace.
+  // convert: the array has a block for each element (block_samples > 0) or is the closing element
+  // (block_samples == 0). It reads sample directories of the step with this workspace.
   std::uint64_t block_samples = 0;
   std::string source_workspace;
   std::vector<std::pair<std::string, std::string>> environment;  // added for every element
-  // Extra places where blocks and bundles begin, besides multiples of their size: where the campaign has grown,
-  // and where designs meet (base/blocks.h).
+  // Extra places where blocks and bundles begin, besides multiples of their size: where the campaign has
+  // grown, and where designs meet (base/blocks.h).
   std::vector<std::uint64_t> sample_starts;
   // Samples of one process: the elements of bundle b or, in a retry, some of them.
   // 0: every element has a process and a directory of its own.
@@ -138,8 +138,8 @@ constexpr std::uint64_t layout_of(const TaskTemplate& task) {
 }
 
 // The directory of a sample below its step's workspace, as in Merlin: mixed-radix digits of `sample` in
-// base level_max_dirs, zero-padded to the digits of level_max_dirs; empty for a study of one sample. `count`: the
-// number of samples for which the levels are made; samples added later continue in the first digit.
+// base level_max_dirs, zero-padded to the digits of level_max_dirs; empty for a study of one sample. `count`:
+// the number of samples for which the levels are made; samples added later continue in the first digit.
 std::string sample_path(std::uint64_t sample, std::uint64_t count, std::uint32_t level_max_dirs);
 
 }  // namespace wflow::specs

@@ -91,10 +91,11 @@ WrittenOptions read_options(const fs::path& campaign, const fs::path& folder) {
   }
   const CheckedJson file = take_checksum(read_file(path));
   if (!file.whole) {
-    throw Error(ExitCode::data,
-                fmt::format("{} is damaged (its checksum does not match); put a copy of it back, or copy the study "
-                            "and begin anew with wflow run",
-                            path.string()));
+    throw Error(
+        ExitCode::data,
+        fmt::format("{} is damaged (its checksum does not match); put a copy of it back, or copy the study "
+                    "and begin anew with wflow run",
+                    path.string()));
   }
   try {
     const nlohmann::json json = nlohmann::json::parse(file.text);
@@ -283,10 +284,11 @@ fs::path whole_copy(const fs::path& campaign, const fs::path& folder, const Writ
   if (written.study_hash.empty() || hash_bytes(text_of(copy)) == written.study_hash) return copy;
   const fs::path other = campaign / "merlin_info" / (written.file.stem().string() + ".orig.yaml");
   if (hash_bytes(text_of(other)) == written.study_hash) return other;
-  throw Error(ExitCode::data,
-              fmt::format("the campaign's copy of its study, {}, is damaged or was changed (its checksum does not "
-                          "match); put the text that the campaign began with back in its place",
-                          copy.string()));
+  throw Error(
+      ExitCode::data,
+      fmt::format("the campaign's copy of its study, {}, is damaged or was changed (its checksum does not "
+                  "match); put the text that the campaign began with back in its place",
+                  copy.string()));
 }
 
 Study read_folder(const fs::path& campaign, const fs::path& folder) {
@@ -322,8 +324,8 @@ std::vector<std::string> version_damage(const fs::path& campaign, std::uint64_t 
       if (!fs::exists(table, none)) {
         damage.push_back(fmt::format("{}, the table of samples, is missing", shown));
       } else if (hash_file(table) != hash) {
-        damage.push_back(
-            fmt::format("{} is not the table of samples that was taken in: its checksum does not match", shown));
+        damage.push_back(fmt::format(
+            "{} is not the table of samples that was taken in: its checksum does not match", shown));
       }
     }
   } catch (const Error& error) {

@@ -20,14 +20,15 @@ inline constexpr std::string_view kNoTimestamp = "YYYYMMDD-HHMMSS";
 // OUTPUT_PATH/<name with blanks as _>_<timestamp>, absolute.
 std::filesystem::path campaign_directory(const Study& study, std::string_view timestamp);
 
-// Makes `plan.campaign()`: merlin_info/ with the three copies of the study and the sample file, .wflow/spec/ with the
-// files for read_campaign(), git dependencies, and the sample file if the study has a command for it. Returns the plan
-// to run: read back from the directory, so that every resume has the same plan, and with the number of samples known.
-// Throws Error{usage} if the directory is a campaign already.
+// Makes `plan.campaign()`: merlin_info/ with the three copies of the study and the sample file, .wflow/spec/
+// with the files for read_campaign(), git dependencies, and the sample file if the study has a command for
+// it. Returns the plan to run: read back from the directory, so that every resume has the same plan, and with
+// the number of samples known. Throws Error{usage} if the directory is a campaign already.
 [[nodiscard]] Plan create_campaign(const Plan& plan);
 
-// Error{system} if another user owns the campaign, or could replace it or its study (base/folders.h): the commands of
-// a study run with the rights of the calling user. Every command calls this before it reads any file of a campaign.
+// Error{system} if another user owns the campaign, or could replace it or its study (base/folders.h): the
+// commands of a study run with the rights of the calling user. Every command calls this before it reads any
+// file of a campaign.
 void require_trusted(const std::filesystem::path& campaign);
 
 // The study of a campaign, with the options it was created with. Checks as require_trusted() does.
@@ -47,20 +48,21 @@ Study read_version(const std::filesystem::path& campaign, std::uint64_t number);
 // `version`: the version that counts as the current one; 0: the campaign's.
 ReadOptions update_options(const std::filesystem::path& campaign, std::uint64_t version = 0);
 
-// True if the command that generates the samples of `now` differs from that of the campaign's study, or has not
-// written its file yet.
+// True if the command that generates the samples of `now` differs from that of the campaign's study, or has
+// not written its file yet.
 bool generates_samples(const Study& campaigns, const Study& now);
 
-// Runs that command while no coordinator runs the campaign; the caller reads the study again afterwards. Moves an
-// existing table to `NAME.before` and returns that path; empty if there was none. If the command fails, moves the table
-// back and throws Error{data}. The campaign's own copy of its table stays.
+// Runs that command while no coordinator runs the campaign; the caller reads the study again afterwards.
+// Moves an existing table to `NAME.before` and returns that path; empty if there was none. If the command
+// fails, moves the table back and throws Error{data}. The campaign's own copy of its table stays.
 std::filesystem::path generate_samples_anew(const Study& now, const std::filesystem::path& campaign);
 // Restores the former table, if the change is not accepted.
 void undo_generated_samples(const Study& now, const std::filesystem::path& before);
 
-// Writes study.yaml and options.json into a folder, with the checksums of its tables of samples, whose copies are in
-// its samples/ or named by `info`.
-void write_study_files(const Study& study, const std::filesystem::path& folder, const std::filesystem::path& info);
+// Writes study.yaml and options.json into a folder, with the checksums of its tables of samples, whose copies
+// are in its samples/ or named by `info`.
+void write_study_files(const Study& study, const std::filesystem::path& folder,
+                       const std::filesystem::path& info);
 // Checks the files in a version's folder against their checksums: returns a sentence for each damaged file.
 std::vector<std::string> version_damage(const std::filesystem::path& campaign, std::uint64_t number);
 
@@ -74,12 +76,13 @@ std::filesystem::path study_copy(const std::filesystem::path& campaign);
 StudyAndWarnings read_study_copy(const std::filesystem::path& copy, const std::filesystem::path& file,
                                  const ReadOptions& options);
 
-// The options that a study was read with, except for the campaign. from: throws Error{data} that names `where`.
+// The options that a study was read with, except for the campaign. from: throws Error{data} that names
+// `where`.
 nlohmann::json options_to_json(const ReadOptions& options);
 ReadOptions options_from_json(const nlohmann::json& json, const std::filesystem::path& where);
 
-// Clones a repository to <path>/<name>, unless that exists. The clone gets its name when it is complete: a killed clone
-// leaves only a hidden directory beside it. Throws Error{system} with git's message.
+// Clones a repository to <path>/<name>, unless that exists. The clone gets its name when it is complete: a
+// killed clone leaves only a hidden directory beside it. Throws Error{system} with git's message.
 void clone_dependency(const GitDependency& git);
 
 }  // namespace wflow::specs

@@ -69,7 +69,8 @@ study:
   const auto content = [](const Plan& of) {
     std::string all = of.study().text;
     const auto rows = open_samples(of.study().samples->design);
-    for (std::uint64_t row = 0; row < rows->count(); ++row) all += rows->text(row, 0) + "," + rows->text(row, 1) + ";";
+    for (std::uint64_t row = 0; row < rows->count(); ++row)
+      all += rows->text(row, 0) + "," + rows->text(row, 1) + ";";
     return all;
   };
   const std::string before = content(plan);
@@ -96,7 +97,8 @@ study:
   // The original table is still the one that the campaign began with.
   damage(table, "3", "5");
   EXPECT_EQ(again(), "same");
-  EXPECT_THAT(version_damage(campaign, 1), testing::ElementsAre(HasSubstr("merlin_info/s.csv is not the table")));
+  EXPECT_THAT(version_damage(campaign, 1),
+              testing::ElementsAre(HasSubstr("merlin_info/s.csv is not the table")));
   text.folder().write("s.csv", "a,b\n1,2\n7,4\n");
   EXPECT_THAT(again(), HasSubstr("merlin_info/s.csv, is damaged or was changed"));
   // A worker opens the table by itself.

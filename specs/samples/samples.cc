@@ -100,13 +100,15 @@ std::unique_ptr<const SampleTable> open_samples(const SampleDesign& design) {
   if (design.kind == DesignKind::parts) return parts_table(design);
   if (design.kind != DesignKind::file) return computed_table(design);
   if (!design.checksum.empty() && hash_file(design.file) != design.checksum) {
-    throw Error(ExitCode::data,
-                fmt::format("the campaign's copy of the samples, {}, is damaged or was changed (its checksum does "
-                            "not match); put the table that the campaign began with back in its place",
-                            design.file.string()));
+    throw Error(
+        ExitCode::data,
+        fmt::format("the campaign's copy of the samples, {}, is damaged or was changed (its checksum does "
+                    "not match); put the table that the campaign began with back in its place",
+                    design.file.string()));
   }
   const std::string suffix = text::lower(design.file.extension().string());
-  if (suffix == ".csv" || suffix == ".tsv" || suffix == ".tab" || suffix == ".lines") return text_table(design);
+  if (suffix == ".csv" || suffix == ".tsv" || suffix == ".tab" || suffix == ".lines")
+    return text_table(design);
   if (suffix == ".npy") return npy_table(design);
   throw Error(ExitCode::data, fmt::format("{}: a sample file is .csv, .tsv, .tab, .lines or .npy, found '{}'",
                                           design.file.string(), suffix));

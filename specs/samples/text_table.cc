@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// .csv, .tsv, .tab and .lines files: read once to count and check the rows, then by range. Only the place of every 1024th
-// row is stored, so that a table of 10^8 rows costs a megabyte.
+// .csv, .tsv, .tab and .lines files: read once to count and check the rows, then by range. Only the place of
+// every 1024th row is stored, so that a table of 10^8 rows costs a megabyte.
 #include <fcntl.h>
 #include <fmt/format.h>
 
@@ -28,9 +28,7 @@ csv::Separator separator_of(const std::filesystem::path& file) {
 class TextTable : public SampleTable {
  public:
   explicit TextTable(const SampleDesign& design)
-      : file_(design.file),
-        separator_(separator_of(design.file)),
-        fd_(open_file(design.file, O_RDONLY)) {
+      : file_(design.file), separator_(separator_of(design.file)), fd_(open_file(design.file, O_RDONLY)) {
     scan(design.header);
     if (count_ == 0) throw Error(ExitCode::data, fmt::format("{} holds no sample", file_.string()));
     if (!design.header) names_ = column_names(design, width_);

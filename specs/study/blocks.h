@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The convert: and train: blocks in a study. The module that runs a block also reads it; this file calls that module, and
-// has the few keys that connect a block to other steps.
+// The convert: and train: blocks in a study. The module that runs a block also reads it; this file calls that
+// module, and has the few keys that connect a block to other steps.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ namespace wflow::specs {
 // The suffix that makes the name of a convert step's closing task.
 inline constexpr std::string_view kManifestSuffix = ".manifest";
 
-// The step whose output a block reads (`from` of convert:, `data` of train:); empty if there is none or it is a
-// directory.
+// The step whose output a block reads (`from` of convert:, `data` of train:); empty if there is none or it is
+// a directory.
 std::string source_step(const Step& step);
 
 // `from` and `data` imply a dependency.
@@ -38,8 +38,7 @@ PluginBlock read_plugin(const yaml::Node& block, yaml::Diagnostics& diagnostics)
 
 // The settings of a convert: block for the rows of its tasks: where the samples are, and their columns.
 struct ConvertBlock {
-  std::string
-      file;  // its name in the directory of each sample, or bundle; may be empty if fields name files
+  std::string file;  // its name in the directory of each sample, or bundle; may be empty if fields name files
   bool directories = false;  // the fields name files in that directory
   bool stacked = false;      // a file holds an array of samples
   std::uint64_t bundle = 0;  // samples in one directory; 0: one
@@ -58,8 +57,8 @@ void check_block(StepKind kind, const yaml::Node& block, yaml::Diagnostics& diag
 std::vector<std::int64_t> search_rungs(const yaml::Node& search, yaml::Diagnostics& diagnostics);
 std::vector<std::string> campaign_search_keys();
 
-// A step that is a rung of a search (specs/study/search.cc): the step of the study, and the number of the rung,
-// from 1.
+// A step that is a rung of a search (specs/study/search.cc): the step of the study, and the number of the
+// rung, from 1.
 struct SearchRung {
   std::string step;
   int rung = 0;
@@ -77,7 +76,8 @@ ConvertBlock quiet_convert(const yaml::Node& block);
 // The scalars of a convert: block that name files of samples, which may contain $(MERLIN_SAMPLE_ID).
 std::vector<const yaml::Node*> convert_file_nodes(const yaml::Node& block);
 
-// The samples of one shard, and so of one task, of a convert: block. Independent of the number of samples, which may grow.
+// The samples of one shard, and so of one task, of a convert: block. Independent of the number of samples,
+// which may grow.
 std::uint64_t convert_block_samples(const yaml::Node& block);
 
 // True if the step is a convert: that deletes the files which it has converted (delete_inputs).
@@ -93,7 +93,8 @@ std::uint64_t known_block_bytes(const yaml::Node& block);
 // True if the split of a convert: block puts some samples into no part.
 bool leaves_samples_unused(const yaml::Node& block);
 
-// max_disk: the limit of bytes of simulations' outputs on the disk, before such conversions delete them. 0: the study sets no limit.
+// max_disk: the limit of bytes of simulations' outputs on the disk, before such conversions delete them. 0:
+// the study sets no limit.
 std::uint64_t max_disk_bytes(const Study& study);
 
 // The split of a campaign that began before fractions were split evenly: by hash if the block gives no order.

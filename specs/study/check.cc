@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of the study as a whole: dependencies that do not exist or form a cycle, and the blocks of other modules, read
-// as on the workers.
+// Checks of the study as a whole: dependencies that do not exist or form a cycle, and the blocks of other
+// modules, read as on the workers.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -88,7 +88,8 @@ class CircleFinder {
 
 void report_circle(Reading& reading, std::vector<std::size_t> circle) {
   const Study& study = reading.study;
-  // Starts at the first step of the cycle in the study, so that the message does not depend on the order of the search.
+  // Starts at the first step of the cycle in the study, so that the message does not depend on the order of
+  // the search.
   std::rotate(circle.begin(), std::min_element(circle.begin(), circle.end()), circle.end());
   std::vector<std::string> names;
   for (const std::size_t step : circle) names.push_back(study.steps[step].name);
@@ -283,7 +284,8 @@ void check_max_disk_is_of_use(Reading& reading) {
 void check_train(Reading& reading, const Expansion& expansion, std::size_t index) {
   const Study& study = reading.study;
   const Step& step = study.steps[index];
-  if (const auto rung = search_rung(step); rung && rung->step != step.name) return;  // the last rung is checked for all
+  if (const auto rung = search_rung(step); rung && rung->step != step.name)
+    return;  // the last rung is checked for all
   check_search(reading, expansion, index);
   const yaml::Node block = resolved_block(reading, expansion, index);
   check_block(StepKind::train, block, reading.diagnostics);

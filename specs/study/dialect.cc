@@ -18,12 +18,11 @@ namespace wflow::specs {
 namespace {
 
 // Blocks, and keys of run:, that neither Merlin nor Maestro has.
-constexpr std::array<std::string_view, 7> kOurBlocks = {"samples", "workers", "parameters", "iterate",
-                                                        "max_disk", "on", "metrics"};
+constexpr std::array<std::string_view, 7> kOurBlocks = {"samples",  "workers", "parameters", "iterate",
+                                                        "max_disk", "on",      "metrics"};
 constexpr std::array<std::string_view, 13> kOurKeys = {
-    "timeout",     "memory", "cores",        "bundle",        "output",       "outputs",
-    "continue_on", "when",   "retry_memory", "stall_timeout", "trust_markers",
-    "sources",     "max_failures"};
+    "timeout", "memory",       "cores",         "bundle",        "output",  "outputs",     "continue_on",
+    "when",    "retry_memory", "stall_timeout", "trust_markers", "sources", "max_failures"};
 // Keys that Merlin has and Maestro has not, and keys with a wider meaning in wflow.
 constexpr std::array<std::string_view, 2> kRetryKeys = {"max_retries", "retry_delay"};
 
@@ -190,7 +189,8 @@ std::string step_title(const yaml::Node& step, std::size_t index) {
                : fmt::format("the step number {}", index + 1);
 }
 
-// The word of a line "# wflow: WORD" that begins in the first column, where the text of a script cannot begin.
+// The word of a line "# wflow: WORD" that begins in the first column, where the text of a script cannot
+// begin.
 std::string_view word_of_comment(std::string_view text) {
   while (!text.empty()) {
     const std::size_t end = std::min(text.find('\n'), text.size());

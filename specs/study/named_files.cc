@@ -33,7 +33,8 @@ void find_in(std::string_view text, const std::string& folder, std::vector<std::
     const std::size_t end = std::min(text.find_first_of(kEnds, at), text.size());
     const std::string_view path = text.substr(at, end - at);
     const bool token = end < text.size() && end + 1 < text.size() && path.ends_with('$') && text[end] == '(';
-    if (token || path.find_first_of(kVaries) != std::string_view::npos || is_written(text.substr(0, at))) continue;
+    if (token || path.find_first_of(kVaries) != std::string_view::npos || is_written(text.substr(0, at)))
+      continue;
     const std::string file = std::filesystem::path(path.substr(folder.size())).lexically_normal().string();
     if (file.empty() || file == "." || file.ends_with('/') || file.starts_with("..")) continue;
     if (std::find(found.begin(), found.end(), file) == found.end()) found.push_back(file);

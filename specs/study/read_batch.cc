@@ -32,19 +32,22 @@ constexpr std::array<std::string_view, 8> kOtherKeys = {
 
 // Options of schedulers, and wflow's names for them.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 22> kElsewhere = {{
-    {"time", "walltime"},       {"time_limit", "walltime"},    {"wall_time", "walltime"}, {"timelimit", "walltime"},
-    {"mem", "memory"},          {"mem_per_node", "memory"},    {"gres", "gpus"},          {"gpus_per_node", "gpus"},
-    {"ngpus", "gpus"},          {"num_nodes", "nodes"},        {"project", "account"},    {"name", "job_name"},
-    {"jobname", "job_name"},    {"email", "mail"},             {"mail_user", "mail"},     {"mail-user", "mail"},
-    {"module", "modules"},      {"exclude_nodes", "exclude"},  {"options", "args"},       {"sbatch_args", "args"},
-    {"extra_args", "args"},     {"features", "constraint"},
+    {"time", "walltime"},       {"time_limit", "walltime"}, {"wall_time", "walltime"},
+    {"timelimit", "walltime"},  {"mem", "memory"},          {"mem_per_node", "memory"},
+    {"gres", "gpus"},           {"gpus_per_node", "gpus"},  {"ngpus", "gpus"},
+    {"num_nodes", "nodes"},     {"project", "account"},     {"name", "job_name"},
+    {"jobname", "job_name"},    {"email", "mail"},          {"mail_user", "mail"},
+    {"mail-user", "mail"},      {"module", "modules"},      {"exclude_nodes", "exclude"},
+    {"options", "args"},        {"sbatch_args", "args"},    {"extra_args", "args"},
+    {"features", "constraint"},
 }};
 
 using config::custom;
 using config::text_schema;
 using yaml::MapReader;
 
-// The keys of batch:, and of batch: of a pool. `batch` is filled in; the rest becomes options of its allocation.
+// The keys of batch:, and of batch: of a pool. `batch` is filled in; the rest becomes options of its
+// allocation.
 struct BatchBlock {
   Batch batch;
   bool merlin = false;
@@ -123,26 +126,30 @@ void read_chain(MapReader& reader, std::string_view key, AllocationSpec& spec) {
 template <typename Config>
 std::vector<config::Key<Config>> size_keys(const std::string& usual_nodes, const std::string& usual_walltime,
                                            const std::string& usual_chain) {
-  return {of_allocation<Config>(custom<AllocationSpec>("nodes", {{"type", {"integer", "string"}}},
-                                                       "nodes of one allocation; `all` means the default", read_nodes))
-              .usually(usual_nodes),
-          of_allocation<Config>(config::seconds("walltime", &AllocationSpec::walltime_s,
-                                                "time limit of one allocation: `hh:mm:ss`, `mm:ss`, seconds, or "
-                                                "`90 min`"))
-              .usually(usual_walltime),
-          of_allocation<Config>(
-              custom<AllocationSpec>("chain", config::integer_schema(0, kLongestChain),
-                                     "number of allocations that wait in the queue together and run one after another "
-                                     "([cluster.md](cluster.md#queues-that-limit-jobs)); Slurm only",
-                                     read_chain))
-              .usually(usual_chain)};
+  return {
+      of_allocation<Config>(custom<AllocationSpec>("nodes", {{"type", {"integer", "string"}}},
+                                                   "nodes of one allocation; `all` means the default",
+                                                   read_nodes))
+          .usually(usual_nodes),
+      of_allocation<Config>(config::seconds("walltime", &AllocationSpec::walltime_s,
+                                            "time limit of one allocation: `hh:mm:ss`, `mm:ss`, seconds, or "
+                                            "`90 min`"))
+          .usually(usual_walltime),
+      of_allocation<Config>(
+          custom<AllocationSpec>(
+              "chain", config::integer_schema(0, kLongestChain),
+              "number of allocations that wait in the queue together and run one after another "
+              "([cluster.md](cluster.md#queues-that-limit-jobs)); Slurm only",
+              read_chain))
+          .usually(usual_chain)};
 }
 
 template <typename Config>
 config::Key<Config> line(std::string name, std::string Config::*member, std::string meaning) {
-  return custom<Config>(
-      std::move(name), text_schema(), std::move(meaning),
-      [=](MapReader& reader, std::string_view key, Config& config) { read_line(reader, key, config.*member); });
+  return custom<Config>(std::move(name), text_schema(), std::move(meaning),
+                        [=](MapReader& reader, std::string_view key, Config& config) {
+                          read_line(reader, key, config.*member);
+                        });
 }
 
 config::Key<BatchBlock> line(std::string name, std::string AllocationSpec::*member, std::string meaning) {
@@ -185,15 +192,17 @@ void read_type(MapReader& reader, std::string_view key, BatchBlock& block) {
 // The keys of batch: and of batch: of a pool.
 std::vector<config::Key<BatchBlock>> allocation_keys() {
   using Spec = AllocationSpec;
-  auto args = lines("args", [](BatchBlock& block) -> auto& { return block.batch.allocation.args; }, ' ',
-                    "a list: more options of the submission, verbatim, after wflow's. wflow quotes a value with "
-                    "blanks for Slurm: `\"--comment=two words\"`");
+  auto args = lines(
+      "args", [](BatchBlock & block) -> auto& { return block.batch.allocation.args; }, ' ',
+      "a list: more options of the submission, verbatim, after wflow's. wflow quotes a value with "
+      "blanks for Slurm: `\"--comment=two words\"`");
   args.schema = config::any_of({args.schema, {{"type", "object"}}});
   std::vector<config::Key<BatchBlock>> keys = {
-      custom<BatchBlock>("type", config::choice_schema(kTypes),
-                         "`local` (this machine), `slurm`, `flux`, `pbs`, `lsf`, `sge`; `lsf-srun`: an LSF that starts "
-                         "programs with `srun`",
-                         read_type)
+      custom<BatchBlock>(
+          "type", config::choice_schema(kTypes),
+          "`local` (this machine), `slurm`, `flux`, `pbs`, `lsf`, `sge`; `lsf-srun`: an LSF that starts "
+          "programs with `srun`",
+          read_type)
           .with_default("local"),
       merlins("bank", "account", &Spec::account),
       line("account", &Spec::account, "the account to charge; `bank` is the same").usually("the site's"),
@@ -210,21 +219,27 @@ std::vector<config::Key<BatchBlock>> allocation_keys() {
       line("mail", &BatchBlock::mail,
            "an address that receives a mail at the end of each allocation (Slurm, PBS, LSF, SGE)")
           .usually("none"),
-      lines("modules", &BatchBlock::modules, ' ', "a list of modules: `module load` of all of them, before `setup`"),
-      of_allocation<BatchBlock>(config::boolean("exclusive", &Spec::exclusive,
-                                                "whole nodes. With `false`, as many processors on each node as the "
-                                                "pool has `slots`")),
-      line("memory", &Spec::memory, "for each node: `64G`; for each processor: `per_cpu 4G`").usually("whole node"),
+      lines("modules", &BatchBlock::modules, ' ',
+            "a list of modules: `module load` of all of them, before `setup`"),
       of_allocation<BatchBlock>(
-          config::integer("gpus", &Spec::gpus, 0, kMostGpus,
-                          "GPUs of each node. By default, as many as one task of the steps takes. If several tasks "
-                          "are to share a node, give the number of GPUs that a node has: Slurm gives a job no "
-                          "others, even with `exclusive`"))
+          config::boolean("exclusive", &Spec::exclusive,
+                          "whole nodes. With `false`, as many processors on each node as the "
+                          "pool has `slots`")),
+      line("memory", &Spec::memory, "for each node: `64G`; for each processor: `per_cpu 4G`")
+          .usually("whole node"),
+      of_allocation<BatchBlock>(
+          config::integer(
+              "gpus", &Spec::gpus, 0, kMostGpus,
+              "GPUs of each node. By default, as many as one task of the steps takes. If several tasks "
+              "are to share a node, give the number of GPUs that a node has: Slurm gives a job no "
+              "others, even with `exclusive`"))
           .usually("as its steps"),
       std::move(args),
-      lines("setup", [](BatchBlock& block) -> auto& { return block.batch.allocation.setup; }, '\n',
-            "a list: lines of shell that run before the workers start (modules, environments). The shell of the "
-            "node expands `$NAME` in them"),
+      lines(
+          "setup", [](BatchBlock & block) -> auto& { return block.batch.allocation.setup; }, '\n',
+          "a list: lines of shell that run before the workers start (modules, environments). The shell of "
+          "the "
+          "node expands `$NAME` in them"),
       launch_text("launch_pre", &Spec::launch_pre, "text before the command that starts the workers"),
       launch_text("launch_args", &Spec::launch_args, "more arguments for that command"),
       launch_text("worker_launch", &Spec::worker_launch, "another command in its place"),
@@ -247,11 +262,12 @@ std::vector<config::Key<BatchBlock>> batch_keys() {
   keys.push_back(of_batch(config::seconds("linger", &Batch::linger_s,
                                           "how long allocations live after their coordinator is gone"))
                      .with_default("10 min"));
-  keys.push_back(of_batch(config::choice("coordinator", &Batch::coordinator_in_allocation, kPlaces,
-                                         "`here`: the coordinator runs where you typed `wflow run`; "
-                                         "`in_allocation`: it runs inside the allocations and moves from one to the "
-                                         "next ([cluster.md](cluster.md#the-coordinator-in-an-allocation))"))
-                     .then(check_coordinator));
+  keys.push_back(
+      of_batch(config::choice("coordinator", &Batch::coordinator_in_allocation, kPlaces,
+                              "`here`: the coordinator runs where you typed `wflow run`; "
+                              "`in_allocation`: it runs inside the allocations and moves from one to the "
+                              "next ([cluster.md](cluster.md#the-coordinator-in-an-allocation))"))
+          .then(check_coordinator));
   keys.push_back(of_batch(config::text("shell", &Batch::shell, "the interpreter of all steps")));
   keys.push_back(of_batch(
       config::boolean("dry_run", &Batch::dry_run,
@@ -285,8 +301,9 @@ void add_options(MapReader& reader, BatchBlock& block) {
     if (!given || slurm || spec.is_local()) return;
     reader.diagnostics().error(
         reader.mark_of(key),
-        fmt::format("'{}' is for Slurm, and the batch type is '{}'; give the option of its submission in 'args'", key,
-                    spec.type));
+        fmt::format(
+            "'{}' is for Slurm, and the batch type is '{}'; give the option of its submission in 'args'", key,
+            spec.type));
   };
   only_slurm("job_name", !block.job_name.empty());
   only_slurm("exclude", !block.exclude.empty());
@@ -309,8 +326,8 @@ void read_batch_block(MapReader& reader, const config::Table<BatchBlock>& table,
   add_options(reader, block);
   for (const auto& [word, ours] : kElsewhere) {
     if (block.merlin || reader.find(word) == nullptr) continue;
-    reader.diagnostics().unknown_key(reader.mark_of(word),
-                                     fmt::format("unknown key '{}' in batch:; its name here is '{}'", word, ours));
+    reader.diagnostics().unknown_key(
+        reader.mark_of(word), fmt::format("unknown key '{}' in batch:; its name here is '{}'", word, ours));
   }
   reader.finish();
 }
@@ -370,7 +387,8 @@ std::vector<config::Key<PoolBlock>> pool_keys() {
   std::vector<config::Key<PoolBlock>> keys = {
       config::texts<PoolBlock>("steps", &WorkerGroup::steps, "the steps that it serves; `[all]`: every step")
           .usually("every step"),
-      config::texts<PoolBlock>("machines", &WorkerGroup::machines, "only on hosts whose name contains one of these")
+      config::texts<PoolBlock>("machines", &WorkerGroup::machines,
+                               "only on hosts whose name contains one of these")
           .usually("any"),
       config::integer<PoolBlock, int>("slots", &WorkerGroup::slots, 0, 100000, "slots of each worker")
           .usually("the node's cores"),
@@ -383,7 +401,8 @@ std::vector<config::Key<PoolBlock>> pool_keys() {
                                       "fewest allocations at the same time, while there is work"),
       custom<PoolBlock>("max", config::integer_schema(1, kMostNodes), "most allocations at the same time",
                         [](MapReader& reader, std::string_view key, PoolBlock& group) {
-                          group.max = static_cast<int>(reader.integer(key, std::max(1, group.min), 1, kMostNodes));
+                          group.max =
+                              static_cast<int>(reader.integer(key, std::max(1, group.min), 1, kMostNodes));
                         })
           .with_default("1"),
       config::seconds<PoolBlock>("idle_timeout", &WorkerGroup::idle_timeout_s,
@@ -391,7 +410,8 @@ std::vector<config::Key<PoolBlock>> pool_keys() {
           .with_default("60 s"),
   };
   const auto sizes = size_keys<PoolBlock>("that of `batch`", "that of `batch`", "that of `batch`");
-  keys.insert(std::ranges::find(keys, std::string("min"), &config::Key<PoolBlock>::name), sizes.begin(), sizes.end());
+  keys.insert(std::ranges::find(keys, std::string("min"), &config::Key<PoolBlock>::name), sizes.begin(),
+              sizes.end());
   return keys;
 }
 
@@ -409,9 +429,10 @@ void check_pool(MapReader& block, const WorkerGroup& group) {
   if (group.allocation.chain > 0 && group.max > 1) {
     block.diagnostics().error(
         block.mark_of("max"),
-        fmt::format("the worker '{}' has a 'chain', in which one allocation runs after another, and 'max' {}: "
-                    "one of them must go",
-                    group.name, group.max));
+        fmt::format(
+            "the worker '{}' has a 'chain', in which one allocation runs after another, and 'max' {}: "
+            "one of them must go",
+            group.name, group.max));
   }
   if (!group.allocation.exclusive && group.slots == 0 && !group.allocation.is_local()) {
     block.diagnostics().error(
@@ -422,8 +443,8 @@ void check_pool(MapReader& block, const WorkerGroup& group) {
   }
 }
 
-// Merlin's --local ignores workers, and so does a local campaign of one of its files. Otherwise the campaign waits for
-// workers on those machines, which may surprise the user.
+// Merlin's --local ignores workers, and so does a local campaign of one of its files. Otherwise the campaign
+// waits for workers on those machines, which may surprise the user.
 void check_machines(Reading& reading, const yaml::Mark& mark, WorkerGroup& group) {
   const Study& study = reading.study;
   const std::string host = host_name();
@@ -503,8 +524,8 @@ void add_own_pools(Reading& reading) {
   study.workers.insert(study.workers.end(), own.begin(), own.end());
 }
 
-// If the study does not set the nodes of an allocation: as many as its widest step needs, and as many GPUs a node as a
-// task of its steps takes.
+// If the study does not set the nodes of an allocation: as many as its widest step needs, and as many GPUs a
+// node as a task of its steps takes.
 void fit_to_steps(Study& study) {
   std::vector<const AllocationSpec*> given;  // those that set their number of GPUs
   for (const WorkerGroup& group : study.workers) {
@@ -537,9 +558,10 @@ config::Json without_defaults(config::Json schema) {
 
 const config::Table<KnownKeys>& resources_table() {
   static const config::Table<KnownKeys> table(
-      "the resources: block", {known_key("task_server", config::Json::object(), "accepted, not used"),
-                               known_key("overlap", config::Json::object(), "accepted, not used"),
-                               known_key("workers", mapping_of(schema_named("worker")), "groups of workers")});
+      "the resources: block",
+      {known_key("task_server", config::Json::object(), "accepted, not used"),
+       known_key("overlap", config::Json::object(), "accepted, not used"),
+       known_key("workers", mapping_of(schema_named("worker")), "groups of workers")});
   return table;
 }
 

@@ -43,22 +43,22 @@ struct ReadOptions {
   Iteration iteration;
   // The numbers of samples that the campaign had before it grew to this study's, ascending.
   std::vector<std::uint64_t> grown;
-  // The number of samples that directories are laid out for (sample_path()): a campaign that grew keeps its layout.
-  // 0: the study's count.
+  // The number of samples that directories are laid out for (sample_path()): a campaign that grew keeps its
+  // layout. 0: the study's count.
   std::uint64_t layout_samples = 0;
-  // How convert: steps without `order` split fractions: 2, evenly; 1, by hash, in campaigns that have no record of it.
-  // A campaign keeps its own.
+  // How convert: steps without `order` split fractions: 2, evenly; 1, by hash, in campaigns that have no
+  // record of it. A campaign keeps its own.
   int split_version = 2;
-  // Set by reading: the folder of this version of the campaign's study (specs/plan/versions.h), and the XXH3-128 of its
-  // tables of samples by the names of their copies; empty in older campaigns.
+  // Set by reading: the folder of this version of the campaign's study (specs/plan/versions.h), and the
+  // XXH3-128 of its tables of samples by the names of their copies; empty in older campaigns.
   std::filesystem::path version_folder;
   std::map<std::string, std::string> table_checksums;
   // The study will be added to `campaign`: its table of samples is the file itself, not the campaign's copy.
   bool fresh_samples = false;
 };
 
-// The request of a pool's allocations to the scheduler: batch:, overridden by the pool's own keys. Values in the
-// scheduler's notation; empty: its default.
+// The request of a pool's allocations to the scheduler: batch:, overridden by the pool's own keys. Values in
+// the scheduler's notation; empty: its default.
 struct AllocationSpec {
   std::string type = "local";  // local, slurm, flux, pbs, lsf, lsf-srun, sge
   std::string account, partition, qos, constraint, reservation;
@@ -71,7 +71,8 @@ struct AllocationSpec {
   int chain = 0;                   // more than 0: number in the queue, which run one after another
   std::vector<std::string> args;   // verbatim options of the submission, after wflow's
   std::vector<std::string> setup;  // lines of shell before the workers start
-  // For the command that starts the workers on the nodes: text before it, further arguments, and its replacement.
+  // For the command that starts the workers on the nodes: text before it, further arguments, and its
+  // replacement.
   std::string launch_pre, launch_args, worker_launch;
 
   bool is_local() const { return type == "local"; }
@@ -230,7 +231,8 @@ struct StudyAndWarnings {
   std::vector<yaml::Diagnostic> warnings;
 };
 
-// Reads and checks the whole study, with convert: and train: blocks. Throws Error{spec} with every error, one a line.
+// Reads and checks the whole study, with convert: and train: blocks. Throws Error{spec} with every error, one
+// a line.
 StudyAndWarnings read_study(const std::filesystem::path& file, const ReadOptions& options);
 
 // A command of on:. It and the files of metrics: report about a campaign; no task depends on them.
@@ -251,9 +253,10 @@ struct MetricsFile {
 std::vector<Hook> hooks_of(const Study& study);
 std::optional<MetricsFile> metrics_file_of(const Study& study);
 
-// Files beside the study that a step's command names are sources without a declaration. Returns paths in `cmd` and `restart` that begin with the study's folder, $(SPECROOT), relative to it, in the order of the
-// text; none with `sources: none`. Skips files that a shell writes (> FILE, tee FILE, touch FILE) and names that
-// differ from task to task. Does not check that the files exist.
+// Files beside the study that a step's command names are sources without a declaration. Returns paths in
+// `cmd` and `restart` that begin with the study's folder, $(SPECROOT), relative to it, in the order of the
+// text; none with `sources: none`. Skips files that a shell writes (> FILE, tee FILE, touch FILE) and names
+// that differ from task to task. Does not check that the files exist.
 std::vector<std::string> named_files(const Study& study, const Step& step);
 
 // Checks what the study alone tells about trainings and their data; the trainer checks again with the data
@@ -263,8 +266,8 @@ void check_trainings(const Study& study, yaml::Diagnostics& diagnostics);
 // Doubtful settings of trainings: a sentence each, with the step and a remedy.
 std::vector<std::string> training_doubts(const Study& study);
 
-// The study language as JSON Schema (draft 2020-12), for editors: `wflow schema`. Comes from the tables of the blocks
-// (key_tables.h), and from those of convert: and train: in converters/ and trainer/.
+// The study language as JSON Schema (draft 2020-12), for editors: `wflow schema`. Comes from the tables of
+// the blocks (key_tables.h), and from those of convert: and train: in converters/ and trainer/.
 std::string study_schema();
 
 // The keys of blocks as Markdown tables, a section a block: scripts/docs puts them into docs/.

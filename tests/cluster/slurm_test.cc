@@ -293,8 +293,9 @@ TEST_F(Cluster, StartsProgramsBesideTheWorkers) {
   }
 }
 
-// Off in ctest, like the next one: on a busy machine Slurm 22.05 sometimes calls the end of a job on a dead node a failure
-// of its program (NonZeroExitCode) before it notices that the node is gone. By hand: --gtest_also_run_disabled_tests.
+// Off in ctest, like the next one: on a busy machine Slurm 22.05 sometimes calls the end of a job on a dead
+// node a failure of its program (NonZeroExitCode) before it notices that the node is gone. By hand:
+// --gtest_also_run_disabled_tests.
 TEST_F(Cluster, DISABLED_TellsADeadNodeFromAFailure) {
   const JobRequest job = request(1, kStay);
   submit(job);

@@ -16,7 +16,8 @@ constexpr double kFarFromZero = 1e4;  // deviations
 
 class DataCheck {
  public:
-  DataCheck(const TrainConfig& config, const DatasetInfo& info, const DataRoles& roles, const SplitSizes& sizes)
+  DataCheck(const TrainConfig& config, const DatasetInfo& info, const DataRoles& roles,
+            const SplitSizes& sizes)
       : config_(config), info_(info), roles_(roles), sizes_(sizes) {}
 
   std::vector<std::string> run() {
@@ -53,10 +54,11 @@ class DataCheck {
     for (const DataRoles::Input& input : roles_.inputs) {
       const auto& labels = roles_.label_targets;
       if (input.label && std::find(labels.begin(), labels.end(), *input.label) != labels.end())
-        throw Error(ExitCode::spec,
-                    fmt::format("'{}' is an input and a target: the network would copy it; name it in 'inputs' or "
-                                "in 'targets' alone",
-                                input.name));
+        throw Error(
+            ExitCode::spec,
+            fmt::format("'{}' is an input and a target: the network would copy it; name it in 'inputs' or "
+                        "in 'targets' alone",
+                        input.name));
       if (!input.label && !roles_.takes_noise(input.part) && !reconstructs())
         doubt("the field {} is an input and a target: a {} learns to copy it; leave it out of one of them",
               input.name, name_of(config_.model.name));
@@ -76,12 +78,14 @@ class DataCheck {
   void look_at_sizes() {
     const auto& [train, validation, test] = sizes_;
     if (train == 1)
-      doubt("there is 1 training sample, and a network learns from what differs between samples: run more "
-            "samples, or raise the first fraction of 'split'");
+      doubt(
+          "there is 1 training sample, and a network learns from what differs between samples: run more "
+          "samples, or raise the first fraction of 'split'");
     if (validation < kFewSamples || test < kFewSamples)
-      doubt("the data set has {} training, {} validation and {} test samples: errors of so few say little; run "
-            "more samples, or raise the fractions of 'split'",
-            train, validation, test);
+      doubt(
+          "the data set has {} training, {} validation and {} test samples: errors of so few say little; run "
+          "more samples, or raise the fractions of 'split'",
+          train, validation, test);
     if (static_cast<std::size_t>(config_.batch) > train)
       doubt("'batch' is {} and there are {} training samples, so that an epoch is one step: lower 'batch'",
             config_.batch, train);
@@ -90,11 +94,13 @@ class DataCheck {
   void look_at_validation() {
     if (sizes_.validation > 0) return;
     if (config_.early_stop_epochs > 0)
-      doubt("'early_stop' goes by the training loss, as there are no validation samples: raise the second "
-            "fraction of 'split'");
+      doubt(
+          "'early_stop' goes by the training loss, as there are no validation samples: raise the second "
+          "fraction of 'split'");
     if (config_.select == Select::best || config_.checkpoint.keep_best > 0)
-      doubt("the best epoch is that of the least training loss, as there are no validation samples: raise the "
-            "second fraction of 'split'");
+      doubt(
+          "the best epoch is that of the least training loss, as there are no validation samples: raise the "
+          "second fraction of 'split'");
   }
 
   void look_at_range(const char* role, const std::string& name, const LabelRange& range) {
@@ -107,9 +113,11 @@ class DataCheck {
     }
     const double deviations = std::abs(range.mean) / range.deviation;
     if (classes || deviations <= kFarFromZero) return;
-    doubt("the {} '{}' varies by {:.3g} around {:.9g}: store it as float64 (its 'dtype' in the convert: block) and "
-          "give float64 to the exported model, or take an offset off",
-          role, name, range.deviation, range.mean);
+    doubt(
+        "the {} '{}' varies by {:.3g} around {:.9g}: store it as float64 (its 'dtype' in the convert: block) "
+        "and "
+        "give float64 to the exported model, or take an offset off",
+        role, name, range.deviation, range.mean);
   }
 
   void look_at_field(const char* role, std::size_t part) {
@@ -131,8 +139,8 @@ class DataCheck {
 
 }  // namespace
 
-std::vector<std::string> check_data(const TrainConfig& config, const DatasetInfo& info, const DataRoles& roles,
-                                    const SplitSizes& sizes) {
+std::vector<std::string> check_data(const TrainConfig& config, const DatasetInfo& info,
+                                    const DataRoles& roles, const SplitSizes& sizes) {
   return DataCheck(config, info, roles, sizes).run();
 }
 

@@ -250,7 +250,8 @@ DataRoles roles_of(const TrainConfig& config, const DatasetInfo& info) {
   check_targets(config, info, roles);
   for (const std::size_t part : std::vector<std::size_t>(roles.field_targets)) {
     const auto mask = mask_of(roles.parts[part].field, info);
-    roles.masks.push_back(mask ? std::optional(part_of(roles, info.fields[*mask].name, *mask)) : std::nullopt);
+    roles.masks.push_back(mask ? std::optional(part_of(roles, info.fields[*mask].name, *mask))
+                               : std::nullopt);
   }
   check_noise(config, info, roles);
   if (is_classification(config.loss.name)) {

@@ -89,8 +89,8 @@ TensorShape common_grid(const TrainConfig& config, const DatasetInfo& info, cons
   return grid;
 }
 
-// The same rule as in python/wflow and ReadOptions::normalise. A quantile normalisation is not linear: mean and
-// deviation replace it.
+// The same rule as in python/wflow and ReadOptions::normalise. A quantile normalisation is not linear: mean
+// and deviation replace it.
 FieldScale as_recorded(const DataField& field) {
   FieldScale scale;
   for (std::int64_t c = 0; c < field.shape.channels; ++c) {
@@ -215,9 +215,8 @@ bool RunData::target_is_transformed() const {
 }
 
 bool RunData::is_input(std::size_t part) const {
-  return std::any_of(
-      roles_.inputs.begin(), roles_.inputs.end(),
-      [part](const DataRoles::Input& input) { return !input.label && input.part == part; });
+  return std::any_of(roles_.inputs.begin(), roles_.inputs.end(),
+                     [part](const DataRoles::Input& input) { return !input.label && input.part == part; });
 }
 
 FieldScale RunData::scale_of(std::size_t part, Communicator& communicator) {

@@ -19,8 +19,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/resources.h"
 #include "base/process.h"
+#include "base/resources.h"
 #include "base/text.h"
 #include "converters/shards/shard_file.h"
 

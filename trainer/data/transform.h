@@ -27,8 +27,8 @@ bool apply_transform(const TransformConfig& transform, std::span<float> values, 
                      double transformed_centre);
 double transformed(const TransformConfig& transform, double value);
 
-// The value to subtract in float64 before values become float32, to keep their variation: the mean, if it is so
-// far from 0 that float32 would lose more than 1e-5 deviations; else 0.
+// The value to subtract in float64 before values become float32, to keep their variation: the mean, if it is
+// so far from 0 that float32 would lose more than 1e-5 deviations; else 0.
 double centre_of(double mean, double deviation);
 
 // Mean and deviation of each of a field's channels.

@@ -32,14 +32,15 @@ class ExportedModel {
   // store none.
   const std::vector<std::vector<std::string>>& columns() const;
   const std::vector<std::string>& targets() const;
-  // Loss of the training ("mse", "gaussian", ...), which defines the outputs; empty in files of other programs.
+  // Loss of the training ("mse", "gaussian", ...), which defines the outputs; empty in files of other
+  // programs.
   const std::string& loss() const;
   // Per input: [C, D, H, W], and for each channel the least and the greatest value of the training samples.
   // Empty in files that store none.
   const std::vector<std::vector<std::int64_t>>& shapes() const;
   const std::vector<std::vector<double>>& ranges() const;
-  // For a predicted field: its stored axes without the channels, and whether it has an axis of channels. Empty
-  // in files that store none.
+  // For a predicted field: its stored axes without the channels, and whether it has an axis of channels.
+  // Empty in files that store none.
   const std::vector<std::int64_t>& target_grid() const;
   bool target_has_channels() const;
   // "transformed" if the outputs are transformed targets (a gaussian loss on a field).

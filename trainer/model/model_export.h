@@ -20,8 +20,8 @@ struct ExportedUnits {
   bool field_target = false;  // the targets are the field's channels
   std::vector<std::string> targets;
   bool target_transformed = true;  // a field target: the export must undo the transform
-  // The physical value for a normalised value of a target (or of its channel). A gaussian loss on a transformed
-  // field keeps the transformed units.
+  // The physical value for a normalised value of a target (or of its channel). A gaussian loss on a
+  // transformed field keeps the transformed units.
   double physical(double value, std::size_t target) const;
   // True if physical() is more than a factor and an offset.
   bool undoes_transform() const {
@@ -43,23 +43,24 @@ struct ExportedUnits {
 
 // TorchScript source of the module's forward(): raw inputs in the graph's order (fields [N, C, D, H, W] or as
 // stored, numbers [N, C]) -> physical targets [N, L] or [N, C, D, H, W]. It includes transform, normalisation
-// and de-normalisation. gaussian: means, then standard deviations; classes: probabilities. Inputs may have any
-// number type; the outputs are float32, or float64 if float32 can't hold them
+// and de-normalisation. gaussian: means, then standard deviations; classes: probabilities. Inputs may have
+// any number type; the outputs are float32, or float64 if float32 can't hold them
 // (ExportedUnits::output_needs_double).
 std::string torchscript_source(const ModelGraph& graph, const ExportedUnits& units);
 
-// Writes the module; `path` is published whole. The attributes `inputs`, `columns`, `targets`, `loss`, `units`
-// and `wflow` are the inputs, the names of their numbers, the outputs, the loss of the training, the outputs'
-// units (physical or transformed) and the version of wflow. `target_grid` and `target_has_channels` are the
-// stored shape of a predicted field; `shapes` ([C, D, H, W]) and `ranges` (least and greatest value of each channel in
-// the training samples) describe the inputs.
+// Writes the module; `path` is published whole. The attributes `inputs`, `columns`, `targets`, `loss`,
+// `units` and `wflow` are the inputs, the names of their numbers, the outputs, the loss of the training, the
+// outputs' units (physical or transformed) and the version of wflow. `target_grid` and `target_has_channels`
+// are the stored shape of a predicted field; `shapes` ([C, D, H, W]) and `ranges` (least and greatest value
+// of each channel in the training samples) describe the inputs.
 void export_model(const ModelGraph& graph, const FlatState& state, const ExportedUnits& units,
                   const std::string& path);
 
 // Writes several exported models as one TorchScript file. `members` are files of export_model(), trained with
-// `loss` on the same data. The module has the same inputs. It returns the members' means and then their standard
-// deviations, as a model with a gaussian loss does (attribute `loss`); for classes, the mean probabilities. Its
-// method `members` returns the outputs of each member, stacked along a first axis. `path` is published whole.
+// `loss` on the same data. The module has the same inputs. It returns the members' means and then their
+// standard deviations, as a model with a gaussian loss does (attribute `loss`); for classes, the mean
+// probabilities. Its method `members` returns the outputs of each member, stacked along a first axis. `path`
+// is published whole.
 void export_ensemble(const std::vector<std::filesystem::path>& members, LossName loss,
                      const std::filesystem::path& path);
 

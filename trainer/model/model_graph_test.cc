@@ -220,8 +220,9 @@ std::string initials_of(ModelName name, InitialWeights rule) {
 }
 
 TEST(InitialWeights, FollowPlaceAndActivation) {
-  EXPECT_EQ(initials_of(ModelName::mlp, InitialWeights::automatic),
-            "dense1: uniform uniform\ndense2: uniform uniform\ndense3: uniform uniform\nout: uniform uniform\n");
+  EXPECT_EQ(
+      initials_of(ModelName::mlp, InitialWeights::automatic),
+      "dense1: uniform uniform\ndense2: uniform uniform\ndense3: uniform uniform\nout: uniform uniform\n");
   EXPECT_EQ(initials_of(ModelName::cnn, InitialWeights::automatic),
             "conv1: he uniform\nconv2: he uniform\nconv3: he uniform\ndense1: uniform uniform\n"
             "out: uniform uniform\n");

@@ -364,8 +364,7 @@ void add_inputs(const ModelGraph& graph, const ExportedUnits& units, OnnxGraph& 
     onnx.message().message(11, value_info(input.name, onnx_sizes(input.shape, scale.has_value()), element));
     if (!scale) {
       const std::string mean = onnx.real(n.numbers_mean[number], element);
-      const std::string seen =
-          normalised(onnx, input.name, mean, onnx.real(n.numbers_std[number], element));
+      const std::string seen = normalised(onnx, input.name, mean, onnx.real(n.numbers_std[number], element));
       writer.names().push_back(onnx.cast(seen, element, kFloat));
       ++number;
       continue;

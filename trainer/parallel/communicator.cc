@@ -22,8 +22,8 @@
 #include <thread>
 #include <utility>
 
-#include "base/process.h"
 #include "base/error.h"
+#include "base/process.h"
 #include "base/text.h"
 #include "trainer/parallel/rank_sums.h"
 

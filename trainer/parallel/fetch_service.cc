@@ -107,8 +107,8 @@ class FetchService::State {
   Serve serve_;
   std::chrono::seconds silence_limit_;
   MPI_Comm world_ = MPI_COMM_NULL;
-  // Used by the communication thread only. A fetch that gives up leaves its questions here: MPI may still write
-  // to them.
+  // Used by the communication thread only. A fetch that gives up leaves its questions here: MPI may still
+  // write to them.
   std::vector<std::shared_ptr<Question>> open_;
   std::list<Answer> sending_;
   std::size_t in_flight_ = 0;  // bytes of answers that are being read or sent

@@ -22,9 +22,9 @@ struct RemoteRange {
 class FetchService {
  public:
   // The longest time without any answer of a rank to this one. Its communication thread and its reader answer
-  // while it computes, validates or waits, so that a slow epoch delays no answer. A queue of large answers for
-  // many ranks or a slow local disk may delay one by minutes. Beyond that the process is frozen or its node
-  // hangs.
+  // while it computes, validates or waits, so that a slow epoch delays no answer. A queue of large answers
+  // for many ranks or a slow local disk may delay one by minutes. Beyond that the process is frozen or its
+  // node hangs.
   static constexpr std::chrono::seconds kSilenceLimit{600};
 
   // Fills `to` from this offset of the file; returns whether it succeeded.

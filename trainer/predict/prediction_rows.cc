@@ -131,7 +131,8 @@ class DatasetRows final : public PredictionRows {
     }
     array.values.assign(read.begin(), read.end());
     const auto cells = static_cast<std::size_t>(shape.voxels());
-    for (std::size_t i = 0; i < read.size(); ++i) array.values[i] += centres[i / cells % centres.size()].centre;
+    for (std::size_t i = 0; i < read.size(); ++i)
+      array.values[i] += centres[i / cells % centres.size()].centre;
     return array;
   }
 
@@ -271,7 +272,7 @@ class TableRows final : public PredictionRows {
   std::vector<std::string> names_;
   std::vector<std::int64_t> ids_;
   std::vector<std::vector<double>> values_;  // one per column
-  std::vector<std::size_t> widths_;         // columns of each input
+  std::vector<std::size_t> widths_;          // columns of each input
   std::vector<std::vector<std::string>> rows_;
 };
 

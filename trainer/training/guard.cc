@@ -19,13 +19,14 @@ namespace {
 constexpr std::int64_t kSettleSteps = 20;  // before, the mean is not reliable
 constexpr double kMemory = 0.05;           // weight of the newest loss
 constexpr double kLeastRise = 0.5;         // relative to the mean
-// Losses of small batches have heavy tails: a batch with the one sample that is not learned yet lies a hundred
-// deviations above the mean of 20 others. It also came in earlier epochs and is then no reason for an alarm.
+// Losses of small batches have heavy tails: a batch with the one sample that is not learned yet lies a
+// hundred deviations above the mean of 20 others. It also came in earlier epochs and is then no reason for an
+// alarm.
 constexpr std::size_t kRecent = 200;
-constexpr double kRecentRise = 8;  // relative to the rise of the largest recent loss
-constexpr double kGradientRise = 1e4;      // gradients may grow a hundred times from one batch to the next
-constexpr double kAbsurdGradient = 1e20;   // its square overflows a float: Adam would stop for good
-constexpr double kSame = 1e-3;             // relative: a GPU's sums differ in the last bits each time
+constexpr double kRecentRise = 8;         // relative to the rise of the largest recent loss
+constexpr double kGradientRise = 1e4;     // gradients may grow a hundred times from one batch to the next
+constexpr double kAbsurdGradient = 1e20;  // its square overflows a float: Adam would stop for good
+constexpr double kSame = 1e-3;            // relative: a GPU's sums differ in the last bits each time
 
 bool alike(double a, double b) {
   if (!std::isfinite(a) || !std::isfinite(b)) return std::isfinite(a) == std::isfinite(b);
@@ -52,7 +53,8 @@ bool Guard::came_again(Alarms& alarms, std::int64_t step, double value, const ch
     raised_ *= 2;
     if (std::isfinite(value) && !std::exchange(noted_, true)) {
       note_ = fmt::format(
-          "step {} gives the same {} again: a hard batch, or a learning rate that is high; the training goes on",
+          "step {} gives the same {} again: a hard batch, or a learning rate that is high; the training goes "
+          "on",
           step + 1, what);
     }
     return true;
@@ -66,8 +68,8 @@ void Guard::look_back(Alarms& alarms, std::int64_t step, double value, const cha
   const auto before = alarms.find(step);
   if (before == alarms.end()) return;
   warning_ = fmt::format(
-      "the {} of step {} was {:.3g}, and is {:.3g} when computed again: memory or a processor has failed", what,
-      step + 1, before->second, value);
+      "the {} of step {} was {:.3g}, and is {:.3g} when computed again: memory or a processor has failed",
+      what, step + 1, before->second, value);
   alarms.erase(before);
 }
 

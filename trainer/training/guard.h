@@ -26,9 +26,9 @@ class Guard {
  public:
   explicit Guard(const GuardConfig& config) : config_(config) {}
 
-  // To be called before the update of step `step` (from 0). Describes what is wrong with its loss (mean over the
-  // global batch) or with the largest absolute value of its gradient; empty if nothing is, or if the same value
-  // came again after a rollback.
+  // To be called before the update of step `step` (from 0). Describes what is wrong with its loss (mean over
+  // the global batch) or with the largest absolute value of its gradient; empty if nothing is, or if the same
+  // value came again after a rollback.
   std::string look_at_loss(std::int64_t step, double loss);
   std::string look_at_gradient(std::int64_t step, double largest);
   // A sentence if the cause of a rollback has come again; at most once in a training.
@@ -48,7 +48,7 @@ class Guard {
   double deviation_ = 0;  // decaying mean absolute deviation
   std::int64_t losses_seen_ = 0;
   std::deque<double> recent_;  // the last losses
-  double gradient_ = 0;  // decaying mean of the largest values
+  double gradient_ = 0;        // decaying mean of the largest values
   std::int64_t gradients_seen_ = 0;
   double raised_ = 1;  // grows with each false alarm, to bound the time that they cost in a noisy training
   bool noted_ = false;
@@ -61,12 +61,12 @@ class Guard {
 // The largest absolute value; infinity if a value is not finite.
 double largest_of(std::span<const float> values);
 
-// `hashes`: one per rank. Returns the ranks that differ from the majority, in order; empty if all agree. If two
-// ranks, or two halves, differ, none is known to be right, and all are returned.
+// `hashes`: one per rank. Returns the ranks that differ from the majority, in order; empty if all agree. If
+// two ranks, or two halves, differ, none is known to be right, and all are returned.
 std::vector<int> disagreeing(const std::vector<std::string>& hashes);
 
-// --inject-bit-flips: a deliberate error, to test the guard. "weights,step=50,bit=30,seed=7,rank=0"; the defaults
-// are the same, but step 0 and seed 1.
+// --inject-bit-flips: a deliberate error, to test the guard. "weights,step=50,bit=30,seed=7,rank=0"; the
+// defaults are the same, but step 0 and seed 1.
 //   weights      before the forward pass
 //   activations  the outputs, before the loss
 //   gradients    gradients of the outputs, before the backward pass

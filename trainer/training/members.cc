@@ -133,7 +133,7 @@ class Combination {
   bool table_;
   bool wide_truth_ = false;  // the truths are float64
   bool wide_ = false;        // and the predictions
-  std::string lines_;  // rows of predictions.csv
+  std::string lines_;        // rows of predictions.csv
 };
 
 Combination::Combination(const TrainConfig& config, std::uint64_t last_step)
@@ -186,8 +186,7 @@ void Combination::combine_numbers(Rows& rows, std::size_t first) const {
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += each.back()[i];
     if (!gaussian) continue;
     const std::vector<double> deviations = file.read("deviation", first, rows.count);
-    for (std::size_t i = 0; i < sum.size(); ++i)
-      expected[i] += deviations[i] * deviations[i];
+    for (std::size_t i = 0; i < sum.size(); ++i) expected[i] += deviations[i] * deviations[i];
   }
   for (std::size_t i = 0; i < sum.size(); ++i) {
     const double mean = sum[i] / members;
@@ -212,8 +211,7 @@ void Combination::combine_classes(Rows& rows, std::size_t first) const {
     sum.resize(shares.size());
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += shares[i];
   }
-  for (const double share : sum)
-    rows.probability.push_back(share / static_cast<double>(files_.size()));
+  for (const double share : sum) rows.probability.push_back(share / static_cast<double>(files_.size()));
   const std::size_t cells = this->cells();
   const std::size_t classes = sum.size() / std::max<std::size_t>(1, rows.count * cells);
   for (std::size_t i = 0; i < rows.count * cells; ++i) {

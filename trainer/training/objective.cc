@@ -13,7 +13,8 @@
 namespace wflow::trainer {
 namespace {
 
-// Limit on logarithms of variances, which only a diverging training exceeds: the exponential must stay finite.
+// Limit on logarithms of variances, which only a diverging training exceeds: the exponential must stay
+// finite.
 constexpr double kMostLogVariance = 40;
 
 constexpr double kRounding = 1e-9;  // deviations
@@ -88,8 +89,8 @@ double Objective::loss_and_gradient(std::span<const float> outputs, std::span<co
 
 double Objective::padding_factor(std::span<const float> truths) const {
   if (config_.name == LossName::dice) return 1;  // it has the sizes of the classes, without padding
-  const auto padding =
-      static_cast<std::size_t>(std::count_if(truths.begin(), truths.end(), [](float t) { return std::isnan(t); }));
+  const auto padding = static_cast<std::size_t>(
+      std::count_if(truths.begin(), truths.end(), [](float t) { return std::isnan(t); }));
   if (padding == truths.size()) return 1;  // the loss is 0
   return static_cast<double>(truths.size()) / static_cast<double>(truths.size() - padding);
 }
@@ -281,8 +282,8 @@ void Objective::record(std::span<const float> outputs, std::span<const float> tr
         sums.truth_squared += truth * truth;
       }
       if (is_classification(config_.name)) sums.squared = sums.absolute;
-      records.insert(records.end(),
-                     {sums.absolute, sums.squared, sums.mean_guess, sums.truth, sums.truth_squared, sums.cells});
+      records.insert(records.end(), {sums.absolute, sums.squared, sums.mean_guess, sums.truth,
+                                     sums.truth_squared, sums.cells});
     }
   }
 }

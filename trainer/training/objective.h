@@ -20,8 +20,8 @@ namespace wflow::trainer {
 struct TargetShape {
   std::vector<std::string> labels;  // one per target or channel
   std::int64_t cells = 1;
-  std::int64_t classes = 0;  // for a classification: the one target is a class number in each cell
-  std::int64_t latent = 0;   // vae: values of the second and third output
+  std::int64_t classes = 0;      // for a classification: the one target is a class number in each cell
+  std::int64_t latent = 0;       // vae: values of the second and third output
   std::int64_t usual_class = 0;  // the most frequent class of the training split, as the guess
 };
 
@@ -39,11 +39,11 @@ class Objective {
   std::size_t terms() const;
 
   // Sum of the losses of all samples; fills `gradient` with scale * dloss/doutput, laid out as the outputs:
-  // the first output of all samples, then the second. truths: [samples, targets, cells], normalised. Those that
-  // are NaN (padding) count nowhere: no loss, no gradient, no error. The sum of a padded sample is raised by
-  // the ratio of all its values to those that count, so that over terms() it is their mean. The mean is taken in
-  // each sample, not over the batch: samples of all sizes weigh the same, and a step does not depend on how the
-  // batch is spread over the ranks.
+  // the first output of all samples, then the second. truths: [samples, targets, cells], normalised. Those
+  // that are NaN (padding) count nowhere: no loss, no gradient, no error. The sum of a padded sample is
+  // raised by the ratio of all its values to those that count, so that over terms() it is their mean. The
+  // mean is taken in each sample, not over the batch: samples of all sizes weigh the same, and a step does
+  // not depend on how the batch is spread over the ranks.
   double loss_and_gradient(std::span<const float> outputs, std::span<const float> truths, std::size_t samples,
                            double scale, std::span<float> gradient) const;
 
@@ -58,10 +58,11 @@ class Objective {
   };
   static constexpr std::size_t kSumsPerTarget = 6;
   std::size_t record_size() const { return 1 + kSumsPerTarget * shape_.labels.size(); }
-  // Converts a normalised value of a target to physical units, where that is more than a factor and an offset.
+  // Converts a normalised value of a target to physical units, where that is more than a factor and an
+  // offset.
   using Physical = std::function<double(double value, std::size_t target)>;
-  // Appends record_size() numbers per sample: the loss, then TargetSums per target. With `physical`, the sums use
-  // physical values, and the guess is the physical value of the normalised mean.
+  // Appends record_size() numbers per sample: the loss, then TargetSums per target. With `physical`, the sums
+  // use physical values, and the guess is the physical value of the normalised mean.
   void record(std::span<const float> outputs, std::span<const float> truths, std::size_t samples,
               std::vector<double>& records, const Physical& physical = {}) const;
 
@@ -95,8 +96,8 @@ class Objective {
 double kl_divergence(std::span<const float> mean, std::span<const float> log_variance, double scale,
                      std::span<float> mean_gradient, std::span<float> log_variance_gradient);
 
-// Errors in physical units. The guess is the training split's mean. For classes the errors are error rates, and
-// the guess is the training split's most frequent class.
+// Errors in physical units. The guess is the training split's mean. For classes the errors are error rates,
+// and the guess is the training split's most frequent class.
 struct TargetErrors {
   std::string label;
   double mae = 0;  // in the label's own unit
@@ -118,7 +119,8 @@ struct Evaluation {
   std::optional<double> mean_ratio() const;
 };
 
-// `records` of all samples. `deviations` convert the targets to physical units: 1 if the records are physical.
+// `records` of all samples. `deviations` convert the targets to physical units: 1 if the records are
+// physical.
 Evaluation evaluate(const Objective& objective, std::span<const double> deviations,
                     std::span<const double> records);
 

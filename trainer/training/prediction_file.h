@@ -18,16 +18,18 @@ namespace wflow::trainer {
 inline constexpr int kPredictionFormat = 1;  // attribute wflow_format
 
 struct PredictionFileDescription {
-  std::vector<std::int64_t> grid = {};   // grid of a target, without axes that the data do not have; empty: numbers
-  bool without_channels = false;         // the one predicted field has no axis of channels
-  std::string data_hash;                 // hash of the data set
-  std::int64_t epoch = 0;                // epoch of the weights
-  std::vector<double> truths = {};       // for targets that are numbers: [samples, targets]; empty: as written
+  std::vector<std::int64_t> grid =
+      {};                         // grid of a target, without axes that the data do not have; empty: numbers
+  bool without_channels = false;  // the one predicted field has no axis of channels
+  std::string data_hash;          // hash of the data set
+  std::int64_t epoch = 0;         // epoch of the weights
+  std::vector<double> truths = {};  // for targets that are numbers: [samples, targets]; empty: as written
 };
 
 // Datasets, all contiguous, with a row per sample in order of the split:
 //   /id (N) int64
-//   /truth, /prediction: (N, targets), or for a field (N, stored shape); for classes the class numbers. float32;
+//   /truth, /prediction: (N, targets), or for a field (N, stored shape); for classes the class numbers.
+//   float32;
 //     float64 for truths that are numbers, and for both if float32 can't hold the targets
 //   /deviation, with a gaussian loss: the standard deviation, shaped as /prediction
 //   /probability, for classes: (N, classes), or (N, classes, the axes of the grid)

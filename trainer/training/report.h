@@ -23,8 +23,8 @@ std::string metrics_jsonl(const std::vector<EpochRow>& history);
 std::string number_text(double value, bool wide);
 
 // ids: [samples]; truths: [samples, targets], physical; outputs: [samples, channels] of the network. Each
-// truth is followed by the prediction and, with a gaussian loss, its standard deviation; for classes by the most
-// probable class.
+// truth is followed by the prediction and, with a gaussian loss, its standard deviation; for classes by the
+// most probable class.
 std::string predictions_csv(const Objective& objective, const Normalisation& normalisation,
                             std::span<const std::int64_t> ids, std::span<const double> truths,
                             std::span<const float> outputs);

@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
-#include "base/resources.h"
 #include "base/process.h"
+#include "base/resources.h"
 #include "base/version.h"
 #include "trainer/model/model_export.h"
 #include "trainer/training/report.h"

@@ -116,8 +116,8 @@ void RowFile::write_rows(std::size_t dataset, std::size_t first, const void* val
       H5Sselect_hyperslab(whole.get(), H5S_SELECT_SET, begin.data(), nullptr, extent.data(), nullptr));
   const SpaceId memory(
       state_->check(H5Screate_simple(static_cast<int>(extent.size()), extent.data(), nullptr)));
-  state_->check(H5Dwrite(rows.id.get(), wide ? H5T_NATIVE_DOUBLE : H5T_NATIVE_FLOAT, memory.get(), whole.get(),
-                         H5P_DEFAULT, values));
+  state_->check(H5Dwrite(rows.id.get(), wide ? H5T_NATIVE_DOUBLE : H5T_NATIVE_FLOAT, memory.get(),
+                         whole.get(), H5P_DEFAULT, values));
 }
 
 void RowFile::publish() {

@@ -272,12 +272,12 @@ TEST(Loss, CountsNoPadding) {
   }
 }
 
-// Two samples of three cells. Where a cell counts, outputs and truths differ by 1 and 3 in the first sample and by
-// 2 in the second; all expected numbers are worked out by hand.
+// Two samples of three cells. Where a cell counts, outputs and truths differ by 1 and 3 in the first sample
+// and by 2 in the second; all expected numbers are worked out by hand.
 class PaddedLoss : public testing::Test {
  protected:
-  void expect(const LossConfig& config, const TargetShape& shape, const std::vector<float>& outputs, double loss,
-              const std::vector<float>& gradient) {
+  void expect(const LossConfig& config, const TargetShape& shape, const std::vector<float>& outputs,
+              double loss, const std::vector<float>& gradient) {
     const Objective objective(config, shape);
     std::vector<float> found(outputs.size());
     const double scale = 1 / static_cast<double>(2 * objective.terms());
@@ -292,7 +292,8 @@ class PaddedLoss : public testing::Test {
     if (errors.classes) return;
     EXPECT_NEAR(errors.targets[0].mae, 2, 1e-6) << "over the three cells of both samples";
   }
-  void expect(LossName name, const std::vector<float>& outputs, double loss, const std::vector<float>& gradient) {
+  void expect(LossName name, const std::vector<float>& outputs, double loss,
+              const std::vector<float>& gradient) {
     LossConfig config;
     config.name = name;
     config.delta = 2;
@@ -525,7 +526,8 @@ TEST(TrainingState, FingerprintNamesWhatDiffers) {
   EXPECT_THAT(fingerprint_differences(before, fingerprint(config, data)), testing::HasSubstr("data_hash"));
 }
 
-// Fingerprint of a revision in which norms had no names and losses no keys (docs/formats/checkpoints.md, 2026-11-21).
+// Fingerprint of a revision in which norms had no names and losses no keys (docs/formats/checkpoints.md,
+// 2026-11-21).
 TEST(TrainingState, FingerprintsOfEarlierRevisionsAreUnderstood) {
   const nlohmann::json before = nlohmann::json::parse(R"({
     "augment": ["flip"], "batch": "7", "data_hash": "h", "deterministic": "true", "early_stop": "0", "epochs": "4",
@@ -561,7 +563,8 @@ TEST(TrainingState, FingerprintsOfEarlierRevisionsAreUnderstood) {
             "'model.norm' was batch and is none");
 }
 
-// Fingerprint of a revision with `initial` (2026-11-23): its checkpoints continue, though new trainings begin differently.
+// Fingerprint of a revision with `initial` (2026-11-23): its checkpoints continue, though new trainings begin
+// differently.
 TEST(TrainingState, FingerprintsFromBeforeInitAreUnderstood) {
   for (const ModelName name : {ModelName::cosmoflow, ModelName::mlp, ModelName::cnn}) {
     TrainConfig config;

@@ -69,8 +69,8 @@ nlohmann::json json_of(const EpochRow& row) {
           {"exposed_communication", row.exposed_communication}};
 }
 
-// NaN and both infinities rank last. A checkpoint stores all three as null: their order must be the same before
-// and after a restart.
+// NaN and both infinities rank last. A checkpoint stores all three as null: their order must be the same
+// before and after a restart.
 double badness(double loss) {
   return std::isfinite(loss) ? loss : std::numeric_limits<double>::infinity();
 }
@@ -222,7 +222,8 @@ std::string snapshot(TrainingState& state, const Normalisation& normalisation,
   std::vector<CheckpointView> arrays;
   save(arrays, parameters, "parameter", state.flat.values());
   save(arrays, state.flat.buffers(), "buffer", state.flat.buffer_values());
-  for (Optimizer::Slot& slot : state.optimizer.slots()) save(arrays, parameters, slot.name, slot.values.span());
+  for (Optimizer::Slot& slot : state.optimizer.slots())
+    save(arrays, parameters, slot.name, slot.values.span());
   if (state.average.active()) save(arrays, parameters, kAverage, state.average.values());
   if (const auto& step = state.lagged.step()) {
     header["lagged"] = {step->samples, step->loss_scale, step->rate};

@@ -81,8 +81,8 @@ std::string fingerprint_differences(const nlohmann::json& before, const nlohmann
 // An unsealed checkpoint (checkpoint.h): a copy of all state.
 std::string snapshot(TrainingState& state, const Normalisation& normalisation,
                      const nlohmann::json& fingerprint);
-// The one order of losses and of a search's metrics: the smaller is better, and any finite value is better than
-// NaN and the infinities, which are equal to each other.
+// The one order of losses and of a search's metrics: the smaller is better, and any finite value is better
+// than NaN and the infinities, which are equal to each other.
 bool is_better(double loss, double than);
 // Steps at the ends of the `count` epochs with the best validation (or training loss, without one).
 std::vector<std::int64_t> best_steps(const std::vector<EpochRow>& history, std::int64_t count);

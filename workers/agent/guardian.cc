@@ -22,7 +22,6 @@
 #include "workers/execute/event_tail.h"
 #include "workers/execute/mpi_sessions.h"
 #include "workers/execute/process_end.h"
-#include "workers/execute/mpi_sessions.h"
 #include "workers/execute/processes.h"
 
 namespace wflow::workers {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The worker's connection to the coordinator, which may end, move to another host and return: when to look for the
-// coordinator, when to connect, and how long the worker may keep its leases without an answer.
+// The worker's connection to the coordinator, which may end, move to another host and return: when to look
+// for the coordinator, when to connect, and how long the worker may keep its leases without an answer.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,8 @@
 
 namespace wflow::workers {
 
-// The addresses of a coordinator. Different values name different coordinators, or one that was started again.
+// The addresses of a coordinator. Different values name different coordinators, or one that was started
+// again.
 struct CoordinatorAddress {
   std::string local, remote, host;
   std::int64_t pid = 0;
@@ -35,14 +36,16 @@ class CoordinatorLink {
   bool was_welcome() const { return was_welcome_; }             // any coordinator has sent a Welcome
   double heartbeat_s() const { return heartbeat_s_; }
   double heard_s() const { return heard_s_; }
-  double silence_limit_s() const { return 3 * heartbeat_s_; }  // after this time without a message it is silent
+  double silence_limit_s() const {
+    return 3 * heartbeat_s_;
+  }  // after this time without a message it is silent
 
-  // True if the campaign's endpoint file should be read now: at most once in retry_s, five times as often in the
-  // first ten seconds without a coordinator.
+  // True if the campaign's endpoint file should be read now: at most once in retry_s, five times as often in
+  // the first ten seconds without a coordinator.
   bool look_up(double now_s);
   double next_look_s() const;
-  // True if the worker should connect to this address. It does not reconnect to a coordinator that is connected but
-  // silent (stopped, or on an overloaded host).
+  // True if the worker should connect to this address. It does not reconnect to a coordinator that is
+  // connected but silent (stopped, or on an overloaded host).
   bool wants(const CoordinatorAddress& address) const;
 
  private:
@@ -58,17 +61,17 @@ class CoordinatorLink {
   double next_s_;
 };
 
-// The time until which a worker may hold its leases: lost_s after it sent the last heartbeat that the coordinator
-// answered. The coordinator counts from when it received the heartbeat, which is later, and waits longer. So it
-// leases a task again only after the worker has ended it.
+// The time until which a worker may hold its leases: lost_s after it sent the last heartbeat that the
+// coordinator answered. The coordinator counts from when it received the heartbeat, which is later, and waits
+// longer. So it leases a task again only after the worker has ended it.
 class Fence {
  public:
   Fence();
 
   void connected();  // restarts the numbers of heartbeats
   void hello_sent(double now_s);
-  // A Welcome answers the oldest Hello of this connection. The Hello counts as a heartbeat only if the worker holds
-  // nothing: the coordinator may have leased to others what the worker held before.
+  // A Welcome answers the oldest Hello of this connection. The Hello counts as a heartbeat only if the worker
+  // holds nothing: the coordinator may have leased to others what the worker held before.
   void welcomed(double lost_s, bool holds_nothing);
   std::uint64_t next_heartbeat(double now_s);  // returns the number of a heartbeat that is sent now
   bool answered(std::uint64_t number);         // returns true if the deadline was set

@@ -15,8 +15,8 @@ namespace wire = engine::wire;
 
 namespace {
 constexpr double kLastAcknowledge_s = 3;  // longest wait for the last acknowledgement
-// If the coordinator that started the worker ends before its Welcome, the worker lingers only this long: the next
-// coordinator starts its own workers, and may have ended the campaign without knowing of this one.
+// If the coordinator that started the worker ends before its Welcome, the worker lingers only this long: the
+// next coordinator starts its own workers, and may have ended the campaign without knowing of this one.
 constexpr double kUnknownLinger_s = 15;
 }  // namespace
 
@@ -103,8 +103,8 @@ void AgentMachine::Impl::on(event::SamplesOpened& opened) {
 }
 
 void AgentMachine::Impl::on(event::JournalFailed& failed) {
-  // The results are on their way to the coordinator; only the death of both at once would lose them. No task starts
-  // meanwhile, so that no further results are at risk.
+  // The results are on their way to the coordinator; only the death of both at once would lose them. No task
+  // starts meanwhile, so that no further results are at risk.
   if (!journal_failed) log(LogLevel::error, failed.why + "; no task starts before its results can be kept");
   journal_failed = true;
   write_again_s = now.steady_s + kDiskWait_s;
@@ -212,14 +212,15 @@ void AgentMachine::Impl::leave() {
   exited = true;
 }
 
-// A Goodbye frees the leases of this worker: the coordinator reads the journal and leases the rest again. So the worker
-// must not send it while a task may still run, nor before other hosts can see the journal.
+// A Goodbye frees the leases of this worker: the coordinator reads the journal and leases the rest again. So
+// the worker must not send it while a task may still run, nor before other hosts can see the journal.
 void AgentMachine::Impl::say_goodbye() {
   if (running() > 0) {
     log(LogLevel::warning,
-        fmt::format("{} tasks do not end (a file system that hangs?); they run again when this worker's fence "
-                    "has passed",
-                    running()));
+        fmt::format(
+            "{} tasks do not end (a file system that hangs?); they run again when this worker's fence "
+            "has passed",
+            running()));
     return;
   }
   if (!outbox.all_acknowledged()) emit(action::SyncJournal{});
@@ -272,8 +273,8 @@ double AgentMachine::Impl::end_wake_s() const {
 
 namespace {
 
-// Above this size the agent takes no further ends until the coordinator has committed the results and the journal is
-// emptied: some milliseconds once in about 100,000 tasks.
+// Above this size the agent takes no further ends until the coordinator has committed the results and the
+// journal is emptied: some milliseconds once in about 100,000 tasks.
 constexpr std::size_t kJournalBytes = 8 << 20;
 
 double checked(double value, double otherwise) {
@@ -401,7 +402,8 @@ bool AgentMachine::Impl::journal_full() const {
 bool AgentMachine::Impl::results_due() const {
   if (outbox.empty()) return false;
   if (outbox.full()) return true;
-  const bool at_once = flush || queue.empty() || !unwritten.empty() || journal_full() || now.steady_s >= outbox.due_s();
+  const bool at_once =
+      flush || queue.empty() || !unwritten.empty() || journal_full() || now.steady_s >= outbox.due_s();
   return link.is_welcome() && at_once;
 }
 

@@ -44,12 +44,13 @@ struct TaskStarted {  // answers StartTask
 struct TaskNotStarted {  // answers StartTask: no process runs
   SlotId slot = 0;
   std::string why;
-  // The disk is full, over quota, read-only or broken. The task is not at fault; the machine tries it again later.
+  // The disk is full, over quota, read-only or broken. The task is not at fault; the machine tries it again
+  // later.
   bool disk_trouble = false;
 };
-// The process of a slot has ended and none of its processes is left; the slot is free once the actions are carried
-// out. `results` holds how its elements ended (sequence not set); `again` are parts of its lease that run
-// again in smaller processes. If the task was ended for EndCause::returned, both are empty unless it had
+// The process of a slot has ended and none of its processes is left; the slot is free once the actions are
+// carried out. `results` holds how its elements ended (sequence not set); `again` are parts of its lease that
+// run again in smaller processes. If the task was ended for EndCause::returned, both are empty unless it had
 // ended by itself before the signal came, or had reported some of its elements. The machine returns all
 // elements that `results` does not name.
 struct TaskEnded {
@@ -57,8 +58,8 @@ struct TaskEnded {
   engine::wire::Results results;
   std::vector<engine::wire::Lease> again;
 };
-// The task has succeeded and another process checks its declared outputs: no time limit applies any more. The slot
-// stays taken; TaskEnded follows.
+// The task has succeeded and another process checks its declared outputs: no time limit applies any more. The
+// slot stays taken; TaskEnded follows.
 struct TaskChecking {
   SlotId slot = 0;
 };
@@ -78,8 +79,8 @@ struct JournalFailed {   // an AppendJournal, ClearJournal or NoteLost failed
   std::string why;
   std::optional<engine::wire::Results> record;  // the record of the failed AppendJournal
 };
-// The time for which a running task of a step with stall_timeout has printed nothing, reported nothing and used no
-// CPU. Time in which the agent itself was stopped does not count.
+// The time for which a running task of a step with stall_timeout has printed nothing, reported nothing and
+// used no CPU. Time in which the agent itself was stopped does not count.
 struct TaskSilent {
   SlotId slot = 0;
   double silent_s = 0;
@@ -92,18 +93,17 @@ struct TaskMemory {
   };
   std::vector<Held> held;
 };
-// The end of a turn, after all other events of the turn. Only in answer to it does the machine send results and
-// heartbeats and start tasks. Due at wake_at_s() at the latest.
+// The end of a turn, after all other events of the turn. Only in answer to it does the machine send results
+// and heartbeats and start tasks. Due at wake_at_s() at the latest.
 struct Time {};
 
 }  // namespace event
 
-using AgentEvent =
-    std::variant<event::EndpointRead, event::Connected, event::ConnectionLost, event::Message,
-                 event::SamplesOpened, event::TaskStarted, event::TaskNotStarted, event::TaskEnded,
-                 event::TaskChecking, event::TaskReports, event::Terminate, event::GuardianGone,
-                 event::EndKnown, event::CampaignGone, event::JournalFailed, event::TaskSilent,
-                 event::TaskMemory, event::Time>;
+using AgentEvent = std::variant<event::EndpointRead, event::Connected, event::ConnectionLost, event::Message,
+                                event::SamplesOpened, event::TaskStarted, event::TaskNotStarted,
+                                event::TaskEnded, event::TaskChecking, event::TaskReports, event::Terminate,
+                                event::GuardianGone, event::EndKnown, event::CampaignGone,
+                                event::JournalFailed, event::TaskSilent, event::TaskMemory, event::Time>;
 
 enum class EndCause : std::uint8_t {
   time_limit,  // its result is EndReason::timed_out
@@ -127,8 +127,8 @@ struct AppendJournal {
   engine::wire::Results record;
 };
 struct ClearJournal {};  // all results in it are acknowledged
-// Make the whole journal visible to other hosts, one of which will read it. Send a Goodbye that follows only if this
-// has succeeded.
+// Make the whole journal visible to other hosts, one of which will read it. Send a Goodbye that follows only
+// if this has succeeded.
 struct SyncJournal {};
 // The fence that the coordinator has set, for the journal's header (engine/wire/worker_journal.h).
 struct NoteLost {
@@ -152,8 +152,8 @@ struct EndTask {
   EndCause cause = EndCause::returned;
   bool kill = false;  // false: SIGTERM to its group; true: SIGKILL to all of its processes
 };
-// Kill all processes of this lease on this node, whatever process started them: the ranks of a task on several nodes
-// are children of the allocation's launcher.
+// Kill all processes of this lease on this node, whatever process started them: the ranks of a task on
+// several nodes are children of the allocation's launcher.
 struct EndRanks {
   engine::wire::LeaseId lease = 0;
   std::string campaign;  // the directory of the campaign, as in the tasks' WFLOW_CAMPAIGN
@@ -179,9 +179,9 @@ struct Exit {
 
 using AgentAction =
     std::variant<action::LookUp, action::Connect, action::Send, action::AppendJournal, action::ClearJournal,
-                 action::SyncJournal, action::NoteLost, action::OpenSamples, action::AddTemplate, action::StartTask,
-                 action::EndTask, action::EndRanks, action::InterruptTask, action::FollowEvents,
-                 action::SetFence, action::Log, action::Exit>;
+                 action::SyncJournal, action::NoteLost, action::OpenSamples, action::AddTemplate,
+                 action::StartTask, action::EndTask, action::EndRanks, action::InterruptTask,
+                 action::FollowEvents, action::SetFence, action::Log, action::Exit>;
 
 // Returns the results of a lease without running its tasks. Given with Unix time.
 using CompleteLease = std::function<engine::wire::Results(const engine::wire::Lease& lease, double unix_s)>;
@@ -189,7 +189,8 @@ using CompleteLease = std::function<engine::wire::Results(const engine::wire::Le
 struct AgentOptions {
   std::string worker, group, campaign_token, version;
   ProcessIdentity guardian, agent;
-  std::uint64_t started_by = 0;  // epoch of the coordinator that started the worker; 0: by hand or a scheduler
+  std::uint64_t started_by =
+      0;  // epoch of the coordinator that started the worker; 0: by hand or a scheduler
   std::size_t slots = 1;
   Capacity capacity;
   std::string allocation;     // as in wire::Hello
@@ -200,8 +201,8 @@ struct AgentOptions {
   double grace_s = 5;         // time between SIGTERM and SIGKILL
   double retry_s = 1;         // time between two reads of the endpoint file
   double event_period_s = 0.2;
-  bool trace = false;        // also emits each event and action as a Log at LogLevel::trace
-  CompleteLease complete;    // set by benchmarks: completes each lease at once, and no task runs
+  bool trace = false;      // also emits each event and action as a Log at LogLevel::trace
+  CompleteLease complete;  // set by benchmarks: completes each lease at once, and no task runs
 };
 
 class AgentMachine {
@@ -215,8 +216,8 @@ class AgentMachine {
   std::vector<AgentAction> take_actions();
   // The latest time for the next event::Time (steady_s).
   double wake_at_s() const;
-  // True while ends of tasks should wait, because the journal is large and the coordinator has not committed its
-  // results. The edge then leaves ended children unreaped.
+  // True while ends of tasks should wait, because the journal is large and the coordinator has not committed
+  // its results. The edge then leaves ended children unreaped.
   bool journal_full() const;
   // The number of the open batch. A guardian adds its results to the journal under the next number.
   std::uint64_t open_sequence() const;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The implementation of AgentMachine. machine.cc: events, the connection to the coordinator, results, the fence and
-// the end of the worker; machine_tasks.cc: leases, running tasks and the end of the allocation.
+// The implementation of AgentMachine. machine.cc: events, the connection to the coordinator, results, the
+// fence and the end of the worker; machine_tasks.cc: leases, running tasks and the end of the allocation.
 #pragma once
 
 #include <limits>
@@ -44,8 +44,8 @@ struct AgentMachine::Impl {
     Share share;
     double started_unix_s = 0;
     std::uint64_t memory_bytes = 0;  // the sampled peak
-    double end_by_s = kNever;   // its time limit
-    double kill_at_s = kNever;  // time of SIGKILL, after SIGTERM
+    double end_by_s = kNever;        // its time limit
+    double kill_at_s = kNever;       // time of SIGKILL, after SIGTERM
     std::optional<EndCause> ending;
     bool killed = false;
   };
@@ -169,9 +169,9 @@ struct AgentMachine::Impl {
   double noted_lost_s = 0;
   double last_busy_s;
   bool watched = false;  // set by a Pulse: heartbeats contain the memory of tasks
-  bool helps = false;  // set by a Pulse: ranks of tasks on several nodes run here, too
-  // Ends of tasks that may be due to the end of the allocation: a scheduler signals all processes of the allocation,
-  // and the agent may see the end of a task before its own signal.
+  bool helps = false;    // set by a Pulse: ranks of tasks on several nodes run here, too
+  // Ends of tasks that may be due to the end of the allocation: a scheduler signals all processes of the
+  // allocation, and the agent may see the end of a task before its own signal.
   struct Held {
     engine::wire::Lease lease;
     engine::wire::Results results;
@@ -188,7 +188,8 @@ struct AgentMachine::Impl {
   bool flush = false;  // at a hand-over: sends all results before the first heartbeat
   bool journal_failed = false;
   bool has_started = false;  // a task has run since the start of the worker
-  // Results that could not be written to the journal. No task starts until the journal or the coordinator has them.
+  // Results that could not be written to the journal. No task starts until the journal or the coordinator has
+  // them.
   std::vector<engine::wire::Results> unwritten;
   double write_again_s = 0;
   bool exited = false;

@@ -113,7 +113,8 @@ TEST(AgentMachine, TakesNoLeaseOnceItsAllocationEnds) {
 
 event::TaskEnded ended_badly(SlotId slot, const wire::Lease& lease, wire::EndReason reason, int code) {
   event::TaskEnded ended{slot, {}, {}};
-  ended.results.outcomes.push_back({lease.id, lease.array, lease.first, lease.attempt, reason, code, 0, 1, ""});
+  ended.results.outcomes.push_back(
+      {lease.id, lease.array, lease.first, lease.attempt, reason, code, 0, 1, ""});
   return ended;
 }
 event::TaskEnded terminated(SlotId slot, const wire::Lease& lease) {

@@ -85,8 +85,8 @@ void PosixJournalFile::note_results(std::uint64_t count) {
   const std::string text = engine::wire::frame_count(count);
   if (!count_) {
     if (count == 0) return;
-    count_ = FileDescriptor(
-        ::open(engine::wire::count_file(path_).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    count_ =
+        FileDescriptor(::open(engine::wire::count_file(path_).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   }
   if (count_) static_cast<void>(::pwrite(count_.get(), text.data(), text.size(), 0) == 0);
 }
@@ -97,7 +97,8 @@ std::optional<std::uint64_t> PosixJournalFile::noted_results() {
 
 }  // namespace
 
-std::unique_ptr<JournalFile> create_journal_file(const std::filesystem::path& campaign, const std::string& worker) {
+std::unique_ptr<JournalFile> create_journal_file(const std::filesystem::path& campaign,
+                                                 const std::string& worker) {
   return std::make_unique<PosixJournalFile>(campaign, worker);
 }
 

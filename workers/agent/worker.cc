@@ -65,8 +65,8 @@ void EndWatch::start(const Ask& ask, double period_s) {
 
 namespace {
 
-// The number of devices that the scheduler assigned on this node: more than requested if it assigns whole nodes, fewer
-// if it could not assign them. 0: not known.
+// The number of devices that the scheduler assigned on this node: more than requested if it assigns whole
+// nodes, fewer if it could not assign them. 0: not known.
 int listed_devices() {
   const char* devices = std::getenv("CUDA_VISIBLE_DEVICES");
   if (devices == nullptr || *devices == '\0' || std::string_view(devices) == "NoDevFiles") return 0;
@@ -163,7 +163,8 @@ int run_worker(const WorkerOptions& given) {
 }  // namespace wflow::workers
 
 #ifdef __SANITIZE_THREAD__
-// The sanitizer reads these options. Its own thread makes the fork above look like one in a process with threads.
+// The sanitizer reads these options. Its own thread makes the fork above look like one in a process with
+// threads.
 extern "C" const char* __tsan_default_options();
 extern "C" const char* __tsan_default_options() {
   return "die_after_fork=0";

@@ -23,8 +23,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/process.h"
-#include "base/text.h"
 #include "base/resources.h"
+#include "base/text.h"
 
 namespace wflow::workers {
 

@@ -58,7 +58,8 @@ WFLOW_CHILD int run_child(void* argument) {
   Plan* plan = static_cast<Plan*>(argument);
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // The parent died before the line above. Ends by a signal, as the kernel would have ended it, without an exit code.
+  // The parent died before the line above. Ends by a signal, as the kernel would have ended it, without an
+  // exit code.
   if (::getppid() != plan->parent) ::kill(::getpid(), SIGKILL);
   if (::chdir(plan->directory) != 0) return failed(plan, Stage::directory);
   if (!redirect(plan->out_file, plan->out_fd, STDOUT_FILENO) ||
@@ -79,7 +80,8 @@ Error failure(int error_number, const std::string& what) {
 [[noreturn]] void throw_start_error(const Plan& plan) {
   switch (plan.stage) {
     case Stage::directory:
-      throw ExecError(ExitCode::system, system_error(plan.error, fmt::format("cannot enter {}", plan.directory)).what());
+      throw ExecError(ExitCode::system,
+                      system_error(plan.error, fmt::format("cannot enter {}", plan.directory)).what());
     case Stage::output:
       throw failure(plan.error,
                     fmt::format("cannot write {} or {} in {}", plan.out_file, plan.err_file, plan.directory));

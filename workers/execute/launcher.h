@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts tasks with as few system calls as possible. It does not use spawn() of base/process.h, because the pid must
-// be in the slot table before the task runs: clone(CLONE_PARENT_SETTID) lets the kernel store it, and an
-// agent that is killed at any instant leaves no task that is unknown to its guardian.
+// Starts tasks with as few system calls as possible. It does not use spawn() of base/process.h, because the
+// pid must be in the slot table before the task runs: clone(CLONE_PARENT_SETTID) lets the kernel store it,
+// and an agent that is killed at any instant leaves no task that is unknown to its guardian.
 #pragma once
 
 #include <sys/types.h>
@@ -26,7 +26,8 @@ struct LaunchRequest {
   pid_t* pid = nullptr;                    // in shared memory; reset to 0 if the start fails
 };
 
-// The program itself could not be started: it or its directory is missing, or it is no program. A shell may succeed.
+// The program itself could not be started: it or its directory is missing, or it is no program. A shell may
+// succeed.
 class ExecError : public Error {
  public:
   using Error::Error;

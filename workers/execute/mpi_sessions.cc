@@ -58,7 +58,8 @@ bool connects(const std::string& address, std::int64_t port) {
   if (!socket) return false;
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0) return true;
   if (errno != EINPROGRESS) return false;
-  // An own address accepts or refuses at once, or a little later on a busy machine. Silence may be a container's.
+  // An own address accepts or refuses at once, or a little later on a busy machine. Silence may be a
+  // container's.
   pollfd answer{socket.get(), POLLOUT, 0};
   if (::poll(&answer, 1, kAnswer_ms) != 1) return true;
   int error = 0;
@@ -167,7 +168,8 @@ void remove_left_mpi_sessions() {
       const std::string name = at->path().filename().string();
       if (!name.starts_with(kSessionPrefix)) continue;
       const auto pid = text::to_integer(name.substr(kSessionPrefix.size()));
-      if (pid && *pid > 0 && has_gone(static_cast<pid_t>(*pid)) && !listens(contact_of(at->path()))) left.push_back(at->path());
+      if (pid && *pid > 0 && has_gone(static_cast<pid_t>(*pid)) && !listens(contact_of(at->path())))
+        left.push_back(at->path());
     }
     for (const fs::path& session : left) remove_session(session);
   });

@@ -16,8 +16,8 @@ namespace wflow::workers {
 
 namespace {
 
-// The modification time of an empty directory. Every new entry changes it. The present time would not work: a task
-// may end within one tick of the file system's clock.
+// The modification time of an empty directory. Every new entry changes it. The present time would not work: a
+// task may end within one tick of the file system's clock.
 constexpr timespec kUntouched{1, 0};
 
 bool untouched(const std::string& directory) {
@@ -122,15 +122,16 @@ void SlotFiles::move_to(const std::string& target) {
   move_into(directory_, target);
 }
 
-// For a step's directory that is a link to another file system. Copies beside the target first, because readers of the
-// target must not see a part of the files.
+// For a step's directory that is a link to another file system. Copies beside the target first, because
+// readers of the target must not see a part of the files.
 void SlotFiles::copy_to(const std::string& target) {
   const std::string beside =
       fmt::format("{}.tmp.{}.{}", target, ::getpid(), std::filesystem::path(directory_).stem().string());
   std::error_code error;
   std::filesystem::remove_all(beside, error);
-  std::filesystem::copy(directory_, beside,
-                        std::filesystem::copy_options::recursive | std::filesystem::copy_options::copy_symlinks, error);
+  std::filesystem::copy(
+      directory_, beside,
+      std::filesystem::copy_options::recursive | std::filesystem::copy_options::copy_symlinks, error);
   const auto refuse = [&](std::error_code why) {
     std::error_code ignored;
     std::filesystem::remove_all(beside, ignored);

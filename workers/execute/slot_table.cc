@@ -113,8 +113,8 @@ std::string detail_of(const SlotRecord& slot, const Ending& ending) {
                                                        {slot.out_before, slot.err_before}, kDetailBytes)));
 }
 
-// The ending of a process of a bundled step, sample by sample: its reports, and the end of the process for all other
-// samples.
+// The ending of a process of a bundled step, sample by sample: its reports, and the end of the process for
+// all other samples.
 class BundleEnding {
  public:
   BundleEnding(wire::Results& results, const SlotRecord& slot, const std::string& events,
@@ -135,7 +135,8 @@ class BundleEnding {
   }
 
   void add_reported() {
-    for (wire::Element element = slot_.element; element < slot_.element + slot_.count; ++element) reported(element);
+    for (wire::Element element = slot_.element; element < slot_.element + slot_.count; ++element)
+      reported(element);
   }
 
  private:
@@ -162,7 +163,8 @@ class BundleEnding {
     }
   }
 
-  // Only the first sample without a report gets the output of the process, which may have thousands of samples.
+  // Only the first sample without a report gets the output of the process, which may have thousands of
+  // samples.
   std::string unreported(wire::Element element) {
     if (!first_unreported_) {
       first_unreported_ = element;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The running tasks and their arrays, as the parts of the agent share them. State that the guardian also needs is in
-// the slot's record (slot_table.h).
+// The running tasks and their arrays, as the parts of the agent share them. State that the guardian also
+// needs is in the slot's record (slot_table.h).
 #pragma once
 
 #include <sys/types.h>

@@ -16,7 +16,6 @@
 #include "steps/step.h"
 #include "workers/execute/mpi_sessions.h"
 #include "workers/execute/process_end.h"
-#include "workers/execute/mpi_sessions.h"
 #include "workers/execute/processes.h"
 
 namespace wflow::workers {
