@@ -529,7 +529,9 @@ std::optional<std::pair<double, std::string>> number_and_unit(std::string_view t
 
 std::optional<double> clock_time(std::string_view text) {
   double days = 0;
-  if (const auto dash = text.find('-'); dash != std::string_view::npos) {
+  std::size_t dash = text.find('-');
+  if (dash == std::string_view::npos && std::ranges::count(text, ':') == 3) dash = text.find(':');
+  if (dash != std::string_view::npos) {
     const auto number = text::to_integer(text.substr(0, dash));
     if (!number || *number < 0) return std::nullopt;
     days = static_cast<double>(*number);

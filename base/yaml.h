@@ -125,7 +125,7 @@ class MapReader {
   std::vector<std::string> strings(std::string_view key);
   std::vector<std::int64_t> integers(std::string_view key, std::int64_t least, std::int64_t most);
   std::vector<double> reals(std::string_view key);
-  // "90", "90 s", "1.5 h", "10 min", "mm:ss", "hh:mm:ss", "d-hh:mm:ss" -> seconds.
+  // "90", "90 s", "1.5 h", "10 min", "mm:ss", "hh:mm:ss", "d-hh:mm:ss", "d:hh:mm:ss" -> seconds.
   double seconds(std::string_view key, double fallback);
   // "512 MiB", "1.5GB", "4096" -> bytes.
   std::int64_t bytes(std::string_view key, std::int64_t fallback);

@@ -92,6 +92,8 @@ TEST(Units, TimesAndSizes) {
   EXPECT_EQ(parse_seconds("1.5 h"), 5400);
   EXPECT_EQ(parse_seconds("01:02:03"), 3723);
   EXPECT_EQ(parse_seconds("1-00:00:00"), 86400);
+  EXPECT_EQ(parse_seconds("1:02:00:05"), 86400 + 7205);
+  EXPECT_EQ(parse_seconds("1-1:00:00:00"), std::nullopt);
   EXPECT_EQ(parse_seconds("soon"), std::nullopt);
   EXPECT_EQ(parse_bytes("512 MiB"), 512 << 20);
   EXPECT_EQ(parse_bytes("1.5GB"), 1500000000);

@@ -17,6 +17,7 @@
 #include "engine/batch/script.h"
 #include "engine/coordinate/pool_specs.h"
 #include "engine/schedule/graph.h"
+#include "specs/study/tokens.h"
 
 namespace wflow::cli {
 
@@ -43,11 +44,6 @@ std::vector<std::string> steps_of(const specs::Plan& plan, const engine::Groups&
     if (served && !listed) names.push_back(step.name);
   }
   return names;
-}
-
-std::optional<double> walltime_of(const specs::Step& step) {
-  const auto at = step.launcher_keys.find("walltime");
-  return at == step.launcher_keys.end() ? std::nullopt : yaml::parse_seconds(at->second);
 }
 
 std::string clock_of(double unix_s) {
@@ -113,12 +109,28 @@ int write_allocation_scripts(const specs::Plan& plan) {
   return written;
 }
 
+namespace {
+
+// The longest of its combinations: the walltime may be a parameter. 0: not given.
+double longest_walltime_s(const specs::Plan& plan, const specs::PlannedStep& step) {
+  const auto& keys = plan.study().steps[step.study_step].launcher_keys;
+  const auto written = keys.find("walltime");
+  if (written == keys.end()) return 0;
+  if (!specs::find_token(written->second)) return specs::walltime_s(keys).value_or(0);
+  double longest_s = 0;
+  for (specs::ArrayId array = step.first_array; array < step.first_array + step.arrays; ++array)
+    longest_s = std::max(longest_s, plan.walltime_s(array));
+  return longest_s;
+}
+
+}  // namespace
+
 void check_walltimes(const specs::Plan& plan) {
   const std::vector<batch::PoolSpec> pools = engine::pool_specs(plan);
   const engine::Groups groups(plan.study());
   for (const specs::PlannedStep& step : plan.steps()) {
-    const auto needed = walltime_of(plan.study().steps[step.study_step]);
-    if (!needed) continue;
+    const double needed_s = longest_walltime_s(plan, step);
+    if (needed_s <= 0) continue;
     double longest_s = 0;
     bool any = false;
     bool fits = false;
@@ -126,14 +138,14 @@ void check_walltimes(const specs::Plan& plan) {
       if (!groups.find(pool.name)->pools[groups.pool_of(step.study_step)]) continue;
       any = true;
       longest_s = std::max(longest_s, pool.job.walltime_s);
-      fits = fits || pool.job.walltime_s <= 0 || *needed <= pool.job.walltime_s;
+      fits = fits || pool.job.walltime_s <= 0 || needed_s <= pool.job.walltime_s;
     }
     if (!any || fits) continue;
     throw Error(
         ExitCode::spec,
         fmt::format("the step '{}' asks for {} of walltime, and the allocations that serve it last {}; raise "
                     "the 'walltime' of batch: or of its pool, or lower the step's",
-                    step.name, text::format_duration(*needed), text::format_duration(longest_s)));
+                    step.name, text::format_duration(needed_s), text::format_duration(longest_s)));
   }
 }
 

@@ -20,6 +20,7 @@ namespace wflow::cli {
 
 namespace {
 
+namespace fs = std::filesystem;
 using engine::ElementState;
 using engine::Range;
 using specs::ArrayId;
@@ -142,6 +143,14 @@ unsigned mask_of(const std::vector<std::string>& names) {
   return mask;
 }
 
+// --failed and --missing are short for states.
+std::vector<std::string> states_of(const SelectionOptions& options) {
+  std::vector<std::string> states = options.states;
+  if (options.failed) states.insert(states.end(), {"failed", "hard_failed"});
+  if (options.missing) states.emplace_back(kMissing);
+  return states;
+}
+
 std::string duration_expression(const std::string& written) {
   const std::size_t digits = written.find_first_not_of("<>= ");
   if (digits == std::string::npos)
@@ -162,7 +171,7 @@ class Selection {
         client_(client),
         usages_(client, options.few),
         with_usage_(options.with_usage),
-        mask_(mask_of(options.states)) {
+        mask_(mask_of(states_of(options))) {
     if (plan.study().samples) samples_ = specs::open_samples(plan.study().samples->design);
     const std::vector<WhereField> fields = fields_of(plan, samples_.get());
     if (!options.where.empty()) conditions_.emplace_back(options.where, fields);
@@ -170,32 +179,28 @@ class Selection {
       conditions_.emplace_back(fmt::format("exit_code = {}", *options.exit_code), fields);
     if (!options.duration.empty()) conditions_.emplace_back(duration_expression(options.duration), fields);
     if (!options.worker.empty()) worker_ = options.worker;
-    if (!options.range.empty()) range_ = parse_range(options.range);
-    arrays_ = engine::arrays_of_step(plan, options.step);
+    stretches_ = stretches_of(plan, options);
   }
 
   void run(const std::function<bool(const TaskRow&)>& visit) {
-    // The arrays of a step are neighbours: one request covers each stretch of arrays.
-    for (std::size_t begin = 0; begin < arrays_.size();) {
-      const std::size_t step = plan_.step_of(arrays_[begin]);
-      std::size_t end = begin + 1;
-      while (end < arrays_.size() && plan_.step_of(arrays_[end]) == step) ++end;
-      const unsigned mask = possible_states(step);
-      if (mask != 0 && !visit_step(arrays_[begin], arrays_[end - 1], mask, visit)) return;
-      begin = end;
+    // One request covers each stretch: its arrays are neighbours.
+    for (place_ = 0; place_ < stretches_.size(); ++place_) {
+      const unsigned mask = possible_states(plan_.step_of(stretches_[place_].first));
+      if (mask != 0 && !visit_stretch(stretches_[place_], mask, visit)) return;
     }
   }
 
  private:
-  bool visit_step(ArrayId first, ArrayId last, unsigned mask,
-                  const std::function<bool(const TaskRow&)>& visit) {
-    for (std::optional<wire::TaskPlace> from = wire::TaskPlace{first, range_.first}; from;) {
+  bool visit_stretch(const Stretch& stretch, unsigned mask,
+                     const std::function<bool(const TaskRow&)>& visit) {
+    const Range range = stretch.range;
+    for (std::optional<wire::TaskPlace> from = wire::TaskPlace{stretch.first, range.first}; from;) {
       const bool only_missing = mask == kMissingBit;
       // A missing task is a done one with a mark.
       const unsigned states =
           (mask & kMissingBit) != 0 ? mask | 1U << static_cast<unsigned>(ElementState::done) : mask;
-      const wire::TasksAnswer page =
-          client_.tasks({*from, last, range_.first, range_.last, states & (kMissingBit - 1), only_missing});
+      const wire::TasksAnswer page = client_.tasks(
+          {*from, stretch.last, range.first, range.last, states & (kMissingBit - 1), only_missing});
       if (!visit_page(page, visit)) return false;
       from = page.next;
     }
@@ -250,7 +255,7 @@ class Selection {
       const std::string name = plan_.array_name(run.array);
       for (Element element = run.first; element <= run.last; ++element) {
         TaskRow row = row_of(run.array, element, run.state, known, now_s);
-        if (!is_in_mask(row)) continue;
+        if (!is_in_mask(row) || was_visited(row)) continue;
         Truth meant = matches(row, name);
         if (meant == Truth::no) continue;
         // Look up the usage record only if it can decide the row.
@@ -320,6 +325,12 @@ class Selection {
     if (!row.duration_s && row.used->count == 1) row.duration_s = row.used->duration_s;
   }
 
+  // A task that two words name is listed once.
+  bool was_visited(const TaskRow& row) const {
+    return std::any_of(stretches_.begin(), stretches_.begin() + static_cast<std::ptrdiff_t>(place_),
+                       [&](const Stretch& before) { return before.contains(row.array, row.element); });
+  }
+
   bool is_in_mask(const TaskRow& row) const {
     return (mask_ & (row.missing ? kMissingBit : 1U << static_cast<unsigned>(row.state))) != 0;
   }
@@ -376,8 +387,8 @@ class Selection {
   unsigned mask_;
   std::vector<Where> conditions_;
   std::string worker_;
-  Range range_{0, static_cast<Element>(std::numeric_limits<std::int64_t>::max())};
-  std::vector<ArrayId> arrays_;
+  std::vector<Stretch> stretches_;
+  std::size_t place_ = 0;  // of the stretch that is visited
 };
 
 }  // namespace
@@ -386,24 +397,41 @@ std::string TaskRow::state_name() const {
   return missing ? std::string(kMissing) : std::string(name_of(state));
 }
 
-Range parse_range(const std::string& written) {
-  const std::size_t colon = written.find(':');
-  const std::string first = written.substr(0, colon);
-  const std::string last = colon == std::string::npos ? first : written.substr(colon + 1);
-  const auto a = first.empty() ? std::optional<std::int64_t>(0) : text::to_integer(first);
-  const auto b = last.empty() ? std::optional<std::int64_t>(std::numeric_limits<std::int64_t>::max())
-                              : text::to_integer(last);
-  if (!a || !b || *a < 0 || *b < *a || written == ":" || written.empty()) {
-    throw Error(
-        ExitCode::usage,
-        fmt::format("--range '{}': write A:B, both included, for example 100:199, 100: or 7", written));
+fs::path open_selection(SelectionOptions& options) {
+  Meant meant = meant_by(options.words);
+  options.tasks = std::move(meant.tasks);
+  return meant.campaign;
+}
+
+bool chooses_single_tasks(const SelectionOptions& options) {
+  return !options.where.empty() || !options.worker.empty() || !options.duration.empty() || options.failed ||
+         options.missing;
+}
+
+std::vector<Stretch> stretches_of(const specs::Plan& plan, const SelectionOptions& options) {
+  if (!options.step.empty() && !options.tasks.empty())
+    throw Error(ExitCode::usage, "name the step once: as the tasks, or with --step");
+  engine::arrays_of_step(plan, options.step);  // throws with the names of the steps
+  const std::vector<Stretch> all =
+      tasks_named(plan, options.step.empty() ? options.tasks : TaskWords{options.step});
+  if (options.range.empty()) return all;
+  std::vector<Stretch> parts;
+  for (const Range& range : parse_ranges(options.range, "--range " + options.range)) {
+    for (const Stretch& stretch : all) {
+      const Range both{std::max(range.first, stretch.range.first), std::min(range.last, stretch.range.last)};
+      if (both.first <= both.last) parts.push_back({stretch.first, stretch.last, both});
+    }
   }
-  return {static_cast<Element>(*a), static_cast<Element>(*b)};
+  return parts;
 }
 
 void add_chosen(CLI::App& command, SelectionOptions& options) {
+  add_task_words(command, options.words);
   command.add_option("--step", options.step, "of this step only");
-  command.add_option("--range", options.range, "A:B: samples A to B, both included");
+  command.add_option("--range", options.range,
+                     "1-5,7 or 100: (to the last): these samples, both ends included");
+  command.add_flag("--failed", options.failed, "that failed for good");
+  command.add_flag("--missing", options.missing, "whose output a conversion could not use");
   command.add_option("--worker", options.worker, "on this worker, or on all of this host");
   command.add_option("--duration", options.duration,
                      "'>2', '<=1.5min': how long the last execution took or has taken");
@@ -440,13 +468,48 @@ std::vector<wire::Selection> in_messages(const wire::Selection& selection, std::
   return messages;
 }
 
-void add_task_arguments(CLI::App& command, TaskArguments& arguments) {
-  command
-      .add_option("campaign-or-task", arguments.first,
-                  "the campaign (default: the newest here), then the task")
-      ->required();
-  command.add_option("task", arguments.second,
-                     "the task: step/12, step/<labels>/12, or step where it is a single one");
+ChosenTasks chosen_tasks(const specs::Plan& plan, engine::Client& client, const SelectionOptions& options,
+                         std::uint64_t limit) {
+  ChosenTasks chosen;
+  const auto add = [&](ArrayId array, Element element) {
+    if (limit == 0 || chosen.tasks.size() < limit) chosen.tasks.push_back({array, element});
+    ++chosen.all;
+  };
+  const bool by_state = chooses_single_tasks(options) || !options.states.empty() || options.exit_code;
+  if (by_state) {
+    select_tasks(plan, client, options, [&](const TaskRow& row) {
+      add(row.array, row.element);
+      return true;
+    });
+  } else {
+    for (const Stretch& stretch : stretches_of(plan, options)) {
+      const std::uint64_t count = (stretch.last - stretch.first + 1) * stretch.range.size();
+      for (std::uint64_t i = 0; i < count && (limit == 0 || chosen.tasks.size() < limit); ++i) {
+        chosen.tasks.push_back({static_cast<ArrayId>(stretch.first + i / stretch.range.size()),
+                                static_cast<Element>(stretch.range.first + i % stretch.range.size())});
+      }
+      chosen.all += count;
+    }
+  }
+  if (chosen.all == 0) throw Error(ExitCode::usage, "there is no such task (wflow tasks lists all)");
+  return chosen;
+}
+
+void print_rest(const ChosenTasks& chosen) {
+  if (chosen.tasks.size() < chosen.all)
+    fmt::print("\nthe first {} of {}; --limit 0 shows all\n", chosen.tasks.size(),
+               text::format_count(chosen.all));
+}
+
+specs::TaskId single_task(const specs::Plan& plan, engine::Client& client, const SelectionOptions& options) {
+  const ChosenTasks chosen = chosen_tasks(plan, client, options, 1);
+  const specs::TaskId& first = chosen.tasks.front();
+  if (!chosen.is_one()) {
+    throw Error(ExitCode::usage,
+                fmt::format("these are {} tasks; name one, for example {}", text::format_count(chosen.all),
+                            specs::task_name(plan, first.array, first.element)));
+  }
+  return first;
 }
 
 }  // namespace wflow::cli

@@ -5,12 +5,14 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "cli/campaign/task_words.h"
 #include "engine/query/client.h"
 #include "engine/schedule/intervals.h"
 #include "engine/schedule/states.h"
@@ -21,11 +23,15 @@
 namespace wflow::cli {
 
 struct SelectionOptions {
+  TaskWords words;  // the campaign and tasks, as typed
+  TaskWords tasks;  // the tasks among them; open_selection() sets it
   std::string step;
   std::vector<std::string> states;
+  bool failed = false;   // --failed
+  bool missing = false;  // --missing
   std::optional<int> exit_code;
   std::string worker;
-  std::string range;     // A:B
+  std::string range;     // 1-5,7
   std::string duration;  // ">2"
   std::string where;
   // Rows contain the usage of the last execution; else only if the selection needs it.
@@ -35,6 +41,13 @@ struct SelectionOptions {
 void add_selection(CLI::App& command, SelectionOptions& options);
 // Without --state and --exit-code: for commands that fix the states themselves.
 void add_chosen(CLI::App& command, SelectionOptions& options);
+
+// The campaign that the words mean. Sets `tasks`.
+std::filesystem::path open_selection(SelectionOptions& options);
+// True if an option names single tasks by what is known of each.
+bool chooses_single_tasks(const SelectionOptions& options);
+// The tasks that words, --step and --range name, in any state. Error{usage} where two of them name a step.
+std::vector<Stretch> stretches_of(const specs::Plan& plan, const SelectionOptions& options);
 
 // The known facts of a task; unknown ones are absent. An execution of less than a millisecond has no record,
 // and of very many tasks only a sample has one (docs/database.md).
@@ -55,9 +68,6 @@ struct TaskRow {
   std::string detail;
   std::optional<engine::TaskUsage> used;  // by the last execution that has ended; a bundle's total
 };
-
-// "3:7", "3:", ":7", "5": first and last element. Throws Error{usage}.
-engine::Range parse_range(const std::string& text);
 
 // Calls visit for every selected task, in order, until it returns false.
 void select_tasks(const specs::Plan& plan, engine::Client& client, const SelectionOptions& options,
@@ -80,34 +90,29 @@ void list_tasks(const specs::Plan& plan, engine::Client& client, const Selection
 // Splits the selection into several with at most `parts` parts each: messages have a size limit.
 std::vector<engine::wire::Selection> in_messages(const engine::wire::Selection& selection, std::size_t parts);
 
-// "[CAMPAIGN] TASK" on the command line: one word is a task of the newest campaign here.
-struct TaskArguments {
-  std::string first, second;
-  std::string campaign() const { return second.empty() ? std::string() : first; }
-  const std::string& task() const { return second.empty() ? first : second; }
+// The first tasks of a selection, for commands that show each at length.
+struct ChosenTasks {
+  std::vector<specs::TaskId> tasks;
+  std::uint64_t all = 0;  // that are selected
+  bool is_one() const { return all == 1; }
 };
-// `arguments` must outlive the parsing.
-void add_task_arguments(CLI::App& command, TaskArguments& arguments);
+// At most `limit` (0: all). Error{usage} if there is none.
+ChosenTasks chosen_tasks(const specs::Plan& plan, engine::Client& client, const SelectionOptions& options,
+                         std::uint64_t limit);
+// "the first 20 of 109; --limit 0 shows all", if not all were shown.
+void print_rest(const ChosenTasks& chosen);
+// The one task that the options select. Error{usage} for none and for several, with the number.
+specs::TaskId single_task(const specs::Plan& plan, engine::Client& client, const SelectionOptions& options);
 
 // ---- done_tasks.cc: which of the done tasks `wflow redo` and `wflow doctor` run again
 
-struct TaskChoice {
-  std::vector<std::string> words;  // [CAMPAIGN] [STEP[/RANGE]]
-  std::string step;                // --step
-  std::string where;               // --where
-  bool missing = false;            // --missing
-};
+// The chosen tasks that are done, in parts of neighbours; with --missing also what their outputs were made
+// of. Error{usage} for an unknown step or an invalid range or expression.
+engine::ArrayParts done_tasks(const specs::Plan& plan, engine::Client& client,
+                              const SelectionOptions& options);
 
-// Parsing the words sets `campaign`.
-void add_task_choice(CLI::App& command, TaskChoice& choice, std::string& campaign);
-
-// The chosen tasks that are done, in parts of neighbours. Error{usage} for an unknown step or an invalid
-// range or expression.
-engine::ArrayParts done_tasks(const specs::Plan& plan, engine::Client& client, const TaskChoice& choice);
-
-// The done elements of a range in each of these arrays, which need not be neighbours.
-engine::ArrayParts done_parts(engine::Client& client, const std::vector<specs::ArrayId>& arrays,
-                              engine::Range range);
+// The done tasks among these.
+engine::ArrayParts done_parts(engine::Client& client, const std::vector<Stretch>& stretches);
 
 // Tasks that are recorded as done and whose MERLIN_FINISHED is missing from their directory. Tasks that never
 // write a marker (exit codes 103 and 105) are not among them. Takes one look at the file system for each done

@@ -128,18 +128,14 @@ bool is_single(const specs::PlannedStep& step) {
 // The arrays of these steps whose elements are all done.
 template <typename Chosen>
 std::set<engine::ArrayId> done_arrays(const specs::Plan& plan, const Chosen& chosen) {
-  std::vector<engine::ArrayId> arrays;
-  for (const specs::PlannedStep& step : plan.steps()) {
-    for (engine::ArrayId array = step.first_array; chosen(step) && array < step.first_array + step.arrays;
-         ++array)
-      arrays.push_back(array);
-  }
+  std::vector<Stretch> stretches = tasks_named(plan, {});
+  std::erase_if(stretches,
+                [&](const Stretch& of_step) { return !chosen(plan.steps()[plan.step_of(of_step.first)]); });
   std::set<engine::ArrayId> done;
-  if (arrays.empty()) return done;
+  if (stretches.empty()) return done;
   std::map<engine::ArrayId, std::uint64_t> counts;
   engine::Client client(plan);
-  constexpr engine::Range kAll{0, static_cast<engine::Element>(std::numeric_limits<std::int64_t>::max())};
-  for (const auto& [array, range] : done_parts(client, arrays, kAll)) counts[array] += range.size();
+  for (const auto& [array, range] : done_parts(client, stretches)) counts[array] += range.size();
   for (const auto& [array, count] : counts) {
     if (count == plan.steps()[plan.step_of(array)].elements) done.insert(array);
   }

@@ -31,6 +31,12 @@ void check_command(const CLI::App& app, const std::string& word) {
                                    " (wflow --help lists the commands)");
 }
 
+// The command that the words name.
+const CLI::App& asked(const CLI::App& app) {
+  const auto commands = app.get_subcommands();
+  return commands.empty() ? app : *commands.front();
+}
+
 // Prints help and version through the same standard output as all other texts.
 int exit_with(const CLI::App& app, const CLI::Error& request) {
   std::ostringstream out;
@@ -135,8 +141,13 @@ int run_command(int argc, char** argv) {
     return exit_with(app, request);
   } catch (const CLI::CallForVersion& request) {
     return exit_with(app, request);
+  } catch (const CLI::ExtrasError&) {
+    refuse_words(asked(app), app.remaining(true));
   } catch (const CLI::ParseError& error) {
-    throw Error(ExitCode::usage, std::string(error.what()) + " (wflow --help lists the commands)");
+    const CLI::App& command = asked(app);
+    throw Error(ExitCode::usage, fmt::format("{} (wflow {}--help lists the {})", error.what(),
+                                             &command == &app ? "" : command.get_name() + " ",
+                                             &command == &app ? "commands" : "options"));
   }
   return chosen ? chosen() : 0;
 }

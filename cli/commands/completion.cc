@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
+#include "cli/campaign/task_words.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/fronts.h"
 #include "cli/templates.h"
@@ -71,16 +72,16 @@ Candidates campaigns() {
   return result;
 }
 
-Candidates steps(const std::string& campaign) {
-  const specs::Plan plan = read_plan(find_campaign(campaign));
+Candidates steps(const std::filesystem::path& campaign) {
+  const specs::Plan plan = read_plan(campaign);
   Candidates result;
   for (const auto& step : plan.steps())
     result.push_back({step.name, fmt::format("{} tasks", step.arrays * step.elements)});
   return result;
 }
 
-Candidates tasks(const std::string& campaign) {
-  const specs::Plan plan = read_plan(find_campaign(campaign));
+Candidates tasks(const std::filesystem::path& campaign) {
+  const specs::Plan plan = read_plan(campaign);
   Candidates result;
   for (specs::ArrayId array = 0; array < std::min<std::size_t>(plan.array_count(), kMaxTasks); ++array) {
     const auto& step = plan.steps()[plan.step_of(array)];
@@ -127,15 +128,14 @@ Candidates options(const CLI::App& command) {
 }
 
 // The candidates for a positional or the value of an option; none for a file or free text.
-Candidates values(const CLI::App& app, const std::string& name, const std::string& campaign) {
+Candidates values(const CLI::App& app, const std::string& name, const TaskWords& given) {
   if (name == "campaign" || name == "campaign-or-file") return campaigns();
-  if (name == "task") return tasks(campaign);
-  if (name == "campaign-or-task") {
-    Candidates result = campaigns();
-    for (Candidate& task : tasks("")) result.push_back(std::move(task));
+  if (name == "campaign-and-tasks") {
+    Candidates result = given.empty() ? campaigns() : Candidates();
+    for (Candidate& task : tasks(meant_by(given).campaign)) result.push_back(std::move(task));
     return result;
   }
-  if (name == "step" || name == "keep") return steps(campaign);
+  if (name == "step" || name == "keep") return steps(meant_by(given).campaign);
   if (name == "state") return states();
   if (name == "shell") return {{"bash", ""}, {"zsh", ""}, {"fish", ""}};
   if (name == "command") {
@@ -174,12 +174,12 @@ Candidates candidates(const CLI::App& app, const std::vector<std::string>& words
     if (open != nullptr && open->get_type_size() == 0) open = nullptr;
     if (!is_value && !words[i].starts_with('-')) given.push_back(words[i]);
   }
-  const std::string campaign = given.empty() ? "" : given.front();
   if (open != nullptr)
-    return values(app, open->get_lnames().empty() ? "" : open->get_lnames().front(), campaign);
+    return values(app, open->get_lnames().empty() ? "" : open->get_lnames().front(), given);
   const auto positionals = positionals_of(command);
-  if (given.size() >= positionals.size()) return {};
-  return values(app, positionals[given.size()]->get_name(), campaign);
+  const bool repeats = !positionals.empty() && positionals.back()->get_items_expected_max() > 1;
+  if (given.size() >= positionals.size() && !repeats) return {};
+  return values(app, positionals[std::min(given.size(), positionals.size() - 1)]->get_name(), given);
 }
 
 }  // namespace

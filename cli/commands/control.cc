@@ -29,6 +29,8 @@ namespace wire = engine::wire;
 // Parts of one request: far below the limit of a message (engine/wire/messages.h).
 constexpr std::size_t kPartsOfMessage = 1'000'000;
 
+const std::vector<std::string> kRetried = {"failed", "hard_failed", "cancelled"};
+
 struct ControlOptions {
   RunOptions run;
   SelectionOptions selection;
@@ -36,34 +38,39 @@ struct ControlOptions {
   bool json = false;
 };
 
-bool chooses_single_tasks(const SelectionOptions& selection) {
-  return !selection.where.empty() || !selection.worker.empty() || !selection.duration.empty();
+void add_part(std::vector<wire::Part>& parts, specs::ArrayId array, engine::Range range) {
+  const bool joins = !parts.empty() && parts.back().array == array && parts.back().last + 1 == range.first;
+  joins ? void(parts.back().last = range.last) : parts.push_back({array, range.first, range.last});
 }
 
-// The coordinator applies step, range and exit code, so that a hundred million tasks need one answer.
-// Conditions on single tasks are evaluated here, for tasks in these states.
+// The coordinator applies step and exit code, so that a hundred million tasks need one answer. Conditions on
+// single tasks are evaluated here, for tasks in these states.
 wire::Selection selection_of(const specs::Plan& plan, const SelectionOptions& options,
                              const std::vector<std::string>& states) {
   wire::Selection selection;
-  selection.step = options.step;
+  const bool one_step = options.tasks.size() == 1 && options.tasks.front().find('/') == std::string::npos;
+  if (one_step && !options.step.empty()) stretches_of(plan, options);  // throws: the step is named twice
+  selection.step = one_step ? options.tasks.front() : options.step;
   selection.by_exit_code = options.exit_code.has_value();
   selection.exit_code = options.exit_code.value_or(0);
-  if (!options.range.empty()) {
-    const engine::Range range = parse_range(options.range);
-    selection.ranged = true;
-    selection.first = range.first;
-    selection.last = range.last;
+  const bool parts = !options.tasks.empty() && !one_step;
+  selection.chosen = chooses_single_tasks(options) || parts || !options.range.empty();
+  if (!selection.chosen) {
+    engine::arrays_of_step(plan, selection.step);  // throws with the names of the steps
+    return selection;
   }
-  if (!chooses_single_tasks(options)) return selection;
+  if (!chooses_single_tasks(options)) {
+    for (const Stretch& stretch : stretches_of(plan, options)) {
+      for (specs::ArrayId array = stretch.first; array <= stretch.last; ++array)
+        add_part(selection.parts, array, stretch.range);
+    }
+    return selection;
+  }
   SelectionOptions chosen = options;
-  chosen.states = states;
+  chosen.states = options.failed || options.missing ? std::vector<std::string>{} : states;
   engine::Client client(plan);
-  selection.chosen = true;
-  auto& parts = selection.parts;
   select_tasks(plan, client, chosen, [&](const TaskRow& row) {
-    const bool joins =
-        !parts.empty() && parts.back().array == row.array && parts.back().last + 1 == row.element;
-    joins ? void(parts.back().last = row.element) : parts.push_back({row.array, row.element, row.element});
+    add_part(selection.parts, row.array, {row.element, row.element});
     return true;
   });
   return selection;
@@ -91,42 +98,41 @@ std::optional<wire::Done> ask_in_parts(const specs::Plan& plan, const wire::Sele
   return all;
 }
 
-// Why a request matched no task: for example, named tasks of which none has failed.
-std::string why_nothing(const specs::Plan& plan, const wire::Selection& selection) {
-  const bool named = !selection.step.empty() || selection.ranged;
-  if (!named || selection.chosen || selection.by_exit_code) return "no such failure";
+// Why there is nothing to run again: for example, the named tasks are done.
+std::string why_nothing(const specs::Plan& plan, const SelectionOptions& options) {
+  const bool named = !options.tasks.empty() || !options.step.empty() || !options.range.empty();
+  if (options.missing) return "missing tasks are done; wflow redo --missing runs them and their chain again";
+  if (!named || chooses_single_tasks(options) || options.exit_code) return "no such failure";
   engine::Client client(plan);
   std::uint64_t done = 0;
-  constexpr auto kLast = static_cast<engine::Element>(std::numeric_limits<std::int64_t>::max());
-  const engine::Range range =
-      selection.ranged ? engine::Range{selection.first, selection.last} : engine::Range{0, kLast};
-  for (const auto& [array, part] : done_parts(client, engine::arrays_of_step(plan, selection.step), range))
-    done += part.size();
+  for (const auto& [array, part] : done_parts(client, stretches_of(plan, options))) done += part.size();
   if (done == 0) return "no such failure";
   return fmt::format("{} {} done; wflow redo runs {} again", tasks_text(done), done == 1 ? "is" : "are",
                      done == 1 ? "it" : "them");
 }
 
 int retry(ControlOptions& options) {
-  const specs::Plan plan = read_plan_to_run(find_campaign(options.run.campaign));
-  if (const std::string notice = notice_of_changes(plan);
-      !notice.empty() && !options.json && !options.run.quiet)
-    fmt::print("{}\n", notice);
-  const wire::RetryRequest request{
-      selection_of(plan, options.selection, {"failed", "hard_failed", "cancelled"})};
+  specs::Plan plan = read_plan_to_run(open_selection(options.selection));
+  options.run.quiet = options.run.quiet || options.json;
+  if (options.run.preview) {
+    const std::uint64_t count =
+        engine::Client(plan).retryable(selection_of(plan, options.selection, kRetried));
+    fmt::print("{} would run again, with what follows; nothing was changed\n", tasks_text(count));
+    return 0;
+  }
+  if (auto changed = offer_changes(plan, options.run)) plan = std::move(*changed);
+  const wire::RetryRequest request{selection_of(plan, options.selection, kRetried)};
   const auto done = ask_in_parts<wire::RetryRequest>(
       plan, request.tasks, [](wire::Selection&& part) { return wire::RetryRequest{std::move(part)}; });
   const std::uint64_t count = done ? done->count : engine::Client(plan).retryable(request.tasks);
   if (options.json) fmt::print("{}\n", nlohmann::json{{"count", count}, {"live", done.has_value()}}.dump());
   if (count == 0) {
-    if (!options.json) fmt::print("nothing to run again: {}\n", why_nothing(plan, request.tasks));
+    if (!options.json) fmt::print("nothing to run again: {}\n", why_nothing(plan, options.selection));
     return 0;
   }
-  if (!options.json && !options.run.quiet)
-    fmt::print("{} will run again, with what follows\n", tasks_text(count));
+  if (!options.run.quiet) fmt::print("{} will run again, with what follows\n", tasks_text(count));
   if (done) return 0;
   options.run.retry = request;
-  if (options.json) options.run.quiet = true;
   return coordinate(plan, options.run, true);
 }
 
@@ -151,10 +157,22 @@ std::string cancelled_text(const wire::Done& done, bool kill) {
   return text::join(parts, "\n");
 }
 
-int cancel(const ControlOptions& options) {
-  const specs::Plan plan = read_plan(working_campaign(find_campaign(options.run.campaign)));
+int preview_cancel(const specs::Plan& plan, const ControlOptions& options) {
+  SelectionOptions open = options.selection;
+  open.states = {"blocked", "ready", "delayed"};
+  if (options.kill) open.states.emplace_back("running");
+  engine::Client client(plan);
+  std::uint64_t count = 0;
+  select_tasks(plan, client, open, [&](const TaskRow&) { return ++count > 0; });
+  fmt::print("{} would be cancelled; nothing was changed\n", tasks_text(count));
+  return 0;
+}
+
+int cancel(ControlOptions& options) {
+  const specs::Plan plan = read_plan(working_campaign(open_selection(options.selection)));
   const wire::Selection selection =
       selection_of(plan, options.selection, {"blocked", "ready", "delayed", "running"});
+  if (options.run.preview) return preview_cancel(plan, options);
   const auto done = ask_in_parts<wire::CancelRequest>(plan, selection, [&](wire::Selection&& part) {
     return wire::CancelRequest{std::move(part), options.kill};
   });
@@ -210,13 +228,13 @@ void add_retry(CLI::App& app, Command& chosen) {
   sub->footer(
       "While the campaign runs its coordinator does it; afterwards the campaign is continued, as by wflow "
       "resume.\n"
-      "Examples:\n  wflow retry\n  wflow retry cosmoflow --step simulate --range 100:199\n  wflow retry "
+      "Examples:\n  wflow retry\n  wflow retry cosmoflow simulate/100-199,250\n  wflow retry "
       "--exit-code 137 -j 4\n  wflow retry --where \"omega_m > 0.3\"");
-  sub->add_option("campaign", options->run.campaign, kCampaign);
   add_chosen(*sub, options->selection);
   sub->add_option("--exit-code", options->selection.exit_code,
                   "whose last execution ended with this exit code");
   sub->add_flag("--json", options->json, "how many, as JSON");
+  sub->add_flag("-n,--dry-run", options->run.preview, "say how many, and change nothing");
   add_common(*sub, options->run);
   sub->callback([options, &chosen] { chosen = [options] { return retry(*options); }; });
 }
@@ -227,12 +245,12 @@ void add_cancel(CLI::App& app, Command& chosen) {
   sub->footer(
       "What runs may finish (--kill: is ended); what waits for a cancelled task is skipped or cancelled with "
       "it.\n"
-      "Examples:\n  wflow cancel\n  wflow cancel cosmoflow --step simulate --range 500:\n  wflow cancel "
+      "Examples:\n  wflow cancel\n  wflow cancel cosmoflow simulate/500:\n  wflow cancel "
       "--kill\n  "
       "wflow cancel --kill --where \"state = running and duration > 600\"");
-  sub->add_option("campaign", options->run.campaign, kCampaign);
   add_chosen(*sub, options->selection);
   sub->add_flag("--kill", options->kill, "end running tasks too");
+  sub->add_flag("-n,--dry-run", options->run.preview, "say how many, and change nothing");
   sub->add_flag("--json", options->json, "how many, as JSON");
   sub->callback([options, &chosen] { chosen = [options] { return cancel(*options); }; });
 }

@@ -183,6 +183,7 @@ class CampaignRun {
     coordinator.retry = retry;
     coordinator.run_again = run_again;
     coordinator.keep_going = options_.keep_going;
+    if (plan.campaign() == top_.campaign()) coordinator.until = options_.until;
     coordinator.around = options_.around;
     coordinator.own_allocation = options_.own_allocation;
     coordinator.top = top_.campaign();

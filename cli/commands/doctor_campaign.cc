@@ -239,7 +239,7 @@ class Examination {
     std::optional<engine::Client> record;
     if (database_is_sound_) look_at_markers(plan, record.emplace(plan));
     const auto is_done = [&](engine::ArrayId array) {
-      return record && !done_parts(*record, {array}, {0, 0}).empty();
+      return record && !done_parts(*record, {{array, array, {0, 0}}}).empty();
     };
     std::set<fs::path> packed;
     for (engine::ArrayId array = 0; array < plan.array_count(); ++array) {

@@ -70,7 +70,7 @@ void print_end(const specs::Plan& plan) {
   fmt::print(stderr, "{} in {}; record: {}\n", line, text::format_duration(status.elapsed_s), directory);
   if (status.ended() < status.elements()) fmt::print(stderr, "go on with: wflow resume {}\n", directory);
   if (status.failed() > 0)
-    fmt::print(stderr, "what failed: wflow tasks {0} --state failed; again: wflow retry {0}\n", directory);
+    fmt::print(stderr, "what failed: wflow tasks {0} --failed; again: wflow retry {0}\n", directory);
 }
 
 int run_commands(const specs::StudyAndWarnings& read, ExecCommandOptions options) {
@@ -172,7 +172,7 @@ void add_exec(CLI::App& app, Command& chosen) {
       "  wflow exec --design sobol --count 100 --parameter x=0:1 -- ./simulate {x}\n"
       "  wflow exec --samples table.csv --retries 2 --timeout 10min -- ./simulate {omega} {sigma}");
   ExecOptions& exec_options = options->exec;
-  command->add_option("-j,--slots", options->run.slots, "cores that commands may use (default: all)")
+  command->add_option("-j,--slots,--jobs", options->run.slots, "cores that commands may use (default: all)")
       ->check(CLI::Range(1, 100000));
   command->add_option("-a,--arg-file", exec_options.arguments_file,
                       "a file of arguments, or of commands, one a line (default: standard input)");
@@ -211,7 +211,7 @@ void add_exec(CLI::App& app, Command& chosen) {
   command->add_flag("-k,--keep-order", options->keep_order, "print in the order of the arguments");
   command->add_flag("-q,--quiet", options->quiet,
                     "print errors only; wflow logs shows what a command printed");
-  command->add_flag("--dry-run", options->dry, "print the commands, and run nothing");
+  command->add_flag("-n,--dry-run", options->dry, "print the commands, and run nothing");
   command->add_flag("--detach", options->run.detach, "go on in the background; wflow attach shows it");
   command->callback([options, &chosen] {
     options->exec.words = read_exec_words(g_command_words);

@@ -24,7 +24,8 @@ using engine::ElementState;
 using Json = nlohmann::json;
 
 struct ExplainOptions {
-  TaskArguments task;
+  SelectionOptions selection;
+  std::uint64_t limit = 20;
   bool json = false;
 };
 
@@ -75,20 +76,31 @@ Json json_of(const wire::ExplainAnswer& answer) {
   return json;
 }
 
-int explain(const ExplainOptions& options) {
-  const specs::Plan plan = read_plan(find_campaign(options.task.campaign()));
-  const specs::TaskId task = specs::find_task(plan, options.task.task());
+Json json_of(const specs::Plan& plan, engine::ArrayId array, const wire::ExplainAnswer& answer) {
+  Json json = json_of(answer);
+  json["version"] = specs::current_version(plan.campaign());
+  json["fingerprint"] = specs::fingerprint_of(plan, array);
+  return json;
+}
+
+int explain(ExplainOptions& options) {
+  const specs::Plan plan = read_plan(open_selection(options.selection));
   engine::Client client(plan);
-  const wire::ExplainAnswer answer = client.explain({task.array, task.element});
-  if (options.json) {
-    Json json = json_of(answer);
-    json["version"] = specs::current_version(plan.campaign());
-    json["fingerprint"] = specs::fingerprint_of(plan, task.array);
-    fmt::print("{}\n", json.dump(2));
-    return 0;
+  const ChosenTasks chosen = chosen_tasks(plan, client, options.selection, options.limit);
+  Json list = Json::array();
+  for (const specs::TaskId& task : chosen.tasks) {
+    const wire::ExplainAnswer answer = client.explain({task.array, task.element});
+    if (options.json) {
+      list.push_back(json_of(plan, task.array, answer));
+      continue;
+    }
+    if (!list.empty()) fmt::print("\n");
+    for (const std::string& line : explain_lines(plan, answer, client.live(), standard_output()))
+      fmt::print("{}\n", line);
+    list.push_back(nullptr);
   }
-  for (const std::string& line : explain_lines(plan, answer, client.live(), standard_output()))
-    fmt::print("{}\n", line);
+  if (options.json) fmt::print("{}\n", (chosen.is_one() ? list.front() : list).dump(2));
+  if (!options.json) print_rest(chosen);
   return 0;
 }
 
@@ -100,9 +112,10 @@ void add_explain(CLI::App& app, Command& chosen) {
   command->footer(
       "Every execution that did not succeed, with worker, exit code and the end of its output; also long "
       "after.\n"
-      "Examples:\n  wflow explain simulate/12\n  wflow explain campaigns/cosmoflow_20261121-160001 train "
-      "--json");
-  add_task_arguments(*command, options->task);
+      "Examples:\n  wflow explain simulate/12\n  wflow explain cosmoflow train --json\n  "
+      "wflow explain --failed --limit 3");
+  add_selection(*command, options->selection);
+  command->add_option("--limit", options->limit, "of many, so many at most; 0: all (default: 20)");
   command->add_flag("--json", options->json, "as JSON");
   command->callback([options, &chosen] { chosen = [options] { return explain(*options); }; });
 }

@@ -22,6 +22,7 @@ struct ExtendOptions {
   RunOptions run;
   specs::Growth growth;
   std::vector<std::string> ranges;
+  std::string count;  // 400, or +200
   UpdateFlags flags;
   bool plan = false;
 };
@@ -33,6 +34,16 @@ void read_ranges(ExtendOptions& options) {
       throw Error(ExitCode::usage, fmt::format("--range {}: write NAME=LOW:HIGH", range));
     options.growth.ranges.emplace_back(range.substr(0, at), range.substr(at + 1));
   }
+}
+
+std::uint64_t count_of(const specs::Plan& plan, const std::string& written) {
+  const bool more = written.starts_with('+');
+  const auto number = text::to_integer(written.substr(more ? 1 : 0));
+  if (!number || *number < 1 || *number > 1'000'000'000)
+    throw Error(ExitCode::usage,
+                fmt::format("--count {}: write the samples in all (400), or how many more (+200)", written));
+  const std::uint64_t had = plan.study().samples ? plan.study().samples->design.count : 0;
+  return static_cast<std::uint64_t>(*number) + (more ? had : 0);
 }
 
 Update grown(const specs::Plan& plan, const specs::Growth& growth) {
@@ -58,6 +69,7 @@ int extend(ExtendOptions options) {
   const specs::Plan plan = options.plan ? read_plan(campaign) : read_plan_to_run(campaign);
   const bool live = is_coordinated(plan);
   if (!live && !options.plan) settle(plan, options.run);
+  if (!options.count.empty()) options.growth.count = count_of(plan, options.count);
   Update update = grown(plan, options.growth);
   if (!options.run.silent()) show(update);
   if (options.plan) return 0;
@@ -87,13 +99,14 @@ void add_extend(CLI::App& app, Command& chosen) {
       "of its\n"
       "count, and is one again. Training begins anew, or with the last model: `init_from: last` in the "
       "train: block.\n"
-      "Examples:\n  wflow extend --count 800\n  wflow extend campaigns/heat_20261121-160001 --samples "
+      "Examples:\n  wflow extend --count 800\n  wflow extend --count +400\n  wflow extend "
+      "campaigns/heat_20261121-160001 --samples "
       "table.csv\n"
       "  wflow extend --append more.csv -m 'the corner at small omega'\n"
       "  wflow extend --count 800 --range omega_m=0.2:0.4     # the further 400 from a smaller box");
   command->add_option("campaign", options->run.campaign,
                       "its directory, or the beginning of its name (default: the newest here)");
-  auto* count = command->add_option("--count", options->growth.count, "samples in all");
+  auto* count = command->add_option("--count", options->count, "samples in all; +200: so many more");
   auto* samples = command->add_option("--samples", options->growth.samples,
                                       "a table that begins with the campaign's samples, and has more");
   auto* append = command->add_option("--append", options->growth.append, "a table of further samples alone");
@@ -107,7 +120,7 @@ void add_extend(CLI::App& app, Command& chosen) {
   command->add_option("-m,--message", options->flags.why, "why, for wflow history");
   command->add_flag("--yes", options->flags.yes,
                     "where the campaign runs: drain it and go on, without asking");
-  command->add_flag("--plan", options->plan, "say what would run, and change nothing");
+  command->add_flag("--plan,-n,--dry-run", options->plan, "say what would run, and change nothing");
   command->add_flag("--json", options->run.json, "only the status at the end, as JSON");
   add_common(*command, options->run);
   command->callback([options, count, samples, append, &chosen] {

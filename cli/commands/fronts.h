@@ -3,6 +3,7 @@
 // campaign) and for users (wflow install-shims).
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <span>
 #include <string>
 #include <string_view>
@@ -38,11 +39,11 @@ int nothing(const std::string& command);
 
 }  // namespace front
 
-// ---- other_words.cc: commands of Merlin and Maestro that wflow has under another name, or does not need. A
-// user who types one from habit gets wflow's command in one line.
+// ---- other_words.cc: commands and options of other programs that wflow has under another name, or does not
+// need. A user who types one from habit gets wflow's command in one line.
 
 struct OtherWord {
-  std::string_view word;     // the command of Merlin or Maestro
+  std::string_view word;     // the command or option
   std::string_view instead;  // the command of wflow, or why there is none
 };
 
@@ -51,6 +52,10 @@ std::span<const OtherWord> other_words();
 
 // The line for `word`; empty if there is none.
 std::string_view instead_of(std::string_view word);
+
+// Throws Error{usage} for words that a command does not expect: with the option that was meant, or the
+// command in place of another program's option.
+[[noreturn]] void refuse_words(const CLI::App& command, const std::vector<std::string>& words);
 
 // Throws Error{usage} with the line for `word`; returns if there is none.
 void answer_other_word(const std::string& word);

@@ -29,14 +29,19 @@ void take_start(const std::filesystem::path& campaign, RunOptions& options);
 
 struct UpdateFlags {
   bool yes = false;
+  bool yes_is_usual = false;  // Enter means yes
   bool keep_old = false;
-  std::string why;  // -m
+  bool touch = false;  // the changes do not matter: nothing that has ended runs again
+  std::string why;     // -m
 };
 void add_update_flags(CLI::App& command, UpdateFlags& flags);
 
 // Ends the workers that a killed coordinator left behind, and reads the results that they recorded, so that
 // no task of an old plan runs beside those of a new one. Error{busy} if a coordinator lives.
 void settle(const specs::Plan& plan, const RunOptions& run);
+
+// Prints what has changed and what would run.
+void print_update(const Update& update, bool keep_old = false);
 
 // True if the command may go on: asks on a terminal, unless the flags make it unnecessary.
 bool may_go_on(const UpdateFlags& flags, const RunOptions& run, bool live, const std::string& question);

@@ -326,6 +326,8 @@ bool command_between_allocations(const specs::Plan& plan, const engine::wire::Re
 }
 
 int coordinate_in_allocations(const specs::Plan& plan, const RunOptions& options, bool resumed) {
+  if (!options.until.empty())
+    throw Error(ExitCode::usage, "--until is not possible where the coordinator runs in allocations");
   if (!options.time_limit.empty()) {
     throw Error(ExitCode::usage,
                 "--time-limit is for a coordinator that runs here; with 'coordinator: in_allocation' use "

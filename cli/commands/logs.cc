@@ -9,9 +9,11 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -31,7 +33,8 @@ namespace {
 namespace fs = std::filesystem;
 
 struct LogsOptions {
-  TaskArguments task;
+  SelectionOptions selection;
+  std::uint64_t limit = 20;
   bool only_out = false;
   bool only_err = false;
   bool follow = false;
@@ -97,7 +100,8 @@ std::string inside_of_json_string(std::string_view bytes) {
 }
 
 // Prints as nlohmann::json would, but without the whole file in memory.
-void print_json_of(const LogsOptions& options, const fs::path& out, const fs::path& err) {
+void print_json_of(const LogsOptions& options, const std::string& task, const fs::path& out,
+                   const fs::path& err) {
   const auto print_entry = [](const char* name, const fs::path& path) {
     fmt::print("  \"{}\": \"", name);
     std::error_code ignored;
@@ -108,10 +112,10 @@ void print_json_of(const LogsOptions& options, const fs::path& out, const fs::pa
   fmt::print("{{\n");
   if (!options.only_out) print_entry("err", err);
   if (!options.only_err) print_entry("out", out);
-  fmt::print("  \"task\": {}\n}}\n", nlohmann::json(options.task.task()).dump());
+  fmt::print("  \"task\": {}\n}}\n", nlohmann::json(task).dump());
 }
 
-int print(const LogsOptions& options, const std::vector<TaskOutput>& executions) {
+void print(const LogsOptions& options, const std::string& task, const std::vector<TaskOutput>& executions) {
   if (options.json) {
     std::string out;
     std::string err;
@@ -119,29 +123,28 @@ int print(const LogsOptions& options, const std::vector<TaskOutput>& executions)
       out += printed.out;
       err += printed.err;
     }
-    nlohmann::json json = {{"task", options.task.task()}};
+    nlohmann::json json = {{"task", task}};
     if (!options.only_err) json["out"] = printable(out);
     if (!options.only_out) json["err"] = printable(err);
     fmt::print("{}\n", json.dump(2));
-    return 0;
+    return;
   }
   const bool titles = !options.only_out && !options.only_err;
   for (const TaskOutput& printed : executions) {
     if (!options.only_err) print_text(printed.out, titles ? "output" + printed.out_from : "");
     if (!options.only_out) print_text(printed.err, titles ? "errors" + printed.err_from : "");
   }
-  return 0;
 }
 
-int print_files(const LogsOptions& options, const fs::path& out, const fs::path& err) {
+void print_files(const LogsOptions& options, const std::string& task, const fs::path& out,
+                 const fs::path& err) {
   const bool titles = !options.only_out && !options.only_err;
   if (options.json) {
-    print_json_of(options, out, err);
-    return 0;
+    print_json_of(options, task, out, err);
+    return;
   }
   if (!options.only_err) print_file(out, titles ? "output " + out.string() : "");
   if (!options.only_out) print_file(err, titles ? "errors " + err.string() : "");
-  return 0;
 }
 
 // Prints the bytes that were appended to a file since the last call.
@@ -184,20 +187,49 @@ void follow_task(const specs::Plan& plan, const specs::TaskId& task, const std::
   look();
 }
 
-int logs(const LogsOptions& options) {
-  const specs::Plan plan = read_plan(find_campaign(options.task.campaign()));
-  const specs::TaskId task = specs::find_task(plan, options.task.task());
+void print_task(const specs::Plan& plan, const specs::TaskId& task, const LogsOptions& options) {
+  const std::string name = specs::task_name(plan, task.array, task.element);
   const auto files = output_files(plan, task);
-  if (!options.follow || !files) {
-    // Packed output is written as a whole when the task ends.
-    if (options.follow) follow_task(plan, task, [] {});
-    if (!files) return print(options, task_output(plan, task));
-    require_output(plan, task, *files);
-    return print_files(options, files->first, files->second);
+  if (!files) {
+    print(options, name, task_output(plan, task));
+    return;
   }
-  const auto& [out, err] = *files;
-  Tail out_tail(out);
-  Tail err_tail(err);
+  require_output(plan, task, *files);
+  print_files(options, name, files->first, files->second);
+}
+
+// The output of each, under its name. A task that has printed nothing yet is no error among many.
+void print_tasks(const specs::Plan& plan, const ChosenTasks& chosen, const LogsOptions& options) {
+  const char* before = options.json ? "[" : "";
+  for (const specs::TaskId& task : chosen.tasks) {
+    fmt::print("{}", std::exchange(before, options.json ? "," : "\n"));
+    if (!options.json)
+      fmt::print("{}\n",
+                 styled(standard_output(), Style::bold, specs::task_name(plan, task.array, task.element)));
+    try {
+      print_task(plan, task, options);
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::data) throw;
+      options.json
+          ? fmt::print("{}",
+                       nlohmann::json{{"task", specs::task_name(plan, task.array, task.element)}}.dump())
+          : fmt::print("{}\n", error.what());
+    }
+  }
+  if (options.json) fmt::print("]\n");
+  if (!options.json) print_rest(chosen);
+}
+
+int follow(const specs::Plan& plan, const specs::TaskId& task, const LogsOptions& options) {
+  const auto files = output_files(plan, task);
+  if (!files) {
+    // Packed output is written as a whole when the task ends.
+    follow_task(plan, task, [] {});
+    print_task(plan, task, options);
+    return 0;
+  }
+  Tail out_tail(files->first);
+  Tail err_tail(files->second);
   follow_task(plan, task, [&] {
     if (!options.only_err) out_tail.print_news();
     if (!options.only_out) err_tail.print_news();
@@ -205,17 +237,31 @@ int logs(const LogsOptions& options) {
   return 0;
 }
 
+int logs(LogsOptions& options) {
+  const specs::Plan plan = read_plan(open_selection(options.selection));
+  std::optional<engine::Client> client(plan);
+  if (options.follow) {
+    const specs::TaskId task = single_task(plan, *client, options.selection);
+    client.reset();  // each look asks anew
+    return follow(plan, task, options);
+  }
+  const ChosenTasks chosen = chosen_tasks(plan, *client, options.selection, options.limit);
+  chosen.is_one() ? print_task(plan, chosen.tasks.front(), options) : print_tasks(plan, chosen, options);
+  return 0;
+}
+
 }  // namespace
 
 void add_logs(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<LogsOptions>();
-  CLI::App* command = app.add_subcommand("logs", "what a task printed");
+  CLI::App* command = app.add_subcommand("logs", "what tasks printed");
   command->footer(
       "--follow ends with the task, or where nobody runs the campaign.\n"
-      "Examples:\n  wflow logs simulate/12\n  wflow logs campaigns/cosmoflow_20261121-160001 train --err\n  "
-      "wflow logs "
-      "train --follow");
-  add_task_arguments(*command, options->task);
+      "Examples:\n  wflow logs simulate/12\n  wflow logs simulate --failed\n  wflow logs cosmoflow train "
+      "--err\n  "
+      "wflow logs train --follow");
+  add_selection(*command, options->selection);
+  command->add_option("--limit", options->limit, "of many, so many at most; 0: all (default: 20)");
   command->add_flag("--out", options->only_out, "standard output only");
   command->add_flag("--err", options->only_err, "standard error only");
   auto* follow =

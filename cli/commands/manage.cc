@@ -4,15 +4,16 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
+#include "cli/campaign/task_words.h"
 #include "cli/commands/commands.h"
 #include "cli/view/status.h"
 #include "cli/view/terminal.h"
@@ -31,6 +32,8 @@ constexpr const char* kCampaignArgument =
 
 struct ManageOptions {
   std::string campaign;
+  TaskWords words;
+  bool preview = false;
   std::string file;
   std::vector<std::string> keep;
   bool yes = false;
@@ -72,6 +75,12 @@ int remove(const ManageOptions& options) {
     for (const std::string& name : text::split(item, ',')) keep.push_back(name);
   }
   const std::vector<fs::path> paths = doomed(campaign, keep);
+  if (options.preview) {
+    for (const fs::path& path : paths)
+      fmt::print("{}: {}\n", path.filename().string(), text::format_bytes(bytes_below(path)));
+    fmt::print("nothing was removed\n");
+    return 0;
+  }
   // The lock is held until the end, so that no coordinator can begin meanwhile. Error{busy} if one lives.
   const engine::FollowupQueue alone(campaign);
   engine::store::Store held(campaign);
@@ -81,12 +90,10 @@ int remove(const ManageOptions& options) {
   if (!options.yes) {
     if (::isatty(STDIN_FILENO) == 0)
       throw Error(ExitCode::usage, "wflow rm asks before it removes; say --yes where there is nobody to ask");
-    fmt::print("remove {} ({}){}? [y/N] ", campaign.string(), text::format_bytes(bytes_below(campaign)),
-               keep.empty() ? "" : ", but keep " + text::join(keep, ", "));
-    std::fflush(stdout);
-    std::string answer;
-    std::getline(std::cin, answer);
-    if (text::lower(answer) != "y" && text::lower(answer) != "yes") {
+    const std::string what =
+        fmt::format("remove {} ({}){}", campaign.string(), text::format_bytes(bytes_below(campaign)),
+                    keep.empty() ? "" : ", but keep " + text::join(keep, ", "));
+    if (!says_yes(what + "?")) {
       fmt::print("nothing removed\n");
       return 0;
     }
@@ -119,6 +126,90 @@ int remove(const ManageOptions& options) {
     fmt::print("removed {} in {}; {} there\n", names.empty() ? "nothing" : text::join(names, ", "),
                campaign.string(), text::join(keep, ", ") + (keep.size() == 1 ? " stays" : " stay"));
   }
+  return 0;
+}
+
+// The steps with raw outputs that the words name. Error{usage} for others, and for those whose readers are
+// not done: they would find nothing.
+std::vector<const specs::PlannedStep*> steps_to_clean(const specs::Plan& plan, engine::Client& client,
+                                                      const TaskWords& words) {
+  std::vector<const specs::PlannedStep*> steps;
+  for (const Stretch& stretch : tasks_named(plan, words)) {
+    const specs::PlannedStep& step = plan.steps()[plan.step_of(stretch.first)];
+    const bool raw = step.kind == specs::StepKind::shell || step.kind == specs::StepKind::plugin;
+    if (stretch.last - stretch.first + 1 != step.arrays || stretch.range.size() != step.elements)
+      throw Error(ExitCode::usage, fmt::format("name whole steps, such as {}", step.name));
+    if (!raw || plan.study().steps[step.study_step].output == specs::OutputMode::packed) {
+      throw Error(
+          ExitCode::usage,
+          fmt::format("wflow clean deletes the raw outputs of steps with run:, each in a directory of its "
+                      "own; {} is none (wflow rm --keep removes all but what it names)",
+                      step.name));
+    }
+    steps.push_back(&step);
+  }
+  const engine::CampaignStatus status = client.status();
+  for (std::size_t i = 0; i < plan.steps().size(); ++i) {
+    const engine::StepStatus& reader = status.steps[i];
+    const std::uint64_t open = reader.elements - reader.count(engine::ElementState::done);
+    for (const specs::Edge& edge : plan.steps()[i].edges) {
+      const specs::PlannedStep& read = plan.steps()[plan.step_of(edge.parent)];
+      if (open == 0 || std::ranges::find(steps, &read) == steps.end()) continue;
+      throw Error(ExitCode::usage, fmt::format("{} of {} tasks of {} are not done, and read what {} left",
+                                               text::format_count(open), text::format_count(reader.elements),
+                                               reader.name, read.name));
+    }
+  }
+  return steps;
+}
+
+int clean(const ManageOptions& options) {
+  const Meant meant = meant_by(options.words);
+  if (meant.tasks.empty())
+    throw Error(ExitCode::usage, "name the steps whose outputs are deleted: wflow clean STEP");
+  const specs::Plan plan = options.preview ? read_plan(meant.campaign) : read_plan_to_run(meant.campaign);
+  std::optional<engine::Client> client(plan);
+  const std::vector<const specs::PlannedStep*> steps = steps_to_clean(plan, *client, meant.tasks);
+  client.reset();
+  std::vector<std::string> names;
+  std::vector<fs::path> paths;
+  std::error_code none;
+  for (const specs::PlannedStep* step : steps) {
+    names.push_back(step->name);
+    const fs::path path = fs::path(plan.task_template(step->first_array).workspace);
+    const fs::path folder = step->arrays > 1 ? path.parent_path() : path;  // one below for each combination
+    if (!fs::exists(folder, none)) continue;
+    fmt::print("{}: {} in {}\n", step->name, text::format_bytes(bytes_below(folder)), folder.string());
+    paths.push_back(folder);
+  }
+  if (paths.empty()) {
+    fmt::print("nothing is left of {}\n", text::join(names, ", "));
+    return 0;
+  }
+  if (options.preview) {
+    fmt::print("nothing was deleted\n");
+    return 0;
+  }
+  // The lock is held until the end, so that no coordinator can begin meanwhile. Error{busy} if one lives.
+  const engine::FollowupQueue alone(meant.campaign);
+  engine::store::Store held(meant.campaign);
+  if (!options.yes && ::isatty(STDIN_FILENO) == 0)
+    throw Error(ExitCode::usage,
+                "wflow clean asks before it deletes; say --yes where there is nobody to ask");
+  if (!options.yes && !says_yes("delete these, with what their tasks printed?")) {
+    fmt::print("nothing was deleted\n");
+    return 0;
+  }
+  for (const fs::path& path : paths) {
+    std::error_code error;
+    fs::remove_all(path, error);
+    if (error) throw system_error(error.value(), "cannot remove " + path.string());
+  }
+  engine::store::Batch batch;
+  batch.history.push_back(
+      {unix_now_s(), "note", "wflow clean deleted the outputs of " + text::join(names, ", ")});
+  held.commit(batch);
+  fmt::print("deleted; the tasks stay done, and run again where a later change needs their outputs\n");
   return 0;
 }
 
@@ -222,6 +313,16 @@ void add_manage(CLI::App& app, Command& chosen) {
       ->take_all();
   rm->add_flag("-y,--yes", options->yes, "do not ask");
   rm->add_flag("--json", options->json, "as JSON");
+  rm->add_flag("-n,--dry-run", options->preview, "say what would be removed, and remove nothing");
+  auto* raw =
+      add(app, chosen, "clean", "delete the raw outputs of steps that nothing reads any more",
+          "Shows their sizes and asks first. Refuses while a step that reads them is not done, and while "
+          "the campaign runs.\n"
+          "Examples:\n  wflow clean simulate -n\n  wflow clean cosmoflow simulate post --yes",
+          options, clean);
+  add_task_words(*raw, options->words);
+  raw->add_flag("-n,--dry-run", options->preview, "only the sizes");
+  raw->add_flag("-y,--yes", options->yes, "do not ask");
   auto* copy = add(app, chosen, "snapshot", "a consistent copy of a campaign's database, also while it runs",
                    "Examples:\n  wflow snapshot copy.db && sqlite3 copy.db 'select * from v_progress'\n"
                    "  wflow snapshot cosmoflow copy.db",

@@ -37,7 +37,8 @@ namespace fs = std::filesystem;
 constexpr const char* kEnvironmentFile = "environment";
 
 struct RerunOptions {
-  TaskArguments task;
+  SelectionOptions selection;
+  std::string task;  // its name
   std::uint32_t attempt = 0;
   bool restart = false;
   bool here = false;
@@ -107,7 +108,7 @@ Rerun prepare(const specs::Plan& plan, const specs::TaskId& id, const RerunOptio
         ExitCode::usage,
         fmt::format(
             "{} closes a data set that is already there; convert a block of it again: wflow rerun {}/0",
-            options.task.task(), plan.study().steps[planned.study_step].name));
+            options.task, plan.study().steps[planned.study_step].name));
   }
   if (task_template.kind == specs::StepKind::convert || task_template.kind == specs::StepKind::train)
     task_template.settings = settings_for(task_template.settings, directory);
@@ -124,7 +125,7 @@ Rerun prepare(const specs::Plan& plan, const specs::TaskId& id, const RerunOptio
   execution.through_shell = through_shell;
   steps::PreparedTask task = step->prepare(execution);
 
-  rerun.name = options.task.task();
+  rerun.name = options.task;
   rerun.program = task.program;
   rerun.argv = task.argv;
   rerun.direct = task.direct;
@@ -239,9 +240,16 @@ int run_as_worker(const specs::Plan& plan, const specs::TaskId& id, const RerunO
   return run(by_shell, by_shell.program, by_shell.argv);
 }
 
-int rerun(const RerunOptions& options) {
-  const specs::Plan plan = read_plan(find_campaign(options.task.campaign()));
-  const specs::TaskId id = specs::find_task(plan, options.task.task());
+specs::TaskId find(const specs::Plan& plan, RerunOptions& options) {
+  engine::Client client(plan);
+  const specs::TaskId id = single_task(plan, client, options.selection);
+  options.task = specs::task_name(plan, id.array, id.element);
+  return id;
+}
+
+int rerun(RerunOptions& options) {
+  const specs::Plan plan = read_plan(open_selection(options.selection));
+  const specs::TaskId id = find(plan, options);
   if (options.print || options.json) {
     const fs::path directory = options.here ? current_directory() : temporary_directory() / "wflow-rerun";
     return print(prepare(plan, id, options, directory), options.json);
@@ -294,7 +302,7 @@ void add_rerun(CLI::App& app, Command& chosen) {
       "Examples:\n  wflow rerun simulate/12\n  wflow rerun cosmoflow simulate/12 --here\n  wflow rerun "
       "simulate/12 "
       "--shell\n  wflow rerun simulate/12 --print > again.sh");
-  add_task_arguments(*command, options->task);
+  add_selection(*command, options->selection);
   command->add_flag("--here", options->here, "in the current directory");
   auto* shell =
       command->add_flag("--shell", options->shell, "open $SHELL there instead, with the task's environment");

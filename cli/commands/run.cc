@@ -15,22 +15,26 @@
 #include "base/file.h"
 #include "base/process.h"
 #include "base/text.h"
+#include "base/yaml.h"
 #include "cli/campaign/campaigns.h"
 #include "cli/campaign/pools.h"
 #include "cli/campaign/selection.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/handover.h"
+#include "cli/view/terminal.h"
 #include "engine/batch/batch_system.h"
 #include "engine/coordinate/pool_specs.h"
 #include "engine/query/client.h"
+#include "engine/query/selection.h"
 #include "engine/store/store.h"
 #include "engine/wire/keys.h"
+#include "specs/plan/plan_formats.h"
 #include "specs/plan/workspace.h"
 
 namespace wflow::cli {
 
 void add_read_options(CLI::App& command, specs::ReadOptions& options) {
-  command.add_option("--vars", options.variables, "NAME=value: overrides a variable of the study")
+  command.add_option("--vars,--set", options.variables, "NAME=value: overrides a variable of the study")
       ->take_all();
   command.add_option("--samplesfile", options.samples_file,
                      "use this table of samples instead of the study's");
@@ -91,9 +95,6 @@ specs::Plan create(const specs::StudyAndWarnings& read) {
   }
 }
 
-namespace {
-
-// Throws if a program beside wflow that the study's tasks need is missing: before the first task needs it.
 void require_programs(const specs::Study& study) {
   for (const specs::Step& step : study.steps) {
     const bool looks = std::any_of(step.outputs.begin(), step.outputs.end(), [](const auto& output) {
@@ -105,7 +106,6 @@ void require_programs(const specs::Study& study) {
   }
 }
 
-// Throws if a scheduler can't be used: before the campaign is created.
 void require_schedulers(const specs::Study& study, const RunOptions& options) {
   if (options.local) return;
   for (const std::string& name : engine::wanted_schedulers(study)) {
@@ -120,23 +120,125 @@ void require_schedulers(const specs::Study& study, const RunOptions& options) {
   }
 }
 
-// Prints a note about an earlier campaign whose study differed. `run` creates a new campaign in any case.
-void note_earlier(const specs::Study& study) {
-  const auto last = last_campaign_of(study);
-  if (!last) return;
-  std::error_code none;
-  const fs::path copy = specs::study_copy(*last);
-  if (!fs::exists(copy, none) || read_file(copy) == study.text) return;
-  fmt::print(
-      "the study has changed since {} began; there, wflow resume --update would run only what is affected\n",
-      last->string());
+std::string study_here() {
+  std::vector<std::string> studies;
+  std::error_code error;
+  for (fs::directory_iterator at(current_directory(), error), end; !error && at != end; at.increment(error)) {
+    const std::string extension = at->path().extension().string();
+    if (extension != ".yaml" && extension != ".yml") continue;
+    yaml::Diagnostics ignored("");
+    const yaml::Node root = yaml::parse(read_file(at->path()), ignored);
+    if (root.is_map() && root.find("study") != nullptr) studies.push_back(at->path().filename().string());
+  }
+  std::ranges::sort(studies);
+  if (studies.size() == 1) return studies.front();
+  throw Error(
+      ExitCode::usage,
+      studies.empty()
+          ? std::string("no study (*.yaml with study:) in this directory; name one, or write "
+                        "a template with: wflow init")
+          : fmt::format("name one of the {} studies here: {}", studies.size(), text::join(studies, ", ")));
+}
+
+namespace {
+
+// The campaign of the study where another run of the study would be a mistake more often than not: it is not
+// finished, or the study has changed since.
+struct Earlier {
+  fs::path campaign;
+  bool changed = false;
+  std::uint64_t to_run = 0;  // tasks, with the changes
+  std::uint64_t all = 0;
+};
+
+// Options that make the study another one, and the commands merlin and maestro, ask for a new campaign.
+bool asks_for_another(const RunOptions& options) {
+  const specs::ReadOptions& read = options.read;
+  return options.fresh || options.dry || read.command || !read.variables.empty() ||
+         !read.samples_file.empty() || !read.generator.empty();
+}
+
+std::optional<Earlier> earlier_campaign(const specs::Study& study) {
+  const auto last = study.iterate ? std::nullopt : last_campaign_of(study);
+  if (!last) return std::nullopt;
+  try {
+    const specs::Plan plan = read_plan(*last);
+    if (is_coordinated(plan)) return std::nullopt;
+    Earlier earlier{*last, false, 0, plan.element_count()};
+    const Update update = propose(*last, read_changed_study(*last, {}).study);
+    earlier.changed = update.generates || !update.keys.empty() || !update.changes.same_tasks();
+    for (const engine::StepChange& step : update.changes.steps)
+      earlier.to_run += step.stale + step.more + step.deletes;
+    const engine::CampaignStatus status = engine::campaign_status(*last);
+    earlier.to_run += status.elements() - status.ended();
+    if (earlier.changed || earlier.to_run > 0) return earlier;
+  } catch (const Error& error) {
+    fmt::print(stderr, "wflow: a new campaign begins, because the last one can't be looked at: {}\n",
+               error.what());
+  }
+  return std::nullopt;
+}
+
+enum class Course { begin, go_on, nothing };
+
+Course course_of(const Earlier& earlier, const RunOptions& options, std::uint64_t new_tasks) {
+  const std::string name = earlier.campaign.filename().string();
+  const std::string state =
+      earlier.changed ? fmt::format("{} has changed since the campaign {} began", options.study, name)
+                      : fmt::format("the campaign {} of {} is not finished", name, options.study);
+  const std::string verb = earlier.changed ? "update" : "resume";
+  const std::string left = fmt::format("{} to run", tasks_text(earlier.to_run));
+  if (!asks_people(options.silent())) {
+    throw Error(
+        ExitCode::usage,
+        fmt::format("{}; go on with it ({}): wflow resume {}{}; or begin anew ({}): wflow run --new {}",
+                    state, left, earlier.changed ? "--update " : "",
+                    text::shell_quote(earlier.campaign.string()), tasks_text(new_tasks),
+                    text::shell_quote(options.study)));
+  }
+  fmt::print("{}\n", state);
+  const std::string answer = ask(fmt::format("[{}]{} {} ({}) / [n]ew campaign ({}) / [q]uit: ", verb.front(),
+                                             verb.substr(1), name, left, tasks_text(new_tasks)));
+  if (!answer.empty() && verb.starts_with(answer)) return Course::go_on;
+  if (!answer.empty() && std::string_view("new").starts_with(answer)) return Course::begin;
+  fmt::print("nothing was changed\n");
+  return Course::nothing;
+}
+
+int preview(const specs::Study& study, const RunOptions& options) {
+  const specs::Plan plan(study, specs::campaign_directory(study, specs::kNoTimestamp));
+  if (!options.silent()) fmt::print("{}", specs::describe(plan));
+  if (options.json) {
+    fmt::print("{}\n",
+               specs::plan_to_json(plan).dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+  } else {
+    fmt::print("\n{} would run; nothing was made\n", tasks_text(plan.element_count()));
+  }
+  return 0;
 }
 
 }  // namespace
 
-int run_study(const RunOptions& options) {
+int run_study(RunOptions options) {
   limit_of(options);
+  if (options.study.empty()) options.study = study_here();
   const specs::StudyAndWarnings read = specs::read_study(options.study, options.read);
+  if (options.preview) {
+    for (const auto& warning : read.warnings) fmt::print(stderr, "{}\n", warning.to_string());
+    return preview(read.study, options);
+  }
+  if (options.update || !asks_for_another(options)) {
+    const auto earlier = earlier_campaign(read.study);
+    const std::uint64_t tasks = specs::Plan(read.study, "/").element_count();
+    if (options.update && !earlier)
+      throw Error(ExitCode::usage,
+                  fmt::format("there is nothing to update: {} has no campaign that differs", options.study));
+    const Course course = !earlier         ? Course::begin
+                          : options.update ? Course::go_on
+                                           : course_of(*earlier, options, tasks);
+    if (course == Course::nothing) return 0;
+    if (course == Course::go_on) return go_on_with(earlier->campaign, options, earlier->changed);
+  }
   require_programs(read.study);
   for (const auto& warning : read.warnings) fmt::print(stderr, "{}\n", warning.to_string());
   const bool dry = options.dry || read.study.batch.dry_run;
@@ -147,7 +249,7 @@ int run_study(const RunOptions& options) {
     check_nodes(plan);
     check_room(plan);
   }
-  if (!dry && !options.silent()) note_earlier(read.study);
+  if (!options.until.empty()) engine::arrays_of_step(specs::Plan(read.study, "/"), options.until);  // a step
   const specs::Plan plan = create(read);
   if (!options.silent()) {
     fmt::print("{}\n", specs::describe(read.study.format));
@@ -157,119 +259,20 @@ int run_study(const RunOptions& options) {
   return dry ? write_scripts(plan, options.silent()) : coordinate(plan, options, false);
 }
 
-namespace {
-
-struct ResumeOptions {
-  RunOptions run;
-  bool update = false;
-  std::string study;
-  UpdateFlags flags;
-  bool accept_loss = false;
-  bool trust_markers = false;
-  bool ignore_markers = false;
-  bool with_dependents = false;
-};
-
-// Finds done tasks without their marker, and prints a note about failed tasks.
-void look_at_record(const specs::Plan& plan, ResumeOptions& options) {
-  const bool merlin = plan.study().format.dialect == specs::Dialect::merlin;
-  const bool trust = !options.ignore_markers && (options.trust_markers || merlin);
-  engine::Client client(plan);  // must end here: its lock on the record would keep the coordinator out
-  const std::uint64_t failed = client.status().failed();
-  if (trust && !client.live()) options.run.run_again = {lost_markers(plan, client), options.with_dependents};
-  if (options.run.silent()) return;
-  std::uint64_t lost = 0;
-  for (const auto& [array, range] : options.run.run_again.parts) lost += range.size();
-  if (lost > 0) {
-    fmt::print("{} task{} without MERLIN_FINISHED run{} again{}\n", text::format_count(lost),
-               lost == 1 ? "" : "s", lost == 1 ? "s" : "",
-               options.with_dependents ? ", with what depends on them"
-                                       : "; --with-dependents runs what depends on them, too");
-  }
-  if (failed > 0) {
-    fmt::print("{} task{} failed and stay{} so; to run {} again: wflow retry {}\n",
-               text::format_count(failed), failed == 1 ? "" : "s", failed == 1 ? "s" : "",
-               failed == 1 ? "it" : "them", plan.campaign().string());
-  }
-}
-
-int go_on(const specs::Plan& plan, ResumeOptions& options) {
-  look_at_record(plan, options);
-  return coordinate(plan, options.run, true);
-}
-
-// The study's file as it is now, with the samples that its command generates.
-class ChangedStudy {
- public:
-  ChangedStudy(const specs::Plan& plan, const ResumeOptions& options) : plan_(plan), options_(options) {}
-
-  Update propose() {
-    specs::StudyAndWarnings read = read_changed_study(plan_.campaign(), options_.study);
-    if (!std::exchange(said_, true)) {
-      for (const auto& warning : read.warnings) fmt::print(stderr, "{}\n", warning.to_string());
-    }
-    require_programs(read.study);
-    require_schedulers(read.study, options_.run);
-    // Not possible while tasks run that read the table.
-    if (!generated_ && specs::generates_samples(plan_.study(), read.study) && !is_coordinated(plan_)) {
-      before_ = specs::generate_samples_anew(read.study, plan_.campaign());
-      generated_.emplace(std::move(read.study));
-      read = read_changed_study(plan_.campaign(), options_.study);
-    }
-    Update update = cli::propose(plan_.campaign(), std::move(read.study));
-    update.generates = update.generates && !generated_;
-    return update;
-  }
-  void end(bool taken) {
-    std::error_code none;
-    if (!generated_) return;
-    if (!taken) specs::undo_generated_samples(*generated_, before_);
-    if (taken && !before_.empty()) fs::remove(before_, none);
-  }
-
- private:
-  const specs::Plan& plan_;
-  const ResumeOptions& options_;
-  bool said_ = false;
-  std::optional<specs::Study> generated_;
-  fs::path before_;
-};
-
-// The plan to go on with; empty if the user declined.
-std::optional<specs::Plan> take_in(const specs::Plan& plan, ResumeOptions& options) {
-  UpdateOptions update;
-  update.command = "resume --update";
-  ChangedStudy study(plan, options);
-  auto taken = take_over(
-      plan, [&] { return study.propose(); }, options.flags, update, options.run);
-  study.end(taken.has_value());
-  return taken;
-}
-
-int resume(ResumeOptions& options) {
-  const specs::Plan plan = read_plan_to_run(find_campaign(options.run.campaign));
-  if (options.accept_loss) engine::store::Store(plan.campaign(), {.vfs = {}, .accept_loss = true});
-  require_schedulers(plan.study(), options.run);
-  if (!options.run.silent()) fmt::print("{}: continuing {}\n", plan.study().name, plan.campaign().string());
-  if (options.update) {
-    const auto taken = take_in(plan, options);
-    return taken ? go_on(*taken, options) : 0;
-  }
-  if (const std::string notice = notice_of_changes(plan); !notice.empty() && !options.run.silent())
-    fmt::print("{}\n", notice);
-  return go_on(plan, options);
-}
-
-}  // namespace
-
 void add_common(CLI::App& command, RunOptions& options) {
-  command.add_option("-j,--slots", options.slots, "cores that tasks may use on this machine (default: all)")
+  command
+      .add_option("-j,--slots,--jobs,--cores", options.slots,
+                  "cores that tasks may use on this machine (default: all)")
       ->check(CLI::Range(1, 100000));
   command.add_option("--time-limit", options.time_limit,
                      "stop starting tasks after this time (10min, 1.5h), so that a batch job ends cleanly");
   command.add_flag("--local", options.local,
                    "run all tasks on this machine, also where the study asks for a batch scheduler");
   command.add_flag("-q,--quiet", options.quiet, "print errors only");
+  command
+      .add_option("--until", options.until,
+                  "run only this step and what it needs; wflow resume runs the rest")
+      ->type_name("STEP");
   command.add_flag("--keep-going", options.keep_going,
                    "exit code 102 of a task ends only what depends on it, not the campaign");
   command.add_flag("--soft-fail-ok", options.soft_fail_ok,
@@ -290,11 +293,20 @@ void add_run(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<RunOptions>();
   CLI::App* command = app.add_subcommand("run", "run a study");
   command->footer(
-      "Examples:\n  wflow run cosmoflow.yaml\n  wflow run study.yaml --vars OUTPUT_PATH=/scratch/me N=100 -j "
+      "If the last campaign of this study is not finished, or the study has changed since, wflow asks on a\n"
+      "terminal, and ends with exit code 2 elsewhere: --update goes on with it, --new begins another.\n"
+      "Examples:\n  wflow run\n  wflow run cosmoflow.yaml -n\n  wflow run study.yaml --vars "
+      "OUTPUT_PATH=/scratch/me N=100 -j "
       "8\n"
       "  wflow run study.yaml --time-limit 2h     # then: wflow resume");
-  command->add_option("study", options->study, "the study (YAML)")->required();
+  command->add_option("study", options->study, "the study (YAML; default: the only one in this directory)");
   add_read_options(*command, options->read);
+  auto* update =
+      command->add_flag("--update", options->update,
+                        "take the changed study into its last campaign; as wflow resume --update -y");
+  command->add_flag("--new", options->fresh, "begin a new campaign, also where the last one could go on")
+      ->excludes(update);
+  command->add_flag("-n,--dry-run", options->preview, "show the steps and tasks, and make nothing");
   command->add_flag("--dry", options->dry,
                     "make the campaign with all directories and scripts, and run nothing");
   command
@@ -314,37 +326,6 @@ void add_run(CLI::App& app, Command& chosen) {
       return run_study(*options);
     };
   });
-}
-
-void add_resume(CLI::App& app, Command& chosen) {
-  const auto options = std::make_shared<ResumeOptions>();
-  CLI::App* command = app.add_subcommand("resume", "go on with a campaign that was interrupted");
-  command->footer(
-      "Nothing that has finished runs again; training goes on from its last checkpoint. Of Merlin's files, "
-      "what\n"
-      "has lost its MERLIN_FINISHED runs again. Failed tasks stay failed: wflow retry runs them again.\n"
-      "Of a study that has changed, wflow diff shows what --update would do.\n"
-      "Examples:\n  wflow resume\n  wflow resume campaigns/cosmoflow_20261121-160001\n  wflow resume "
-      "--update -m \"the mesh was wrong\"\n"
-      "  rm CAMPAIGN/simulate/03/MERLIN_FINISHED; wflow resume --trust-markers --with-dependents");
-  command->add_option("campaign", options->run.campaign,
-                      "its directory, or the beginning of its name (default: the newest here)");
-  command->add_flag("--json", options->run.json, "only the status at the end, as JSON");
-  command->add_flag("--update", options->update,
-                    "take in the study as its file is now: what is stale or new runs, and nothing else");
-  command->add_option("--study", options->study, "with --update: this file in place of the campaign's own");
-  add_update_flags(*command, options->flags);
-  command->add_flag("--accept-loss", options->accept_loss,
-                    "go on although the record lost commits: what they recorded runs again");
-  CLI::Option* trust =
-      command->add_flag("--trust-markers", options->trust_markers,
-                        "tasks whose MERLIN_FINISHED was deleted run again (default: for Merlin's files)");
-  command->add_flag("--no-trust-markers", options->ignore_markers, "the record alone counts")
-      ->excludes(trust);
-  command->add_flag("--with-dependents", options->with_dependents,
-                    "and what depends on them, although it is done");
-  add_common(*command, options->run);
-  command->callback([options, &chosen] { chosen = [options] { return resume(*options); }; });
 }
 
 }  // namespace wflow::cli

@@ -24,12 +24,16 @@ struct RunOptions {
   std::string time_limit;
   bool quiet = false;
   bool dry = false;
+  bool preview = false;         // -n: say what would happen, and change nothing
+  bool fresh = false;           // run --new
+  bool update = false;          // run --update
   bool local = false;           // even if the study asks for a scheduler
   std::uint64_t max_range = 0;  // set by benchmarks: tasks a lease at most
   bool listen = false;          // for workers of other hosts
   double fence_s = 0;           // set by tests
   bool detach = false;
   bool keep_going = false;
+  std::string until;          // a step; empty: all
   bool soft_fail_ok = false;  // tasks that failed softly leave exit code 0, as with Merlin
   bool json = false;
   std::optional<engine::wire::RetryRequest> retry;
@@ -44,8 +48,24 @@ struct RunOptions {
 // Options that run, resume and retry share.
 void add_common(CLI::App& command, RunOptions& options);
 
+// The only study in the current directory. Error{usage} if there is none, or more than one.
+std::string study_here();
+
 // The command run: reads the study, creates its campaign and coordinates it. Returns the exit code.
-int run_study(const RunOptions& options);
+int run_study(RunOptions options);
+
+// Throws if a program beside wflow that the study's tasks need is missing: before the first task needs it.
+void require_programs(const specs::Study& study);
+// Throws if a scheduler can't be used: before the campaign is created.
+void require_schedulers(const specs::Study& study, const RunOptions& options);
+
+// ---- resume.cc
+
+// Goes on with a campaign as wflow resume does, with `update` as wflow resume --update -y. The exit code.
+int go_on_with(const std::filesystem::path& campaign, const RunOptions& run, bool update);
+// If the study's file or a source of it has changed: offers on a terminal to take the changes in, and says so
+// elsewhere. The plan to go on with if they were taken in.
+std::optional<specs::Plan> offer_changes(const specs::Plan& plan, RunOptions& run);
 
 // Creates the campaign of a study that was just read. Either it can be resumed, or nothing is left of it.
 specs::Plan create(const specs::StudyAndWarnings& read);

@@ -31,7 +31,6 @@ namespace {
 constexpr std::uint64_t kSamplesListed = 100;
 
 struct SamplesOptions {
-  std::string campaign;
   SelectionOptions selection;
   std::optional<std::uint64_t> limit;
   bool json = false;
@@ -249,8 +248,8 @@ class SampleListing {
   std::uint64_t found_ = 0;
 };
 
-int samples(const SamplesOptions& options) {
-  const specs::Plan plan = read_plan(find_campaign(options.campaign));
+int samples(SamplesOptions& options) {
+  const specs::Plan plan = read_plan(open_selection(options.selection));
   if (!plan.study().samples)
     throw Error(ExitCode::usage, "this campaign has no samples: its study has no samples: block");
   const Listed listed = listed_step(plan, options.selection.step);
@@ -273,10 +272,8 @@ void add_samples(CLI::App& app, Command& chosen) {
       "The state is that of the sample's task in --step (default: the step that is converted, else the first "
       "that "
       "runs\nonce a sample). The split is the one that the conversion makes; empty without a convert: step.\n"
-      "Examples:\n  wflow samples\n  wflow samples --csv > samples.csv\n  wflow samples --state missing\n"
+      "Examples:\n  wflow samples\n  wflow samples --csv > samples.csv\n  wflow samples --missing\n"
       "  wflow samples cosmoflow --where \"omega_m > 0.3\" --json");
-  command->add_option("campaign", options->campaign,
-                      "its directory, or the beginning of its name (default: the newest here)");
   add_selection(*command, options->selection);
   command->add_option("--limit", options->limit,
                       "show so many at most; 0: all (default: 100, all for programs)");

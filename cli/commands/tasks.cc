@@ -23,7 +23,6 @@ constexpr std::uint64_t kTasksListed = 100;
 constexpr std::size_t kGroups = 1000;
 
 struct TasksOptions {
-  std::string campaign;
   SelectionOptions selection;
   std::optional<std::uint64_t> limit;
   bool json = false;
@@ -277,8 +276,8 @@ int group_tasks(const specs::Plan& plan, engine::Client& client, const TasksOpti
   return 0;
 }
 
-int tasks(const TasksOptions& options) {
-  const specs::Plan plan = read_plan(find_campaign(options.campaign));
+int tasks(TasksOptions& options) {
+  const specs::Plan plan = read_plan(open_selection(options.selection));
   engine::Client client(plan);
   if (options.group) return group_tasks(plan, client, options);
   // Output for programs is complete; the table is limited.
@@ -303,13 +302,12 @@ void add_tasks(CLI::App& app, Command& chosen) {
       "reason, and the columns of the samples; = != < <= > >= in, and, or, not, parentheses. A comparison "
       "with what is not\n"
       "known (the worker of a task that has not run) holds for no task.\n"
-      "Examples:\n  wflow tasks --group\n  wflow tasks --state failed\n  wflow tasks --where \"omega_m > 0.3 "
+      "Examples:\n  wflow tasks --group\n  wflow tasks --failed\n  wflow tasks simulate/1-5,7\n  wflow tasks "
+      "--where \"omega_m > 0.3 "
       "and state = failed\" "
       "--csv\n"
-      "  wflow tasks cosmoflow --step simulate --exit-code 137 --count\n  wflow tasks --state running "
-      "--duration '>10min'\n  wflow tasks --step simulate --parameters --csv > cost.csv");
-  command->add_option("campaign", options->campaign,
-                      "its directory, or the beginning of its name (default: the newest here)");
+      "  wflow tasks cosmoflow simulate --exit-code 137 --count\n  wflow tasks --state running "
+      "--duration '>10min'\n  wflow tasks simulate --parameters --csv > cost.csv");
   add_selection(*command, options->selection);
   command->add_option("--limit", options->limit,
                       "show so many at most; 0: all (default: 100, all for programs)");

@@ -5,11 +5,9 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <ctime>
-#include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -21,6 +19,7 @@
 #include "cli/campaign/campaigns.h"
 #include "cli/campaign/selection.h"
 #include "cli/commands/commands.h"
+#include "cli/view/terminal.h"
 #include "engine/coordinate/journals.h"
 #include "engine/query/client.h"
 #include "engine/query/selection.h"
@@ -33,14 +32,6 @@ namespace wflow::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool says_yes(const std::string& question) {
-  fmt::print("{} [y/N] ", question);
-  std::fflush(stdout);
-  std::string answer;
-  std::getline(std::cin, answer);
-  return text::lower(answer) == "y" || text::lower(answer) == "yes";
-}
 
 std::uint64_t tasks_to_run(const engine::Changes& changes) {
   std::uint64_t count = 0;
@@ -77,31 +68,6 @@ void warn_of_lost_growth(const Update& update) {
       "wflow history {} --show {}\n",
       text::format_count(was.samples->design.count), is.file.string(), update.from.campaign().string(),
       recorded_version(update.from.campaign()));
-}
-
-void print_update(const Update& update, bool keep_old = false) {
-  for (const specs::KeyChange& key : update.keys) {
-    for (const std::string& line : specs::lines_of(key)) fmt::print("{}\n", line);
-  }
-  const std::vector<std::string> lines = engine::lines_of(update.changes, keep_old);
-  if (!update.keys.empty() && !lines.empty()) fmt::print("\n");
-  for (const std::string& line : lines) fmt::print("{}\n", line);
-  for (const std::string& line : lines_of_replaced(update, keep_old)) fmt::print("{}\n", line);
-  if (update.generates) {
-    fmt::print(
-        "samples: not generated yet; wflow resume --update runs the command that has changed, and rows that "
-        "come out equal keep their results\n");
-  }
-  warn_of_lost_growth(update);
-  const std::uint64_t count = tasks_to_run(update.changes);
-  if (update.generates && count == 0) return;
-  if (update.keys.empty() && lines.empty()) {
-    fmt::print("nothing differs from the campaign's copy of the study\n");
-  } else if (count == 0) {
-    fmt::print("no task needs to run again\n");
-  } else {
-    fmt::print("{} to run\n", tasks_text(count));
-  }
 }
 
 // ---- diff
@@ -186,7 +152,7 @@ int history(const HistoryOptions& options) {
 // ---- redo
 
 struct RedoOptions {
-  TaskChoice tasks;
+  SelectionOptions tasks;
   RunOptions run;
   UpdateFlags flags;
 };
@@ -197,9 +163,11 @@ engine::ArrayParts parts_of(const specs::Plan& plan, const RedoOptions& options)
 }
 
 int redo(RedoOptions& options) {
-  specs::Plan plan = read_plan_to_run(find_campaign(options.run.campaign));
+  if (options.tasks.failed)
+    throw Error(ExitCode::usage, "redo runs tasks again that are done; for failed ones: wflow retry");
+  specs::Plan plan = read_plan_to_run(open_selection(options.tasks));
   const bool live = is_coordinated(plan);
-  if (!live) settle(plan, options.run);
+  if (!live && !options.run.preview) settle(plan, options.run);
   Redo redo = propose_redo(plan, parts_of(plan, options));
   if (redo.count == 0) {
     if (!options.run.silent())
@@ -214,7 +182,7 @@ int redo(RedoOptions& options) {
     for (const std::string& line : lines_of_replaced(plan, redo, options.flags.keep_old))
       fmt::print("{}\n", line);
   }
-  if (!may_go_on(options.flags, options.run, live, "run these again?")) {
+  if (options.run.preview || !may_go_on(options.flags, options.run, live, "run these again?")) {
     fmt::print("nothing was changed\n");
     return 0;
   }
@@ -234,6 +202,31 @@ int redo(RedoOptions& options) {
 }
 
 }  // namespace
+
+void print_update(const Update& update, bool keep_old) {
+  for (const specs::KeyChange& key : update.keys) {
+    for (const std::string& line : specs::lines_of(key)) fmt::print("{}\n", line);
+  }
+  const std::vector<std::string> lines = engine::lines_of(update.changes, keep_old);
+  if (!update.keys.empty() && !lines.empty()) fmt::print("\n");
+  for (const std::string& line : lines) fmt::print("{}\n", line);
+  for (const std::string& line : lines_of_replaced(update, keep_old)) fmt::print("{}\n", line);
+  if (update.generates) {
+    fmt::print(
+        "samples: not generated yet; wflow resume --update runs the command that has changed, and rows that "
+        "come out equal keep their results\n");
+  }
+  warn_of_lost_growth(update);
+  const std::uint64_t count = tasks_to_run(update.changes);
+  if (update.generates && count == 0) return;
+  if (update.keys.empty() && lines.empty()) {
+    fmt::print("nothing differs from the campaign's copy of the study\n");
+  } else if (count == 0) {
+    fmt::print("no task needs to run again\n");
+  } else {
+    fmt::print("{} to run\n", tasks_text(count));
+  }
+}
 
 void add_update_flags(CLI::App& command, UpdateFlags& flags) {
   command.add_flag("-y,--yes", flags.yes, "do it without asking");
@@ -261,10 +254,11 @@ void settle(const specs::Plan& plan, const RunOptions& run) {
 }
 
 bool may_go_on(const UpdateFlags& flags, const RunOptions& run, bool live, const std::string& question) {
-  if (flags.yes || run.json || ::isatty(STDIN_FILENO) == 0) return true;
-  return says_yes(live ? "the campaign runs: its coordinator is drained first, then it goes on here; " +
-                             question
-                       : question);
+  if (flags.yes || !asks_people(run.json)) return true;
+  return says_yes(
+      live ? "the campaign runs: its coordinator is drained first, then it goes on here; " + question
+           : question,
+      flags.yes_is_usual);
 }
 
 specs::Plan take_turn(const specs::Plan& plan, RunOptions& run) {
@@ -280,16 +274,22 @@ std::optional<specs::Plan> take_over(const specs::Plan& plan, const std::functio
                                      const UpdateFlags& flags, UpdateOptions options, RunOptions& run) {
   const bool live = is_coordinated(plan);
   if (!live) settle(plan, run);
-  Update update = propose();
+  const auto proposed = [&] {
+    Update update = propose();
+    if (flags.touch) update.changes = engine::touched(update.from, std::move(update.changes));
+    return update;
+  };
+  Update update = proposed();
   if (!run.silent()) print_update(update, options.keep_old || flags.keep_old);
-  if (update.keys.empty() && update.changes.same_tasks()) return std::move(update.from);
+  const bool applies = flags.touch && !update.changes.steps.empty();
+  if (update.keys.empty() && update.changes.same_tasks() && !applies) return std::move(update.from);
   if (!may_go_on(flags, run, live, "take this into the campaign?")) {
     fmt::print("nothing was changed\n");
     return std::nullopt;
   }
   if (live) {
     take_turn(plan, run);
-    update = propose();
+    update = proposed();
   }
   options.keep_old = options.keep_old || flags.keep_old;
   options.why = flags.why;
@@ -338,10 +338,12 @@ void add_redo(CLI::App& app, Command& chosen) {
       "or model stays in .wflow/old until the new one is done (--keep-old: all outputs, for good); trainings "
       "begin "
       "anew. For failed tasks: wflow retry.\n"
-      "Examples:\n  wflow redo simulate/12\n  wflow redo simulate/100:199 -m \"new compiler\"\n  wflow redo "
+      "Examples:\n  wflow redo simulate/12\n  wflow redo simulate/100-199,250 -m \"new compiler\"\n  wflow "
+      "redo "
       "train\n"
       "  wflow redo --step simulate --where \"omega_m > 0.45\"");
-  add_task_choice(*command, options->tasks, options->run.campaign);
+  add_chosen(*command, options->tasks);
+  command->add_flag("-n,--dry-run", options->run.preview, "say what would run again, and change nothing");
   add_update_flags(*command, options->flags);
   command->add_flag("--json", options->run.json, "only the status at the end, as JSON");
   add_common(*command, options->run);

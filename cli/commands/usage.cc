@@ -3,12 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string>
 #include <utility>
 
+#include "base/error.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
+#include "cli/campaign/task_words.h"
 #include "cli/campaign/usage.h"
 #include "cli/commands/commands.h"
 #include "cli/view/terminal.h"
@@ -24,7 +29,7 @@ constexpr double kUsageHigh = 0.95;
 constexpr std::size_t kBins = 16;
 
 struct UsageOptions {
-  std::string campaign;
+  TaskWords words;
   bool json = false;
   bool csv = false;
 };
@@ -41,15 +46,17 @@ std::string lost_word(const std::string& reason) {
   return words;
 }
 
+// Seconds and bytes as plain numbers; empty for what the study does not ask for.
 Table table_of(const UsageFacts& facts) {
-  Table table({"step", "executions", "time median", "95 %", "longest", "timeout", "cores used", "cores asked",
-               "memory median", "95 %", "largest", "memory asked", "CPU in all", "read", "written",
-               "failed executions", "their time"});
+  Table table({"step", "executions", "duration_median_s", "duration_p95_s", "duration_max_s",
+               "timeout_asked_s", "cores_used", "cores_asked", "peak_bytes_median", "peak_bytes_p95",
+               "peak_bytes_max", "memory_asked_bytes", "cpu_sum_s", "read_bytes_sum", "written_bytes_sum",
+               "failed_executions", "failed_s"});
+  const auto number = [](double value) { return Cell{text::from_real(value)}; };
+  const auto bytes = [](double value) { return Cell{std::to_string(std::llround(value))}; };
   for (const StepFacts& step : facts.steps) {
     const engine::StepUsage& used = step.used;
     if (used.executions() == 0) continue;
-    const auto time = [](double seconds) { return Cell{text::format_duration(seconds)}; };
-    const auto size = [](double bytes) { return Cell{usage_bytes(bytes)}; };
     std::uint64_t lost = 0;
     double lost_s = 0;
     for (const engine::wire::LostTime& part : step.lost) {
@@ -57,24 +64,41 @@ Table table_of(const UsageFacts& facts) {
       lost_s += part.seconds;
     }
     table.add({{step.name},
-               {text::format_count(used.executions())},
-               time(used.duration_s.quantile(0.5)),
-               time(used.duration_s.quantile(kUsageHigh)),
-               time(used.duration_s.most()),
-               step.asked.timeout_s > 0 ? time(step.asked.timeout_s) : Cell{},
-               {fmt::format("{:.2f}", cores_used(used))},
+               {std::to_string(used.executions())},
+               number(used.duration_s.quantile(0.5)),
+               number(used.duration_s.quantile(kUsageHigh)),
+               number(used.duration_s.most()),
+               step.asked.timeout_s > 0 ? number(step.asked.timeout_s) : Cell{},
+               number(cores_used(used)),
                {std::to_string(step.asked.all_cores())},
-               size(used.peak_bytes.quantile(0.5)),
-               size(used.peak_bytes.quantile(kUsageHigh)),
-               size(used.peak_bytes.most()),
-               step.asked.memory_bytes > 0 ? size(static_cast<double>(step.asked.memory_bytes)) : Cell{},
-               time(used.cpu_s.sum()),
-               size(used.read_bytes.sum()),
-               size(used.written_bytes.sum()),
-               {text::format_count(lost)},
-               time(lost_s)});
+               bytes(used.peak_bytes.quantile(0.5)),
+               bytes(used.peak_bytes.quantile(kUsageHigh)),
+               bytes(used.peak_bytes.most()),
+               step.asked.memory_bytes > 0 ? Cell{std::to_string(step.asked.memory_bytes)} : Cell{},
+               number(used.cpu_s.sum()),
+               bytes(used.read_bytes.sum()),
+               bytes(used.written_bytes.sum()),
+               {std::to_string(lost)},
+               number(lost_s)});
   }
   return table;
+}
+
+// Keeps the steps that the words name. Usage is recorded by step: of a part of one, tasks has the figures.
+void keep_named(const std::filesystem::path& campaign, const TaskWords& tasks, UsageFacts& facts) {
+  if (tasks.empty()) return;
+  const specs::Plan plan = read_plan(campaign);
+  std::set<std::string> names;
+  for (const Stretch& stretch : tasks_named(plan, tasks)) {
+    const specs::PlannedStep& step = plan.steps()[plan.step_of(stretch.first)];
+    if (stretch.last - stretch.first + 1 != step.arrays || stretch.range.size() != step.elements) {
+      throw Error(ExitCode::usage,
+                  fmt::format("wflow usage sums up whole steps; of single tasks: wflow tasks {} --csv",
+                              text::join(tasks, " ")));
+    }
+    names.insert(step.name);
+  }
+  std::erase_if(facts.steps, [&](const StepFacts& step) { return !names.contains(step.name); });
 }
 
 // "  memory   median ...   95 % ...   most ...   asked 8 GiB" and, below, the distribution.
@@ -205,7 +229,9 @@ void print_json(const UsageFacts& facts) {
 }
 
 int usage(const UsageOptions& options) {
-  const UsageFacts facts = usage_facts(find_campaign(options.campaign));
+  const Meant meant = meant_by(options.words);
+  UsageFacts facts = usage_facts(meant.campaign);
+  keep_named(meant.campaign, meant.tasks, facts);
   if (options.json) {
     print_json(facts);
   } else if (options.csv) {
@@ -231,11 +257,12 @@ void add_usage(CLI::App& app, Command& chosen) {
       "part of "
       "it that executions without success held.\n"
       "`wflow explain TASK` has the same of one task.\n"
-      "Examples:\n  wflow usage\n  wflow usage campaigns/cosmoflow_20261121-160001 --csv");
-  command->add_option("campaign", options->campaign,
-                      "its directory, or the beginning of its name (default: the newest here)");
+      "Examples:\n  wflow usage\n  wflow usage simulate\n  wflow usage campaigns/cosmoflow_20261121-160001 "
+      "--csv");
+  add_task_words(*command, options->words);
   auto* json = command->add_flag("--json", options->json, "as JSON");
-  command->add_flag("--csv", options->csv, "a row a step, as comma-separated values")->excludes(json);
+  command->add_flag("--csv", options->csv, "a row a step, as comma-separated values: seconds and bytes")
+      ->excludes(json);
   command->callback([options, &chosen] { chosen = [options] { return usage(*options); }; });
 }
 

@@ -85,10 +85,15 @@ std::shared_ptr<ValidateOptions> add(CLI::App& app, Command& chosen, const char*
   const auto options = std::make_shared<ValidateOptions>();
   CLI::App* command = app.add_subcommand(name, description);
   command->footer(footer);
-  command->add_option("study", options->study, "the study (YAML)")->required();
+  command->add_option("study", options->study, "the study (YAML; default: the only one in this directory)");
   add_read_options(*command, options->read);
   command->add_flag("--json", options->json, "for programs");
-  command->callback([options, action, &chosen] { chosen = [options, action] { return action(*options); }; });
+  command->callback([options, action, &chosen] {
+    chosen = [options, action] {
+      if (options->study.empty()) options->study = study_here();
+      return action(*options);
+    };
+  });
   return options;
 }
 

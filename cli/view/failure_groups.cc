@@ -94,8 +94,10 @@ std::vector<std::string> failure_lines(const CampaignStatus& status, const Termi
   lines.push_back(
       fmt::format("  one task's output: wflow logs {} {}", status.directory, groups.front().first.task));
   if (status.failed() > groups.size() || shown < groups.size())
-    lines.push_back(
-        fmt::format("  all that failed: wflow tasks {} --state failed,hard_failed", status.directory));
+    lines.push_back(fmt::format("  all that failed: wflow tasks {} --failed", status.directory));
+  lines.push_back(
+      fmt::format("  once it is mended: wflow retry {}; where the study has changed: wflow resume --update",
+                  status.directory));
   return lines;
 }
 

@@ -70,7 +70,8 @@ TEST(FailureGroups, AreOneParagraphEach) {
             "      sample 1 is odd\n"
             "  two/21 after 3 executions: signal 9 (Killed)\n"
             "  one task's output: wflow logs /c one/1\n"
-            "  all that failed: wflow tasks /c --state failed,hard_failed");
+            "  all that failed: wflow tasks /c --failed\n"
+            "  once it is mended: wflow retry /c; where the study has changed: wflow resume --update");
   const auto cut = failure_lines(status_of(failures, 5000), {}, false);
   EXPECT_EQ(cut[1], "5,000 tasks failed; the newest 21 of them:");
   EXPECT_TRUE(failure_lines(status_of({}, 0), {}, true).empty());

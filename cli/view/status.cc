@@ -118,16 +118,6 @@ std::vector<std::string> held_lines(const CampaignStatus& status) {
   return lines;
 }
 
-// The options of `wflow cancel` that name one task: "--step simulate --range 17".
-std::string chosen_task(const std::string& task) {
-  const std::size_t last = task.rfind('/');
-  if (last == std::string::npos) return "--step " + task;
-  const std::string array = task.substr(0, last);
-  const std::size_t step = array.find('/');
-  return fmt::format("--step {} --range {}{}", array.substr(0, step), task.substr(last + 1),
-                     step == std::string::npos ? "" : fmt::format(" --where 'array = \"{}\"'", array));
-}
-
 std::vector<std::string> slow_lines(const CampaignStatus& status) {
   constexpr std::size_t kShown = 3;
   std::vector<std::string> lines;
@@ -136,7 +126,7 @@ std::vector<std::string> slow_lines(const CampaignStatus& status) {
     lines.push_back(
         fmt::format("  {} has run for {}, and 95 % of its step take at most {}: wflow cancel {} {} --kill",
                     task.task, text::format_duration(task.running_s), text::format_duration(task.usual_s),
-                    status.directory, chosen_task(task.task)));
+                    status.directory, text::shell_quote(task.task)));
   }
   if (status.slow_total > kShown)
     lines.push_back(
@@ -230,7 +220,7 @@ std::vector<std::string> missing_lines(const CampaignStatus& status, const Termi
                                 failed == 1 ? "simulation" : "simulations", status.directory));
     if (most <= failed) return lines;
   }
-  lines.push_back(fmt::format("  which ones: wflow tasks {} --state missing", status.directory));
+  lines.push_back(fmt::format("  which ones: wflow tasks {} --missing", status.directory));
   lines.push_back(fmt::format("  run their simulations again: wflow redo {} --missing", status.directory));
   if (!check.empty())
     lines.push_back(

@@ -21,7 +21,7 @@ TEST(Report, TasksFarBeyondTheUsualAreNamedWithTheWayToEndThem) {
       lines,
       Contains(
           "  simulate/P.2/17 has run for 11 min 40 s, and 95 % of its step take at most 20.0 s: wflow cancel "
-          "/data/study_1 --step simulate --range 17 --where 'array = \"simulate/P.2\"' --kill"));
+          "/data/study_1 simulate/P.2/17 --kill"));
   EXPECT_THAT(lines, Contains(StartsWith("  measure/3 has run for")));
   EXPECT_THAT(lines, Contains("  and 2 other tasks run for far longer than is usual"));
 }

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <iostream>
 #include <utility>
 
 #include "base/text.h"
@@ -169,6 +170,24 @@ std::string sparkline(const Terminal& terminal, const std::vector<double>& value
     result += (terminal.unicode ? kBlocks : kAscii)[std::min<std::size_t>(level, 7)];
   }
   return result;
+}
+
+bool asks_people(bool silent) {
+  return !silent && ::isatty(STDIN_FILENO) != 0 && ::isatty(STDOUT_FILENO) != 0;
+}
+
+std::string ask(const std::string& question) {
+  fmt::print("{}", question);
+  std::fflush(stdout);
+  std::string answer;
+  std::getline(std::cin, answer);
+  return text::lower(text::trim(answer));
+}
+
+bool says_yes(const std::string& question, bool yes_is_usual) {
+  const std::string answer = ask(fmt::format("{} [{}] ", question, yes_is_usual ? "Y/n" : "y/N"));
+  if (answer.empty()) return yes_is_usual && !std::cin.eof();
+  return answer == "y" || answer == "yes";
 }
 
 }  // namespace wflow::cli

@@ -65,4 +65,11 @@ class Table {
   std::vector<std::vector<Cell>> rows_;
 };
 
+// True if a command can ask: standard input and output are terminals, and `silent` is not set.
+bool asks_people(bool silent);
+// Prints the question, and returns the answer in lower case; empty for Enter and at the end of input.
+std::string ask(const std::string& question);
+// Adds [y/N], or [Y/n] if Enter means yes.
+bool says_yes(const std::string& question, bool yes_is_usual = false);
+
 }  // namespace wflow::cli

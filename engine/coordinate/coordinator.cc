@@ -108,6 +108,7 @@ std::unique_ptr<CoordinatorMachine> Coordinator::make_machine() {
   }
   if (!options.pools.empty()) batch_ = std::make_unique<batch::BatchThread>();
   options.keep_going = options_.keep_going;
+  if (!options_.until.empty()) options.beyond = steps_beyond(plan_, options_.until);
   options.resumed = options_.resumed;
   options.time_limit_s = options_.time_limit_s;
   options.max_range = options_.max_range;
@@ -358,6 +359,8 @@ CoordinatorEnd Coordinator::finish() {
   lock_.end(machine_->handed_over() ? store::HolderState::handed_over : store::HolderState::released);
   bool asked = machine_->asked_to_end();
   while (const auto signal = signals_.take()) asked = asked || (*signal != SIGHUP && *signal != SIGUSR1);
+  if (!over && machine_->ended_before_beyond())
+    return {failed ? ExitCode::tasks_failed : ExitCode::ok, true, false};
   if (!over && !machine_->held().empty()) return {ExitCode::tasks_failed, true, false};
   if (!over || cancelled) return {ExitCode::interrupted, asked, machine_->handed_over()};
   return {failed ? ExitCode::tasks_failed : ExitCode::ok, asked, false};

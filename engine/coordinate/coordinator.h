@@ -25,6 +25,7 @@ struct CoordinatorOptions {
   bool listen = false;          // for workers and queries of other hosts, whatever the study sets
   std::uint64_t max_range = 0;  // tasks a lease at most; 0: as the scheduler likes
   bool resumed = false;
+  std::string until;  // a step: the steps that it does not need wait for the next coordinator; empty: none
   bool keep_going = false;                  // a hard failure (exit code 102) does not end the campaign
   std::optional<wire::RetryRequest> retry;  // before anything runs
   RunAgain run_again;                       // likewise

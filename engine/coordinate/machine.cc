@@ -59,6 +59,7 @@ CoordinatorMachine::Impl::Impl(const specs::Plan& plan, std::vector<ArraySpec> a
   if (options_.time_limit_s > 0) time_limit_at_s_ = now.steady_s + options_.time_limit_s;
   restore_states(scheduler_, restored);
   scheduler_.set_keep_going(options_.keep_going);
+  for (const std::size_t step : options_.beyond) scheduler_.hold_step(static_cast<std::uint32_t>(step), true);
   scheduler_.start();
   record(options_.resumed ? "resumed" : "started",
          fmt::format("coordinator {} on {} (pid {})", options_.epoch, options_.self.host, options_.self.pid));
@@ -472,6 +473,10 @@ const std::string& CoordinatorMachine::disk_trouble() const {
 
 bool CoordinatorMachine::handed_over() const {
   return impl_->handed_over_;
+}
+
+bool CoordinatorMachine::ended_before_beyond() const {
+  return impl_->ended_before_beyond_;
 }
 
 bool CoordinatorMachine::asked_to_end() const {

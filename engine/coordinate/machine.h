@@ -243,6 +243,7 @@ struct MachineOptions {
   batch::PoolTiming pool_timing;
   OwnAllocation own_allocation;
   bool keep_going = false;
+  std::set<std::size_t> beyond;  // steps of the plan that wait for the next coordinator (run --until)
   bool resumed = false;
   bool trace = false;           // each event and action is a Log at LogLevel::trace, too
   double time_limit_s = 0;      // then drain; 0: none
@@ -282,6 +283,8 @@ class CoordinatorMachine {
   const std::map<std::size_t, std::string>& held() const;
   // Steps with tasks that wait until conversions have deleted files (max_disk), with the use of the disk.
   std::map<std::size_t, std::string> held_back() const;
+  // True once nothing is left but the steps beyond the one at which this coordinator ends.
+  bool ended_before_beyond() const;
   // True after a signal, the time limit, a request or a task asked for the end: no campaign follows this one.
   bool asked_to_end() const;
   const Scheduler& scheduler() const;

@@ -288,13 +288,19 @@ void CoordinatorMachine::Impl::hold_step(std::size_t index) {
 // Counts its failures from zero.
 void CoordinatorMachine::Impl::let_go(std::size_t step) {
   step_ends_.erase(step);
-  if (held_.erase(step) > 0) scheduler_.hold_step(static_cast<std::uint32_t>(step), false);
+  if (held_.erase(step) > 0 && !options_.beyond.contains(step))
+    scheduler_.hold_step(static_cast<std::uint32_t>(step), false);
 }
 
 void CoordinatorMachine::Impl::end_where_all_is_held() {
-  if (held_.empty() || phase_ != Phase::running || unsettled_ > 0 || retry_due_ ||
-      !scheduler_.only_held_left())
+  if ((held_.empty() && options_.beyond.empty()) || phase_ != Phase::running || unsettled_ > 0 ||
+      retry_due_ || !scheduler_.only_held_left())
     return;
+  if (held_.empty()) {
+    ended_before_beyond_ = true;
+    request_drain("nothing is left but the steps beyond --until; wflow resume runs them");
+    return;
+  }
   std::vector<std::string> names;
   for (const auto& [step, why] : held_) names.push_back("'" + plan_.steps()[step].name + "'");
   request_drain(fmt::format("nothing is left but paused steps ({})", text::join(names, ", ")));

@@ -377,7 +377,8 @@ struct CoordinatorMachine::Impl {
   };
   std::map<std::size_t, StepEnds> step_ends_;
   std::map<std::size_t, std::string> held_;  // steps, and why
-  std::set<std::string> submitted_;          // sources of followups
+  bool ended_before_beyond_ = false;
+  std::set<std::string> submitted_;  // sources of followups
 };
 
 // ---- checks.cc: makes any message of a peer safe for scheduler, database and JSON

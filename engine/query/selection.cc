@@ -30,6 +30,20 @@ std::vector<ArrayId> arrays_of_step(const specs::Plan& plan, const std::string& 
   return arrays;
 }
 
+std::set<std::size_t> steps_beyond(const specs::Plan& plan, const std::string& step) {
+  std::set<std::size_t> beyond;
+  for (std::size_t i = 0; i < plan.steps().size(); ++i) beyond.insert(i);
+  std::vector<std::size_t> open;
+  for (const ArrayId array : arrays_of_step(plan, step)) open.push_back(plan.step_of(array));
+  while (!open.empty()) {
+    const std::size_t needed = open.back();
+    open.pop_back();
+    if (beyond.erase(needed) == 0) continue;
+    for (const specs::Edge& edge : plan.steps()[needed].edges) open.push_back(plan.step_of(edge.parent));
+  }
+  return beyond;
+}
+
 std::vector<std::pair<ArrayId, Range>> parts_named(const specs::Plan& plan,
                                                    const wire::Selection& selection) {
   std::vector<std::pair<ArrayId, Range>> named;

@@ -56,12 +56,6 @@ std::vector<specs::Edge> edges_of(const specs::Plan& plan, const specs::PlannedS
   return edges;
 }
 
-// `walltime` of the step: empty if it is no time (for example a token of the launcher).
-double walltime_s(const specs::Step& step) {
-  const auto key = step.launcher_keys.find("walltime");
-  return key == step.launcher_keys.end() ? 0 : yaml::parse_seconds(key->second).value_or(0);
-}
-
 // A step of a study that runs on this machine alone has one worker, however many nodes it needs.
 Gang gang_of(const Groups& groups, const specs::PlannedStep& step, const specs::Resources& asked,
              bool in_one) {
@@ -77,7 +71,8 @@ Gang gang_of(const Groups& groups, const specs::PlannedStep& step, const specs::
 // Where they are values of parameters, every combination has its own.
 bool resources_vary(const specs::Plan& plan, const specs::PlannedStep& step) {
   const auto& keys = plan.study().steps[step.study_step].launcher_keys;
-  constexpr std::array<const char*, 5> kNumbers = {"nodes", "procs", "min_nodes", "cores per task", "cores"};
+  constexpr std::array<const char*, 6> kNumbers = {"nodes",          "procs", "min_nodes",
+                                                   "cores per task", "cores", "walltime"};
   return std::any_of(kNumbers.begin(), kNumbers.end(), [&](const char* name) {
     const auto key = keys.find(name);
     return key != keys.end() && specs::find_token(key->second);
@@ -100,7 +95,7 @@ double longest_allocation_s(const specs::Study& study, const Groups& groups, con
 // Computes the common parts of all combinations of a step once: a study may have ten million combinations.
 struct StepSpec {
   ArraySpec array;
-  bool varies = false;  // its resources
+  bool varies = false;  // its resources, or its walltime
 };
 
 StepSpec spec_of(const specs::Plan& plan, const Groups& groups, std::size_t index, bool runs_here,
@@ -122,7 +117,7 @@ StepSpec spec_of(const specs::Plan& plan, const Groups& groups, std::size_t inde
   array.failure_retries = failure_retries(step);
   array.retry_delay_s = step.retry_delay_s;
   array.memory_factor = step.retry_memory;
-  array.walltime_s = walltime_s(asked);
+  array.walltime_s = specs::walltime_s(asked.launcher_keys).value_or(0);
   if (!runs_here) array.longest_allocation_s = longest_allocation_s(plan.study(), groups, step);
   array.goes_on = step.kind == specs::StepKind::train || !asked.restart.empty();
   array.trust_markers = step.trust_markers;
@@ -147,6 +142,7 @@ std::vector<ArraySpec> array_specs(const specs::Plan& plan, bool runs_here, bool
       ArraySpec& array = arrays.emplace_back(common.array);
       if (common.varies) {
         array.resources = plan.task_template(id).resources;
+        array.walltime_s = plan.walltime_s(id);
         if (!runs_here) array.gang = gang_of(groups, step, array.resources, in_one);
       }
       array.edges = edges_of(plan, step, id);

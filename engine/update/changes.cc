@@ -492,6 +492,7 @@ std::string line_of(const StepChange& change, bool keep_old) {
   std::vector<std::string> changed = change.parts;
   if (std::erase(changed, kDeleted) > 0) words.emplace_back("raw outputs were deleted");
   if (!changed.empty()) words.insert(words.begin(), text::join(changed, ", ") + " changed");
+  if (change.kind == Kind::applies && change.gone == 0) words.emplace_back("nothing runs again");
   if (change.stale > 0)
     words.push_back(fmt::format("{} of {} stale", number(change.stale), number(change.elements)));
   if (change.more > 0) words.push_back(number(change.more) + " more to run");
@@ -514,6 +515,20 @@ bool Changes::same_tasks() const {
 Changes compare(const specs::Plan& from, const specs::Plan& to, const ArrayParts& sources,
                 const InputsDeleted& deleted, const OutputsGone& gone) {
   return Comparison(from, to, sources, deleted, gone).run();
+}
+
+Changes touched(const specs::Plan& from, Changes changes) {
+  for (ArrayChange& array : changes.arrays) {
+    const std::uint64_t had = array.from ? step_of(from, *array.from).elements : 0;
+    if (had > 0) array.open.remove(all_of(had));
+    array.stale = array.deletes = 0;
+  }
+  for (StepChange& step : changes.steps) {
+    const bool adds = step.more > 0 || step.kind == StepChange::Kind::added;
+    if (!adds && step.kind != StepChange::Kind::removed) step.kind = StepChange::Kind::applies;
+    step.stale = step.deletes = 0;
+  }
+  return changes;
 }
 
 Changes again(const specs::Plan& plan, const ArrayParts& parts, const InputsDeleted& deleted,

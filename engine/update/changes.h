@@ -69,6 +69,10 @@ using OutputsGone = std::function<bool(ArrayId array)>;
 Changes compare(const specs::Plan& from, const specs::Plan& to, const ArrayParts& sources = {},
                 const InputsDeleted& deleted = {}, const OutputsGone& gone = {});
 
+// The same changes, of which the user says that they do not matter: what has ended keeps its end, and only
+// elements that the old plan did not have run.
+Changes touched(const specs::Plan& from, Changes changes);
+
 // For one plan: these parts and all elements below them run again.
 Changes again(const specs::Plan& plan, const ArrayParts& parts, const InputsDeleted& deleted = {},
               const OutputsGone& gone = {});

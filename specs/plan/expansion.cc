@@ -223,13 +223,18 @@ fs::path Expansion::workspace(const fs::path& campaign, std::size_t step, std::u
   return used_[step].empty() ? directory : directory / clean_path(label(step, row));
 }
 
-std::optional<std::string> Expansion::resolve(const fs::path& campaign, std::size_t step, std::uint32_t row,
-                                              std::string_view name) const {
+std::optional<std::string> Expansion::label_or_parameter(std::string_view name, std::uint32_t row) const {
   if (const auto at = labels_.find(name); at != labels_.end()) return at->second;
   for (const std::string_view parameter : {name, parameter_of(name)}) {
     const auto at = parameter_index_.find(parameter);
     if (at != parameter_index_.end()) return parameter_text(study_.parameters[at->second], name, row);
   }
+  return std::nullopt;
+}
+
+std::optional<std::string> Expansion::resolve(const fs::path& campaign, std::size_t step, std::uint32_t row,
+                                              std::string_view name) const {
+  if (auto text = label_or_parameter(name, row)) return text;
   if (name == "WORKSPACE") return workspace(campaign, step, row).string();
   if (name.ends_with(kWorkspaceSuffix)) {
     const std::string_view other = name.substr(0, name.size() - kWorkspaceSuffix.size());
@@ -238,8 +243,9 @@ std::optional<std::string> Expansion::resolve(const fs::path& campaign, std::siz
     if (is_funnel(study_.steps[step], other)) return (campaign / clean_path(other)).string();
     return workspace(campaign, *index, row).string();
   }
-  if (name == "LAUNCHER") return launcher(study_, study_.steps[step], resources(step, row));
-  if (name == "VLAUNCHER") return variable_launcher(study_, study_.steps[step]);
+  if (name == "LAUNCHER") return launcher(study_, launcher_keys(campaign, step, row), resources(step, row));
+  if (name == "VLAUNCHER")
+    return variable_launcher(study_, launcher_keys(campaign, step, row), resources(step, row));
   if (const auto code = return_code(name)) return std::to_string(*code);
   if (!study_.samples) return std::nullopt;
   if (name == "MERLIN_GLOB_PATH") return glob_path(*study_.samples);
@@ -258,14 +264,8 @@ Resources Expansion::resources(std::size_t step, std::uint32_t row) const {
   const auto put = [&](std::string_view key, int& number) {
     const auto at = from.launcher_keys.find(std::string(key));
     if (at == from.launcher_keys.end() || !find_token(at->second)) return;
-    // Only parameters are allowed here; resolve() of a launcher would call this function again.
     const std::string value = replace_tokens(
-        std::string_view(at->second), [&](std::string_view name) -> std::optional<std::string> {
-          if (const auto label = labels_.find(name); label != labels_.end()) return label->second;
-          const auto parameter = parameter_index_.find(name);
-          if (parameter == parameter_index_.end()) return std::nullopt;
-          return study_.parameters[parameter->second].values[row];
-        });
+        std::string_view(at->second), [&](std::string_view name) { return label_or_parameter(name, row); });
     if (const auto whole = text::to_integer(text::trim(value)); whole && *whole >= 0 && *whole < 10'000'000) {
       number = static_cast<int>(*whole);
     }
@@ -279,6 +279,20 @@ Resources Expansion::resources(std::size_t step, std::uint32_t row) const {
   for (const char* key : {merlin ? "gpus" : "gpus per task", merlin ? "gpus per task" : "gpus"})
     put(key, result.gpus);
   return result;
+}
+
+LauncherKeys Expansion::launcher_keys(const fs::path& campaign, std::size_t step, std::uint32_t row) const {
+  LauncherKeys keys = study_.steps[step].launcher_keys;
+  for (auto& [key, text] : keys) {
+    text = replace_tokens(
+        std::string_view(text),
+        [&](std::string_view name) {
+          const bool itself = name == "LAUNCHER" || name == "VLAUNCHER";
+          return itself ? std::nullopt : resolve(campaign, step, row, name);
+        },
+        kTokenLevels);
+  }
+  return keys;
 }
 
 std::string parameter_text(const Parameter& parameter, std::string_view name, std::uint32_t row) {

@@ -103,6 +103,11 @@ class Expansion {
   // The resources, with parameters replaced by their values.
   Resources resources(std::size_t step, std::uint32_t row) const;
 
+  // The keys for the step's launcher, with labels and parameters replaced, and other tokens that resolve()
+  // knows.
+  LauncherKeys launcher_keys(const std::filesystem::path& campaign, std::size_t step,
+                             std::uint32_t row) const;
+
   // The index of the column that $(name) names, as written or in another case.
   std::optional<std::uint32_t> column(std::string_view name) const;
 
@@ -111,6 +116,7 @@ class Expansion {
   void add_used(std::string_view text, std::vector<bool>& used) const;
   bool names_samples(std::string_view text) const;
   void find_sample_dependent_steps();
+  std::optional<std::string> label_or_parameter(std::string_view name, std::uint32_t row) const;
   const Instances& make_group(const std::vector<std::uint32_t>& parameters);
   const Instances& group(std::size_t step) const { return groups_.at(used_[step]); }
   void find_left_out(WhenConditions& conditions);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <functional>
 #include <optional>
 #include <utility>
@@ -21,9 +22,25 @@ struct Numbers {
   std::string nodes, procs, procs_a_node, cores, gpus;  // cores, gpus: empty if not requested
 };
 
-std::string key(const Step& step, const std::string& name) {
-  const auto at = step.launcher_keys.find(name);
-  return at == step.launcher_keys.end() ? std::string() : at->second;
+std::string key(const LauncherKeys& keys, const std::string& name) {
+  const auto at = keys.find(name);
+  return at == keys.end() ? std::string() : at->second;
+}
+
+// srun -t counts a plain number as minutes; in the files it is seconds, as it is for YAML, which reads
+// 00:30:00 as 1800. What is no time (UNLIMITED, a shell variable) goes to the launcher as written.
+std::string slurm_time(const LauncherKeys& keys) {
+  const auto limit_s = walltime_s(keys);
+  if (!limit_s) return key(keys, "walltime");
+  const auto seconds = static_cast<std::int64_t>(std::ceil(*limit_s));
+  const std::string clock =
+      fmt::format("{:02}:{:02}:{:02}", seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+  return seconds < 86400 ? clock : fmt::format("{}-{}", seconds / 86400, clock);
+}
+
+std::string flux_time(const LauncherKeys& keys) {
+  const auto limit_s = walltime_s(keys);
+  return limit_s ? fmt::format("{:.0f}s", *limit_s) : key(keys, "walltime");
 }
 
 // Additional flags of Flux: batch: args: {mpi: spectrum} is -o mpi=spectrum.
@@ -38,19 +55,19 @@ std::string flux_options(const Study& study) {
 }
 
 // Follows Maestro's adapters for the schedulers: neither a time limit nor Merlin's keys slurm, flux and lsf.
-std::string maestro_command(const Study& study, const Step& step, const Numbers& n) {
-  const std::string type = batch_type(study, step);
+std::string maestro_command(const Study& study, const LauncherKeys& keys, const Numbers& n) {
+  const std::string type = batch_type(study, keys);
   std::vector<std::string> words;
   const auto add = [&words](std::string_view flag, const std::string& value) {
     if (!value.empty()) words.push_back(fmt::format("{}{}", flag, value));
   };
-  const auto or_else = [&step](const std::string& name, const char* fallback) {
-    const std::string value = key(step, name);
+  const auto or_else = [&keys](const std::string& name, const char* fallback) {
+    const std::string value = key(keys, name);
     return value.empty() ? std::string(fallback) : value;
   };
   if (type == "slurm") {
     words = {"srun", "-n " + n.procs};
-    if (step.launcher_keys.contains("nodes")) add("-N ", n.nodes);
+    if (keys.contains("nodes")) add("-N ", n.nodes);
     add("-c ", n.cores);
   } else if (type == "flux") {
     words = {"flux run", "-n " + n.procs, "-N " + n.nodes, "-c " + (n.cores.empty() ? "1" : n.cores)};
@@ -59,7 +76,7 @@ std::string maestro_command(const Study& study, const Step& step, const Numbers&
   } else if (type == "lsf") {
     words = {"jsrun", "--nrs " + n.procs, "-b " + or_else("bind", "rs")};
     add("-g ", n.gpus);
-    add("-B ", key(step, "bind gpus"));
+    add("-B ", key(keys, "bind gpus"));
     add("-a ", or_else("tasks per rs", "1"));
     add("-r ", or_else("rs per node", "1"));
     add("-c ", or_else("cpus per rs", "1"));
@@ -69,41 +86,40 @@ std::string maestro_command(const Study& study, const Step& step, const Numbers&
 
 // The launcher is chosen on the machine where the task runs: wflow's own command becomes the launcher of the
 // innermost resource manager there, on the nodes of the task.
-std::string own_command(const Step& step, const std::string& numbers) {
+std::string own_command(const LauncherKeys& keys, const std::string& numbers) {
   std::string words = "wflow launch" + numbers;
   for (const char* manager : {"slurm", "flux", "lsf"}) {
-    if (const std::string options = key(step, manager); !options.empty())
+    if (const std::string options = key(keys, manager); !options.empty())
       words += fmt::format(" --{}={}", manager, text::shell_quote(options));
   }
   return words;
 }
 
-std::string command(const Study& study, const Step& step, const Numbers& n) {
-  const std::string type = batch_type(study, step);
+std::string command(const Study& study, const LauncherKeys& keys, const Numbers& n) {
+  const std::string type = batch_type(study, keys);
   const bool maestro = study.format.dialect == Dialect::maestro;
-  if (maestro && (type == "slurm" || type == "flux" || type == "lsf")) return maestro_command(study, step, n);
+  if (maestro && (type == "slurm" || type == "flux" || type == "lsf")) return maestro_command(study, keys, n);
   std::vector<std::string> words;
   const auto add = [&words](std::string_view flag, const std::string& value) {
     if (!value.empty()) words.push_back(fmt::format("{}{}", flag, value));
   };
-  const auto or_else = [&step](const std::string& name, std::string fallback) {
-    const std::string value = key(step, name);
+  const auto or_else = [&keys](const std::string& name, std::string fallback) {
+    const std::string value = key(keys, name);
     return value.empty() ? fallback : value;
   };
   if (type == "slurm" || type == "lsf-srun") {
     words = {"srun", "-n " + n.procs, "-N " + n.nodes};
     add("-c ", n.cores);
     add("--gpus-per-task=", n.gpus);
-    add("-t ", key(step, "walltime"));
-    add("--reservation=", key(step, "reservation"));
-    add("", key(step, "slurm"));
+    add("-t ", slurm_time(keys));
+    add("--reservation=", key(keys, "reservation"));
+    add("", key(keys, "slurm"));
   } else if (type == "flux") {
     words = {"flux run", "-n " + n.procs, "-N " + n.nodes};
     add("-c ", n.cores);
     add("-g ", n.gpus);
-    if (const auto limit = yaml::parse_seconds(key(step, "walltime")))
-      add("-t ", fmt::format("{:.0f}s", *limit));
-    add("", key(step, "flux"));
+    add("-t ", flux_time(keys));
+    add("", key(keys, "flux"));
   } else if (type == "lsf") {
     words = {"jsrun", "--np " + n.procs, "--nrs " + or_else("num resource set", n.nodes)};
     add("-c ", n.cores);
@@ -111,7 +127,7 @@ std::string command(const Study& study, const Step& step, const Numbers& n) {
     add("-b ", or_else("bind", "rs"));
     add("-d ", or_else("launch_distribution", "plane:" + n.procs_a_node));
     add("-X ", or_else("exit_on_error", "1"));
-    add("", key(step, "lsf"));
+    add("", key(keys, "lsf"));
   } else if (type == "pbs") {
     words = {"mpiexec", "-n " + n.procs};
   }
@@ -120,13 +136,13 @@ std::string command(const Study& study, const Step& step, const Numbers& n) {
 
 }  // namespace
 
-std::string batch_type(const Study& study, const Step& step) {
-  const std::string own = key(step, "batch type");
+std::string batch_type(const Study& study, const LauncherKeys& keys) {
+  const std::string own = key(keys, "batch type");
   return own.empty() ? study.batch.allocation.type : own;
 }
 
-std::string script_suffix(const Study& study, const Step& step) {
-  const std::string type = batch_type(study, step);
+std::string script_suffix(const Study& study, const LauncherKeys& keys) {
+  const std::string type = batch_type(study, keys);
   if (study.format.dialect == Dialect::maestro)
     return type == "slurm" || type == "flux" || type == "lsf" ? "." + type : "";
   return type == "slurm" || type == "flux" || type == "lsf" || type == "lsf-srun" ? ".slurm" : "";
@@ -137,13 +153,13 @@ Resources slot_resources(const Study& study, Resources resources) {
   return resources;
 }
 
-std::string launcher(const Study& study, const Step& step, const Resources& resources) {
+std::string launcher(const Study& study, const LauncherKeys& keys, const Resources& resources) {
   if (!study.merlin) {
     const bool alone = resources.nodes <= 1 && resources.procs <= 1;
-    return alone ? "" : own_command(step, "");
+    return alone ? "" : own_command(keys, "");
   }
-  const bool cores = step.launcher_keys.contains("cores per task") || step.launcher_keys.contains("cores");
-  return command(study, step,
+  const bool cores = keys.contains("cores per task") || keys.contains("cores");
+  return command(study, keys,
                  {std::to_string(resources.nodes), std::to_string(resources.procs),
                   std::to_string(resources.procs / std::max(1, resources.nodes)),
                   cores ? std::to_string(resources.cores) : "",
@@ -191,7 +207,7 @@ void for_each_launcher(std::string_view script,
 
 }  // namespace
 
-std::string put_launchers(std::string_view script, const Study& study, const Step& step,
+std::string put_launchers(std::string_view script, const Study& study, const LauncherKeys& keys,
                           const Resources& resources) {
   std::string result;
   std::size_t done = 0;
@@ -202,8 +218,8 @@ std::string put_launchers(std::string_view script, const Study& study, const Ste
     if (part && part->procs > 0) reduced.procs = part->procs;
     result += script.substr(done, token.begin - done);
     result += study.merlin || !part
-                  ? launcher(study, step, reduced)
-                  : own_command(step, fmt::format(" -N {} -n {}", reduced.nodes, reduced.procs));
+                  ? launcher(study, keys, reduced)
+                  : own_command(keys, fmt::format(" -N {} -n {}", reduced.nodes, reduced.procs));
     done = part ? token.end + bracket->size() + 2 : token.end;
   });
   return result += script.substr(done);
@@ -235,12 +251,12 @@ std::vector<LauncherProblem> check_launchers(std::string_view script, const Step
   return problems;
 }
 
-std::string variable_launcher(const Study& study, const Step& step) {
-  if (!study.merlin) return own_command(step, " -N ${MERLIN_NODES} -n ${MERLIN_PROCS}");
-  if (batch_type(study, step) == "local") return {};
-  return command(study, step,
+std::string variable_launcher(const Study& study, const LauncherKeys& keys, const Resources& resources) {
+  if (!study.merlin) return own_command(keys, " -N ${MERLIN_NODES} -n ${MERLIN_PROCS}");
+  if (batch_type(study, keys) == "local") return {};
+  return command(study, keys,
                  {"${MERLIN_NODES}", "${MERLIN_PROCS}", "$((MERLIN_PROCS / MERLIN_NODES))", "${MERLIN_CORES}",
-                  step.resources.gpus > 0 ? "${MERLIN_GPUS}" : ""});
+                  resources.gpus > 0 ? "${MERLIN_GPUS}" : ""});
 }
 
 std::string launcher_defaults(const Resources& resources, const std::string& script) {

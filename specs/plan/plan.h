@@ -109,6 +109,7 @@ class Plan {
   // The place of its values in the lists of the study's parameters.
   std::uint32_t parameter_row(ArrayId array) const;
   TaskTemplate task_template(ArrayId array) const;
+  double walltime_s(ArrayId array) const;        // of its tasks; 0: not given
   std::vector<Edge> edges(ArrayId array) const;  // what `array` waits for
   Basis basis(ArrayId array) const;              // specs/plan/fingerprint.h
 

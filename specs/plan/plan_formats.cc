@@ -232,7 +232,8 @@ yaml::Node expanded_copy(const Study& study) {
   add_default_worker(study, workers);
   yaml::Node* samples = merlin.find("samples");
   if (samples != nullptr && samples->is_map()) {
-    add_default(*samples, "generate", yaml::map({{"cmd", yaml::quoted("")}}));
+    if (study.options.samples_file.empty())
+      add_default(*samples, "generate", yaml::map({{"cmd", yaml::quoted("")}}));
     add_default(*samples, "level_max_dirs", yaml::scalar("25"));
   }
   return root;

@@ -381,6 +381,68 @@ TEST(Launcher, IsTheBatchSystems) {
   EXPECT_EQ(launched("local", "", "$(LAUNCHER)[4p] x"), " x");
 }
 
+// The launchers of a step, one for each value of the parameter P.
+std::vector<std::string> launched_each(const std::string& head, const std::string& keys) {
+  const StudyText text("description: {name: n, description: d}\n" + head +
+                       "\nglobal.parameters:\n  P: {values: [60, 7200], label: P.%%}\n"
+                       "env: {variables: {N: 2}}\nstudy:\n"
+                       "  - {name: a, description: d, run: {cmd: \"$(LAUNCHER) x\", " +
+                       keys + "}}\n");
+  const Plan plan = text.plan();
+  std::vector<std::string> commands;
+  for (ArrayId array = 0; array < plan.array_count(); ++array)
+    commands.push_back(literal(plan.task_template(array).command));
+  return commands;
+}
+
+TEST(Launcher, HasParametersInAllOfItsKeys) {
+  const std::string merlin = "merlin:\nbatch: {type: ";
+  EXPECT_THAT(
+      launched_each(merlin + "slurm}", "slurm: --label=$(P.label)-$(N), reservation: r$(P), nodes: $(N)"),
+      ElementsAre("srun -n 1 -N 2 --reservation=r60 --label=P.60-2 x",
+                  "srun -n 1 -N 2 --reservation=r7200 --label=P.7200-2 x"));
+  EXPECT_THAT(launched_each(merlin + "flux}", "flux: -o x=$(P)"),
+              ElementsAre("flux run -n 1 -N 1 -o x=60 x", "flux run -n 1 -N 1 -o x=7200 x"));
+  EXPECT_THAT(launched_each(merlin + "lsf}", "bind: 'packed:$(P)', num resource set: $(P), lsf: -E A=$(P)"),
+              ElementsAre("jsrun --np 1 --nrs 60 -b packed:60 -d plane:1 -X 1 -E A=60 x",
+                          "jsrun --np 1 --nrs 7200 -b packed:7200 -d plane:1 -X 1 -E A=7200 x"));
+  const std::string maestro = "batch: {host: h, bank: b, queue: q, type: ";
+  EXPECT_THAT(launched_each(maestro + "lsf}", "bind gpus: g$(P), tasks per rs: $(P), rs per node: $(P)"),
+              ElementsAre("jsrun --nrs 1 -b rs -B g60 -a 60 -r 60 -c 1 x",
+                          "jsrun --nrs 1 -b rs -B g7200 -a 7200 -r 7200 -c 1 x"));
+  const StudyText own(
+      "description: {name: n}\nparameters: {P: [1, 2]}\nstudy:\n"
+      "  - {name: a, run: {cmd: $(LAUNCHER) x, procs: 2, slurm: --label=$(P)}}\n");
+  EXPECT_EQ(literal(own.plan().task_template(1).command), "wflow launch --slurm=--label=2 x");
+}
+
+TEST(Launcher, HasItsTimeAsTheLauncherCountsIt) {
+  const auto slurm = [](const std::string& walltime) {
+    return launched("slurm", ", walltime: " + walltime, "$(LAUNCHER) x");
+  };
+  EXPECT_EQ(slurm("90"), "srun -n 8 -N 2 -t 00:01:30 x");  // seconds; srun -t 90 would be 90 minutes
+  EXPECT_EQ(slurm("'30:00'"), "srun -n 8 -N 2 -t 00:30:00 x");
+  EXPECT_EQ(slurm("00:30:00"), "srun -n 8 -N 2 -t 00:30:00 x");
+  EXPECT_EQ(slurm("'1:02:30:00'"), "srun -n 8 -N 2 -t 1-02:30:00 x");
+  EXPECT_EQ(slurm("1-02:30:00"), "srun -n 8 -N 2 -t 1-02:30:00 x");
+  EXPECT_EQ(slurm("UNLIMITED"), "srun -n 8 -N 2 -t UNLIMITED x");
+  EXPECT_EQ(launched("flux", ", walltime: '1:02:30:00'", "$(LAUNCHER) x"), "flux run -n 8 -N 2 -t 95400s x");
+  EXPECT_EQ(launched("flux", ", walltime: 2h", "$(LAUNCHER) x"), "flux run -n 8 -N 2 -t 7200s x");
+  EXPECT_THAT(launched_each("merlin:\nbatch: {type: slurm}", "walltime: $(P)"),
+              ElementsAre("srun -n 1 -N 1 -t 00:01:00 x", "srun -n 1 -N 1 -t 02:00:00 x"));
+}
+
+TEST(Launcher, InALaunchersOwnKeyIsReported) {
+  const StudyText text(
+      "description: {name: n, description: d}\nmerlin:\nstudy:\n  - {name: a, description: d, "
+      "run: {cmd: x, slurm: $(LAUNCHER) --x=$(nothing)}}\n");
+  const StudyAndWarnings read = text.read();
+  std::vector<std::string> messages;
+  for (const yaml::Diagnostic& warning : read.warnings) messages.push_back(warning.message);
+  EXPECT_THAT(messages, ::testing::IsSupersetOf({"'$(LAUNCHER)' can be used in cmd and restart only",
+                                                 "undefined variable '$(nothing)'"}));
+}
+
 TEST(Launcher, OfOurOwnStudiesIsFoundWhereTheTaskRuns) {
   const auto own = [](const std::string& type, const std::string& more, const std::string& command) {
     const StudyText text("description: {name: n}\nbatch: {type: " + type +

@@ -78,7 +78,8 @@ Pieces Plan::pieces(std::string_view text, const PlannedStep& planned, std::uint
       },
       kTokenLevels);
   if (launchers && mentions(resolved, "LAUNCHER"))
-    resolved = put_launchers(resolved, *study_, study_->steps[step], expansion_->resources(step, row));
+    resolved = put_launchers(resolved, *study_, expansion_->launcher_keys(campaign_, step, row),
+                             expansion_->resources(step, row));
   Pieces pieces;
   const std::string_view rest = resolved;
   std::size_t done = 0;
@@ -188,6 +189,12 @@ void Plan::fill_plugin(TaskTemplate& task, const PlannedStep& planned, std::uint
   task.settings = yaml::emit(settings);
 }
 
+double Plan::walltime_s(ArrayId array) const {
+  const PlannedStep& planned = steps_[step_of(array)];
+  return specs::walltime_s(expansion_->launcher_keys(campaign_, planned.study_step, row_of(planned, array)))
+      .value_or(0);
+}
+
 TaskTemplate Plan::task_template(ArrayId array) const {
   const PlannedStep& planned = steps_[step_of(array)];
   const std::size_t index = planned.study_step;
@@ -201,7 +208,9 @@ TaskTemplate Plan::task_template(ArrayId array) const {
   task.workspace = expansion_->workspace(campaign_, index, row).string();
   task.script =
       task.label.empty() ? clean_path(planned.name) : clean_path(planned.name) + "_" + clean_path(task.label);
-  task.suffix = step.kind == StepKind::shell ? script_suffix(*study_, step) : "";
+  task.suffix = step.kind == StepKind::shell
+                    ? script_suffix(*study_, expansion_->launcher_keys(campaign_, index, row))
+                    : "";
   task.campaign = campaign_.string();
   task.sample_dependent = planned.sample_dependent;
   task.sample_count = study_->samples ? study_->samples->design.count : 1;

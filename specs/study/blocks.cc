@@ -122,6 +122,11 @@ std::uint64_t convert_block_samples(const yaml::Node& block) {
   return std::max<std::uint64_t>(1, converters::campaign_shard_samples(quiet_config(block)));
 }
 
+std::optional<double> walltime_s(const LauncherKeys& keys) {
+  const auto at = keys.find("walltime");
+  return at == keys.end() ? std::nullopt : yaml::parse_seconds(at->second);
+}
+
 bool deletes_inputs(const Step& step) {
   return step.kind == StepKind::convert && quiet_config(step.settings).delete_inputs;
 }

@@ -137,6 +137,8 @@ class TokenChecker {
                fmt::format("'$({})': quote: takes a column of the samples, and '{}' is none{}", name,
                            without_quote(name), text::suggestion(without_quote(name), columns_)));
       } else if (is_of_scripts(name)) {
+        const bool of_a_launcher = name == "LAUNCHER" || name == "VLAUNCHER";
+        if (step_ != nullptr && !in_script && of_a_launcher) misplaced(node, name, "in cmd and restart");
         if (!in_script && !for_steps) misplaced(node, name, "in steps");
       } else if (is_meant_for_us(name, script, text)) {
         report(node, name, fmt::format("undefined variable '$({})'{}", name, text::suggestion(name, known_)));

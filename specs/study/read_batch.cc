@@ -503,9 +503,7 @@ void add_own_pools(Reading& reading) {
     group.allocation = study.batch.allocation;
     group.allocation.nodes = std::max(1, step.resources.nodes);
     group.allocation.nodes_given = true;
-    if (const auto walltime = step.launcher_keys.find("walltime"); walltime != step.launcher_keys.end())
-      group.allocation.walltime_s =
-          yaml::parse_seconds(walltime->second).value_or(group.allocation.walltime_s);
+    group.allocation.walltime_s = walltime_s(step.launcher_keys).value_or(group.allocation.walltime_s);
     for (const WorkerGroup& other : study.workers) {
       if (other.name != step.name && std::ranges::find(other.steps, step.name) == other.steps.end()) continue;
       reading.diagnostics.error(
@@ -532,8 +530,10 @@ void fit_to_steps(Study& study) {
     if (group.allocation.gpus > 0) given.push_back(&group.allocation);
   }
   if (study.batch.allocation.gpus > 0) given.push_back(&study.batch.allocation);
+  // Maestro submits each step by itself, with the nodes of the step.
+  const bool maestro = study.format.dialect == Dialect::maestro;
   const auto fit = [&](AllocationSpec& allocation, const Resources& asked) {
-    if (!allocation.nodes_given) allocation.nodes = std::max(allocation.nodes, asked.nodes);
+    if (!allocation.nodes_given || maestro) allocation.nodes = std::max(allocation.nodes, asked.nodes);
     // Merlin's files give GPUs to launchers, not to tasks.
     const bool says = std::ranges::find(given, &allocation) != given.end();
     if (!says && !study.merlin) allocation.gpus = std::max(allocation.gpus, asked.gpus);

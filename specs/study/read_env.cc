@@ -402,6 +402,11 @@ void read_labels(Reading& reading) {
     }
   }
   reading.study.sources = block.strings("sources");
+  if (reading.study.merlin && !reading.study.sources.empty())
+    reading.diagnostics.warning(
+        block.mark_of("sources"),
+        "Merlin and Maestro do not run these lines; wflow runs them before the cmd and "
+        "restart of each step whose interpreter is a shell");
 }
 
 }  // namespace wflow::specs

@@ -153,6 +153,12 @@ struct FailureLimit {
   bool operator==(const FailureLimit&) const = default;
 };
 
+// Keys of a step for its launcher, as written: slurm, flux, lsf, walltime, nodes, ...
+using LauncherKeys = std::map<std::string, std::string>;
+
+// The key `walltime`, in seconds; nothing if it is absent or no time (a parameter's token, or UNLIMITED).
+std::optional<double> walltime_s(const LauncherKeys& keys);
+
 struct Step {
   std::string name;
   std::string description;
@@ -181,7 +187,7 @@ struct Step {
   std::vector<std::string> sources;  // files whose content decides the result, as written
   bool sources_off = false;          // `sources: none`: files that the command names do not count either
   std::string task_queue = "merlin";
-  std::map<std::string, std::string> launcher_keys;  // slurm, flux, lsf, walltime, ...: for $(LAUNCHER)
+  LauncherKeys launcher_keys;
   yaml::Mark mark;
 };
 

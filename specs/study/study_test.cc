@@ -369,5 +369,28 @@ study:
   EXPECT_TRUE(local.workers.empty()) << "this machine is all there is";
 }
 
+TEST(Study, OfMaestroAllocatesTheNodesOfItsWidestStep) {
+  const StudyText text(R"yaml(
+description: {name: n, description: d}
+batch: {type: slurm, host: h, bank: b, queue: q, nodes: 1}
+study:
+  - {name: a, description: d, run: {cmd: x, nodes: 4}}
+  - {name: b, description: d, run: {cmd: x}}
+)yaml");
+  const Study study = text.read().study;
+  ASSERT_EQ(study.format.dialect, Dialect::maestro);
+  EXPECT_EQ(study.workers.empty() ? study.batch.allocation.nodes : study.workers.front().allocation.nodes, 4);
+}
+
+TEST(Study, SaysThatMerlinIgnoresSources) {
+  const StudyText text(
+      "description: {name: n, description: d}\nmerlin:\nenv: {sources: [module load gcc]}\n"
+      "study:\n  - {name: a, description: d, run: {cmd: x}}\n");
+  std::vector<std::string> messages;
+  for (const yaml::Diagnostic& warning : text.read().warnings) messages.push_back(warning.message);
+  EXPECT_THAT(messages,
+              ::testing::Contains(::testing::StartsWith("Merlin and Maestro do not run these lines")));
+}
+
 }  // namespace
 }  // namespace wflow::specs

@@ -186,7 +186,7 @@ class Output(CampaignTest):
         for text in (after, self.wflow("status", self.campaign()).out):
             self.assertEqual(len(re.findall(r"sample \d+ is odd", text)), 1, text)
             self.assertRegex(text, r"  20 tasks like work/\d+ after 1 execution: exit code 3\n      sample \d+ is odd\n")
-            self.assertIn(f"wflow tasks {self.campaign()} --state failed", text)
+            self.assertIn(f"wflow tasks {self.campaign()} --failed", text)
         self.assertLessEqual(before.count("exit code 3"), 2, "the first at once, then at ten")
 
     def test_failures_that_are_alike_are_one_line_of_the_picture(self):

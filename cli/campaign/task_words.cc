@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/campaign/task_words.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "cli/campaign/campaigns.h"
+#include "engine/query/selection.h"
+
+namespace wflow::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+using engine::Range;
+using specs::ArrayId;
+using specs::Element;
+
+constexpr auto kLastElement = static_cast<Element>(std::numeric_limits<std::int64_t>::max());
+
+bool is_path_of_campaign(const std::string& word) {
+  std::error_code ignored;
+  return is_campaign(word) || fs::is_regular_file(word, ignored);
+}
+
+std::optional<fs::path> campaign_named(const std::string& word) {
+  try {
+    return find_campaign(word);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+// True if the part before the first slash is a step.
+bool names_step(const specs::Plan& plan, const std::string& word) {
+  const std::string name = word.substr(0, word.find('/'));
+  return std::ranges::any_of(plan.steps(), [&](const specs::PlannedStep& step) {
+    return step.name == name || plan.study().steps[step.study_step].name == name;
+  });
+}
+
+// The place of the word that names a campaign; the number of words if none does.
+std::size_t campaign_among(const TaskWords& words) {
+  const auto path = std::ranges::find_if(words, is_path_of_campaign);
+  if (path != words.end() || words.empty()) return static_cast<std::size_t>(path - words.begin());
+  const auto here = campaign_named("");
+  const std::optional<specs::Plan> newest = here ? std::optional(read_plan(*here)) : std::nullopt;
+  const auto name = std::ranges::find_if(words, [&](const std::string& word) {
+    return !(newest && names_step(*newest, word)) && campaign_named(word);
+  });
+  return static_cast<std::size_t>(name - words.begin());
+}
+
+std::optional<Range> range_of(std::string_view text) {
+  const std::size_t sign = text.find_first_of(":-");
+  if (sign == std::string_view::npos) {
+    const auto element = text::to_integer(text);
+    if (!element || *element < 0) return std::nullopt;
+    return Range{static_cast<Element>(*element), static_cast<Element>(*element)};
+  }
+  const bool open = text[sign] == ':' && text.size() > 1;
+  const std::string_view low = text.substr(0, sign), high = text.substr(sign + 1);
+  const auto first = open && low.empty() ? std::optional<std::int64_t>(0) : text::to_integer(low);
+  const auto last =
+      open && high.empty() ? std::optional(static_cast<std::int64_t>(kLastElement)) : text::to_integer(high);
+  if (!first || !last || *first < 0 || *last < *first) return std::nullopt;
+  return Range{static_cast<Element>(*first), static_cast<Element>(*last)};
+}
+
+// The arrays that a word without a range names, as stretches with all of their elements.
+std::vector<Stretch> arrays_named(const specs::Plan& plan, const std::string& name) {
+  std::vector<Stretch> found;
+  for (const specs::PlannedStep& step : plan.steps()) {
+    const ArrayId last = step.first_array + step.arrays - 1;
+    if (step.arrays == 0 || step.elements == 0) continue;
+    const Range all{0, step.elements - 1};
+    if (step.name == name || plan.study().steps[step.study_step].name == name) {
+      found.push_back({step.first_array, last, all});
+      continue;
+    }
+    // The arrays of a parameter's value have names like simulate/OMEGA.0.3.
+    for (ArrayId array = step.first_array; name.starts_with(step.name + "/") && array <= last; ++array) {
+      if (plan.array_name(array) == name) found.push_back({array, array, all});
+    }
+  }
+  return found;
+}
+
+std::vector<Stretch> part_of(const Stretch& all, const std::string& word, const std::string& name,
+                             const std::vector<Range>& ranges) {
+  std::vector<Stretch> found;
+  for (const Range& range : ranges) {
+    const bool open = range.last == kLastElement;
+    if (range.first > all.range.last || (!open && range.last > all.range.last)) {
+      throw Error(ExitCode::usage, all.range.last == 0 ? fmt::format("'{}': {} is a single task", word, name)
+                                                       : fmt::format("'{}': the tasks of {} are 0 to {}",
+                                                                     word, name, all.range.last));
+    }
+    found.push_back({all.first, all.last, {range.first, std::min(range.last, all.range.last)}});
+  }
+  return found;
+}
+
+std::vector<Stretch> named(const specs::Plan& plan, const std::string& word) {
+  if (auto whole = arrays_named(plan, word); !whole.empty()) return whole;
+  const std::size_t slash = word.rfind('/');
+  std::vector<Stretch> found;
+  if (slash != std::string::npos) {
+    const std::string name = word.substr(0, slash);
+    const std::vector<Stretch> arrays = arrays_named(plan, name);
+    if (!arrays.empty()) {
+      const std::vector<Range> ranges = parse_ranges(word.substr(slash + 1), word);
+      for (const Stretch& all : arrays) {
+        const std::vector<Stretch> part = part_of(all, word, name, ranges);
+        found.insert(found.end(), part.begin(), part.end());
+      }
+      return found;
+    }
+  }
+  engine::arrays_of_step(plan, word.substr(0, slash == std::string::npos ? slash : word.find('/')));
+  throw Error(ExitCode::usage, fmt::format("'{}' is no part of the step; write STEP/3, STEP/1-5,7 or, with "
+                                           "parameters, the name that wflow tasks shows",
+                                           word));
+}
+
+}  // namespace
+
+void add_task_words(CLI::App& command, TaskWords& words) {
+  command
+      .add_option("campaign-and-tasks", words,
+                  "the campaign (default: the newest here) and the tasks, in any order: simulate, "
+                  "simulate/12, simulate/1-5,7")
+      ->type_name("[CAMPAIGN] [TASKS]")
+      ->expected(0, -1);
+}
+
+Meant meant_by(const TaskWords& words) {
+  Meant meant;
+  meant.tasks = words;
+  const std::size_t place = campaign_among(words);
+  if (place < words.size()) {
+    meant.campaign = find_campaign(words[place]);
+    meant.tasks.erase(meant.tasks.begin() + static_cast<std::ptrdiff_t>(place));
+    return meant;
+  }
+  meant.campaign = find_campaign("");
+  return meant;
+}
+
+std::vector<Range> parse_ranges(std::string_view written, std::string_view what) {
+  std::vector<Range> ranges;
+  for (const std::string& part : text::split(std::string(written), ',')) {
+    const auto range = range_of(text::trim(part));
+    if (!range) {
+      throw Error(ExitCode::usage,
+                  fmt::format("'{}': write numbers and ranges, both ends included: 3, 1-5,7 or 100: (to the "
+                              "last)",
+                              what));
+    }
+    ranges.push_back(*range);
+  }
+  return ranges;
+}
+
+std::vector<Stretch> tasks_named(const specs::Plan& plan, const TaskWords& tasks) {
+  std::vector<Stretch> found;
+  for (const std::string& word : tasks) {
+    const std::vector<Stretch> more = named(plan, word);
+    found.insert(found.end(), more.begin(), more.end());
+  }
+  if (!tasks.empty()) return found;
+  for (const specs::PlannedStep& step : plan.steps()) {
+    if (step.arrays > 0 && step.elements > 0)
+      found.push_back({step.first_array, step.first_array + step.arrays - 1, {0, step.elements - 1}});
+  }
+  return found;
+}
+
+}  // namespace wflow::cli
