@@ -6,6 +6,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <sstream>
 
@@ -434,6 +435,61 @@ bool MapReader::boolean(std::string_view key, bool fallback) {
   return value == nullptr ? fallback : as_boolean(*value, key, *diagnostics_).value_or(fallback);
 }
 
+namespace {
+
+// Words that other programs have for a key or a value: what to write, where `known` is among the keys.
+struct OtherName {
+  std::string_view word, known, write;
+};
+constexpr auto kOtherNames = std::to_array<OtherName>({
+    {"lr", "learning_rate", "learning_rate"},
+    {"lr", "optimizer", "optimizer: {learning_rate: ...}"},
+    {"learning_rate", "optimizer", "optimizer: {learning_rate: ...}"},
+    {"batch_size", "batch", "batch"},
+    {"hidden", "dense", "dense"},
+    {"features", "inputs", "inputs"},
+    {"outputs", "targets", "targets"},
+    {"labels", "targets", "targets"},
+    {"mem", "memory", "memory"},
+    {"ram", "memory", "memory"},
+    {"retries", "max_retries", "max_retries"},
+    {"retry", "max_retries", "max_retries"},
+    {"needs", "depends", "depends"},
+    {"after", "depends", "depends"},
+    {"depends_on", "depends", "depends"},
+    {"dependencies", "depends", "depends"},
+    {"command", "cmd", "cmd"},
+    {"script", "cmd", "cmd"},
+    {"time", "timeout", "timeout"},
+    {"time", "walltime", "walltime"},
+    {"time_limit", "timeout", "timeout"},
+    {"time_limit", "walltime", "walltime"},
+    {"cpus", "cores", "cores"},
+    {"threads", "cores", "cores"},
+    {"ntasks", "procs", "procs"},
+    {"ranks", "procs", "procs"},
+    {"gpu", "gpus", "gpus"},
+    {"partition", "queue", "queue"},
+    {"account", "bank", "bank"},
+    {"n", "count", "count"},
+    {"size", "count", "count"},
+    {"num_samples", "count", "count"},
+    {"lhs", "latin_hypercube", "latin_hypercube"},
+    {"lhc", "latin_hypercube", "latin_hypercube"},
+    {"random", "uniform", "uniform"},
+});
+
+// "; did you mean 'learning_rate'?" for another program's word or a typing error; else empty.
+std::string hint(std::string_view word, std::span<const std::string> known) {
+  const auto other = std::ranges::find_if(kOtherNames, [&](const OtherName& name) {
+    return name.word == word && std::ranges::find(known, name.known) != known.end();
+  });
+  if (other != kOtherNames.end()) return fmt::format("; did you mean '{}'?", other->write);
+  return text::suggestion(word, known);
+}
+
+}  // namespace
+
 std::size_t MapReader::choice(std::string_view key, std::size_t fallback,
                               std::span<const std::string> choices) {
   const Node* value = find(key);
@@ -442,7 +498,7 @@ std::size_t MapReader::choice(std::string_view key, std::size_t fallback,
   if (at != choices.end()) return static_cast<std::size_t>(at - choices.begin());
   diagnostics_->error(value->mark,
                       fmt::format("'{}' must be one of {}, found {}{}", key, text::join(choices, ", "),
-                                  value->describe(), text::suggestion(value->text, choices)));
+                                  value->describe(), hint(value->text, choices)));
   return fallback;
 }
 
@@ -504,8 +560,8 @@ void MapReader::finish() {
   const std::vector<std::string> known(known_.begin(), known_.end());
   for (const auto& [key, value] : node_->entries) {
     if (known_.contains(key.text)) continue;
-    diagnostics_->unknown_key(key.mark, fmt::format("unknown key '{}' in {}{}", key.text, where_,
-                                                    text::suggestion(key.text, known)));
+    diagnostics_->unknown_key(
+        key.mark, fmt::format("unknown key '{}' in {}{}", key.text, where_, hint(key.text, known)));
   }
 }
 

@@ -468,6 +468,20 @@ std::vector<wire::Selection> in_messages(const wire::Selection& selection, std::
   return messages;
 }
 
+namespace {
+
+// The one task of this very name: `data` is a task, too, where its manifest is a second one of that step.
+std::optional<specs::TaskId> task_named(const specs::Plan& plan, const SelectionOptions& options) {
+  if (options.tasks.size() != 1 || !options.step.empty() || !options.range.empty()) return std::nullopt;
+  try {
+    return specs::find_task(plan, options.tasks.front());
+  } catch (const Error&) {
+    return std::nullopt;  // another part of the study, or none: tasks_named() says which
+  }
+}
+
+}  // namespace
+
 ChosenTasks chosen_tasks(const specs::Plan& plan, engine::Client& client, const SelectionOptions& options,
                          std::uint64_t limit) {
   ChosenTasks chosen;
@@ -476,7 +490,9 @@ ChosenTasks chosen_tasks(const specs::Plan& plan, engine::Client& client, const 
     ++chosen.all;
   };
   const bool by_state = chooses_single_tasks(options) || !options.states.empty() || options.exit_code;
-  if (by_state) {
+  if (const auto task = by_state ? std::nullopt : task_named(plan, options)) {
+    chosen = {{*task}, 1};
+  } else if (by_state) {
     select_tasks(plan, client, options, [&](const TaskRow& row) {
       add(row.array, row.element);
       return true;

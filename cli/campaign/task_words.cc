@@ -53,7 +53,9 @@ std::size_t campaign_among(const TaskWords& words) {
   const auto here = campaign_named("");
   const std::optional<specs::Plan> newest = here ? std::optional(read_plan(*here)) : std::nullopt;
   const auto name = std::ranges::find_if(words, [&](const std::string& word) {
-    return !(newest && names_step(*newest, word)) && campaign_named(word);
+    std::error_code ignored;
+    return !(newest && names_step(*newest, word)) &&
+           (fs::is_directory(word, ignored) || campaign_named(word));
   });
   return static_cast<std::size_t>(name - words.begin());
 }
@@ -93,18 +95,23 @@ std::vector<Stretch> arrays_named(const specs::Plan& plan, const std::string& na
   return found;
 }
 
-std::vector<Stretch> part_of(const Stretch& all, const std::string& word, const std::string& name,
-                             const std::vector<Range>& ranges) {
+// The elements of a range in those of these arrays that have all of them: a data set's blocks, and not its
+// manifest.
+std::vector<Stretch> part_of(const std::vector<Stretch>& arrays, const Range& range,
+                             const std::string& word) {
+  const bool open = range.last == kLastElement;
   std::vector<Stretch> found;
-  for (const Range& range : ranges) {
-    const bool open = range.last == kLastElement;
-    if (range.first > all.range.last || (!open && range.last > all.range.last)) {
-      throw Error(ExitCode::usage, all.range.last == 0 ? fmt::format("'{}': {} is a single task", word, name)
-                                                       : fmt::format("'{}': the tasks of {} are 0 to {}",
-                                                                     word, name, all.range.last));
-    }
-    found.push_back({all.first, all.last, {range.first, std::min(range.last, all.range.last)}});
+  Element last = 0;
+  for (const Stretch& all : arrays) {
+    last = std::max(last, all.range.last);
+    if (range.first <= all.range.last && (open || range.last <= all.range.last))
+      found.push_back({all.first, all.last, {range.first, std::min(range.last, all.range.last)}});
   }
+  const std::string name = word.substr(0, word.rfind('/'));
+  if (found.empty() && last == 0)
+    throw Error(ExitCode::usage, fmt::format("'{}': {} is a single task", word, name));
+  if (found.empty())
+    throw Error(ExitCode::usage, fmt::format("'{}': the tasks of {} are 0 to {}", word, name, last));
   return found;
 }
 
@@ -113,12 +120,10 @@ std::vector<Stretch> named(const specs::Plan& plan, const std::string& word) {
   const std::size_t slash = word.rfind('/');
   std::vector<Stretch> found;
   if (slash != std::string::npos) {
-    const std::string name = word.substr(0, slash);
-    const std::vector<Stretch> arrays = arrays_named(plan, name);
+    const std::vector<Stretch> arrays = arrays_named(plan, word.substr(0, slash));
     if (!arrays.empty()) {
-      const std::vector<Range> ranges = parse_ranges(word.substr(slash + 1), word);
-      for (const Stretch& all : arrays) {
-        const std::vector<Stretch> part = part_of(all, word, name, ranges);
+      for (const Range& range : parse_ranges(word.substr(slash + 1), word)) {
+        const std::vector<Stretch> part = part_of(arrays, range, word);
         found.insert(found.end(), part.begin(), part.end());
       }
       return found;
@@ -150,7 +155,9 @@ Meant meant_by(const TaskWords& words) {
     meant.tasks.erase(meant.tasks.begin() + static_cast<std::ptrdiff_t>(place));
     return meant;
   }
-  meant.campaign = find_campaign("");
+  // Without a campaign here, the first word is one that is not there: it is named.
+  const bool none_here = !words.empty() && !campaign_named("");
+  meant.campaign = find_campaign(none_here ? words.front() : std::string());
   return meant;
 }
 

@@ -4,8 +4,13 @@
 #include <sys/statvfs.h>
 
 #include <filesystem>
+#include <functional>
+#include <future>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/process.h"
@@ -22,50 +27,42 @@ namespace {
 
 constexpr const char* kBuild = "build and install all of wflow (scripts/quickstart builds it)";
 
-class Report {
- public:
-  explicit Report(bool silent) : silent_(silent) {}
-  void good(const std::string& what, const std::string& found) { line(Style::green, "ok", what, found); }
-  void missing(const std::string& what, const std::string& advice) {
-    line(Style::red, "missing", what, advice);
-    complete_ = false;
-  }
-  void weak(const std::string& what, const std::string& advice) { line(Style::yellow, "note", what, advice); }
-  bool complete() const { return complete_; }
-  const nlohmann::json& rows() const { return rows_; }
-
- private:
-  void line(Style style, const char* verdict, const std::string& what, const std::string& text) {
-    rows_.push_back({{"verdict", verdict}, {"what", what}, {"found", text}});
-    if (silent_) return;
-    fmt::print("{} {:<22} {}\n", styled(terminal_, style, fmt::format("{:<8}", verdict)), what, text);
-  }
-  Terminal terminal_ = standard_output();
-  nlohmann::json rows_ = nlohmann::json::array();
-  bool silent_;
-  bool complete_ = true;
+struct Row {
+  Style style = Style::plain;
+  const char* verdict = "";
+  std::string what, text;
+  bool is_missing() const { return style == Style::red; }
 };
+using Rows = std::vector<Row>;
 
-void check_program(Report& report, const std::string& name, const std::string& advice, bool needed) {
+Row good(std::string what, std::string found) {
+  return {Style::green, "ok", std::move(what), std::move(found)};
+}
+Row missing(std::string what, std::string advice) {
+  return {Style::red, "missing", std::move(what), std::move(advice)};
+}
+Row weak(std::string what, std::string advice) {
+  return {Style::yellow, "note", std::move(what), std::move(advice)};
+}
+
+Row check_program(const std::string& name, const std::string& advice, bool needed) {
+  constexpr double kAnswer_s = 10;  // a program on a file system that hangs
   try {
     const std::string path = sibling_program(name);
     SpawnRequest request;
     request.argv = {path, "--version"};
-    const CommandResult result = run_command(request);
+    const CommandResult result = run_command(request, kAnswer_s);
     const std::string first = text::split(result.out + result.err, '\n').front();
-    if (result.status == 0) {
-      report.good(name, fmt::format("{} ({})", first, path));
-    } else {
-      report.missing(name, fmt::format("{} does not start: {}", path, first));
-    }
+    return result.status == 0 ? good(name, fmt::format("{} ({})", first, path))
+                              : missing(name, fmt::format("{} does not start: {}", path, first));
   } catch (const Error&) {
-    needed ? report.missing(name, advice) : report.weak(name, advice);
+    return needed ? missing(name, advice) : weak(name, advice);
   }
 }
 
 // The distribution's libtorch multiplies matrices with the installed libblas.so.3: the reference library is
 // 40 times slower than OpenBLAS.
-void check_blas(Report& report) {
+Row check_blas() {
   std::error_code error;
   for (const char* folder : {"/etc/alternatives/libblas.so.3-x86_64-linux-gnu",
                              "/etc/alternatives/libblas.so.3-aarch64-linux-gnu"}) {
@@ -74,84 +71,100 @@ void check_blas(Report& report) {
     const std::string path = target.string();
     const bool fast = path.find("openblas") != std::string::npos || path.find("mkl") != std::string::npos ||
                       path.find("blis") != std::string::npos;
-    fast ? report.good("BLAS", path)
-         : report.weak("BLAS", path + " is slow; install libopenblas0 (scripts/install-deps)");
-    return;
+    return fast ? good("BLAS", path)
+                : weak("BLAS", path + " is slow; install libopenblas0 (scripts/install-deps)");
   }
-  report.weak("BLAS", "libblas.so.3 not found; training needs libopenblas0");
+  return weak("BLAS", "libblas.so.3 not found; training needs libopenblas0");
 }
 
-void check_manual(Report& report) {
+Row check_manual() {
   // The pages are beside the program, in the build folder as in an installation; man finds them through PATH.
   const auto pages = std::filesystem::path(executable_directory()).parent_path() / "share" / "man" / "man1";
   std::error_code ignored;
   if (!std::filesystem::exists(pages / "wflow.1", ignored)) {
-    report.weak("manual pages",
+    return weak("manual pages",
                 fmt::format("no wflow.1 in {}; build and install all of wflow (scripts/quickstart "
                             "builds it), or use wflow help",
                             pages.string()));
-    return;
   }
   const bool in_path = find_program("wflow").has_value();
-  report.good("manual pages", fmt::format("{}{}", pages.string(),
+  return good("manual pages", fmt::format("{}{}", pages.string(),
                                           in_path ? " (man wflow)" : " (man wflow, once wflow is in PATH)"));
 }
 
-void check_trainer(Report& report) {
-  if (!kHasTrainer) {
-    check_program(report, "wflow-train", "this wflow was built without its trainer (-DWFLOW_TRAINER=OFF)",
-                  false);
-    return;
-  }
-  check_program(report, "wflow-train", kBuild, true);
-  check_program(report, "mpirun.openmpi", "training on several ranks needs it; install openmpi-bin", false);
-  check_blas(report);
-}
-
-void check_limits(Report& report) {
+Rows check_limits() {
+  Rows rows;
   rlimit limit{};
   ::getrlimit(RLIMIT_NOFILE, &limit);
   const std::string text = fmt::format("{} open files a process", limit.rlim_cur);
-  limit.rlim_cur >= 1024 ? report.good("limits", text)
-                         : report.weak("limits", text + "; raise it with ulimit -n");
+  rows.push_back(limit.rlim_cur >= 1024 ? good("limits", text)
+                                        : weak("limits", text + "; raise it with ulimit -n"));
   struct statvfs disk {};
   if (::statvfs(".", &disk) == 0) {
     const std::uint64_t bytes = static_cast<std::uint64_t>(disk.f_bavail) * disk.f_frsize;
     const std::string free = text::format_bytes(bytes) + " free here";
-    bytes > (std::uint64_t{1} << 30) ? report.good("disk", free) : report.weak("disk", free);
+    rows.push_back(bytes > (std::uint64_t{1} << 30) ? good("disk", free) : weak("disk", free));
   }
+  return rows;
 }
 
 // Recognizes each scheduler by a command that no other one has.
-void check_schedulers(Report& report) {
-  struct Known {
-    const char *scheduler, *command;
-  };
-  for (const Known known : {Known{"slurm", "sbatch"}, Known{"flux", "flux"}, Known{"pbs", "pbsnodes"},
-                            Known{"lsf", "bsub"}, Known{"sge", "qconf"}}) {
-    if (!find_program(known.command)) continue;
-    const auto problem = engine::batch::make_batch_system(known.scheduler)->check();
-    problem ? report.weak(known.scheduler, *problem)
-            : report.good(known.scheduler,
-                          fmt::format("answers; batch: {{type: {}}} runs on it", known.scheduler));
+Rows check_scheduler(const char* scheduler, const char* command) {
+  if (!find_program(command)) return {};
+  const auto problem = engine::batch::make_batch_system(scheduler)->check();
+  return {problem ? weak(scheduler, *problem)
+                  : good(scheduler, fmt::format("answers; batch: {{type: {}}} runs on it", scheduler))};
+}
+
+using Check = std::function<Rows()>;
+
+Check program(const char* name, const char* advice, bool needed) {
+  return [=] { return Rows{check_program(name, advice, needed)}; };
+}
+
+std::vector<Check> all_checks() {
+  std::vector<Check> checks = {program("wflow-convert", kBuild, true),
+                               program("wflow-plugin-host", kBuild, true)};
+  if (kHasTrainer) {
+    checks.push_back(program("wflow-train", kBuild, true));
+    checks.push_back(
+        program("mpirun.openmpi", "training on several ranks needs it; install openmpi-bin", false));
+    checks.emplace_back([] { return Rows{check_blas()}; });
+  } else {
+    checks.push_back(
+        program("wflow-train", "this wflow was built without its trainer (-DWFLOW_TRAINER=OFF)", false));
   }
+  checks.push_back(
+      program("wflow-cola", "the CosmoFlow example's simulator; build it or run scripts/quickstart", false));
+  checks.push_back(program("python3", "only for python shells and --pgen; install python3", false));
+  checks.emplace_back([] { return Rows{check_manual()}; });
+  checks.emplace_back(check_limits);
+  constexpr std::pair<const char*, const char*> kSchedulers[] = {
+      {"slurm", "sbatch"}, {"flux", "flux"}, {"pbs", "pbsnodes"}, {"lsf", "bsub"}, {"sge", "qconf"}};
+  for (const auto& [scheduler, command] : kSchedulers)
+    checks.emplace_back([=] { return check_scheduler(scheduler, command); });
+  return checks;
 }
 
 int doctor(bool json) {
-  Report report(json);
   if (!json)
     fmt::print("wflow {} on {}, {} usable cores\n", kVersion, host_name(), engine::batch::usable_cores());
-  check_program(report, "wflow-convert", kBuild, true);
-  check_program(report, "wflow-plugin-host", kBuild, true);
-  check_trainer(report);
-  check_program(report, "wflow-cola", "the CosmoFlow example's simulator; build it or run scripts/quickstart",
-                false);
-  check_program(report, "python3", "only for python shells and --pgen; install python3", false);
-  check_manual(report);
-  check_limits(report);
-  check_schedulers(report);
-  if (json) fmt::print("{}\n", report.rows().dump(2));
-  if (report.complete()) return 0;
+  // Side by side: each waits for a program of its own.
+  std::vector<std::future<Rows>> answers;
+  for (Check& check : all_checks()) answers.push_back(std::async(std::launch::async, std::move(check)));
+  nlohmann::json list = nlohmann::json::array();
+  bool complete = true;
+  for (std::future<Rows>& answer : answers) {
+    for (const Row& row : answer.get()) {
+      list.push_back({{"verdict", row.verdict}, {"what", row.what}, {"found", row.text}});
+      complete = complete && !row.is_missing();
+      if (!json)
+        fmt::print("{} {:<22} {}\n", styled(standard_output(), row.style, fmt::format("{:<8}", row.verdict)),
+                   row.what, row.text);
+    }
+  }
+  if (json) fmt::print("{}\n", list.dump(2));
+  if (complete) return 0;
   if (!json)
     fmt::print(
         "\nsomething is missing; scripts/install-deps and scripts/quickstart in wflow's source tree set it "

@@ -163,53 +163,76 @@ std::vector<const specs::PlannedStep*> steps_to_clean(const specs::Plan& plan, e
   return steps;
 }
 
-int clean(const ManageOptions& options) {
-  const Meant meant = meant_by(options.words);
-  if (meant.tasks.empty())
-    throw Error(ExitCode::usage, "name the steps whose outputs are deleted: wflow clean STEP");
-  const specs::Plan plan = options.preview ? read_plan(meant.campaign) : read_plan_to_run(meant.campaign);
-  std::optional<engine::Client> client(plan);
-  const std::vector<const specs::PlannedStep*> steps = steps_to_clean(plan, *client, meant.tasks);
-  client.reset();
-  std::vector<std::string> names;
-  std::vector<fs::path> paths;
+struct Folder {
+  std::string step;
+  fs::path path;
+  std::uint64_t bytes = 0;
+};
+
+// Where the tasks of these steps worked, as far as it is there.
+std::vector<Folder> folders_of(const specs::Plan& plan, const std::vector<const specs::PlannedStep*>& steps) {
+  std::vector<Folder> folders;
   std::error_code none;
   for (const specs::PlannedStep* step : steps) {
-    names.push_back(step->name);
-    const fs::path path = fs::path(plan.task_template(step->first_array).workspace);
-    const fs::path folder = step->arrays > 1 ? path.parent_path() : path;  // one below for each combination
-    if (!fs::exists(folder, none)) continue;
-    fmt::print("{}: {} in {}\n", step->name, text::format_bytes(bytes_below(folder)), folder.string());
-    paths.push_back(folder);
+    const fs::path first = plan.task_template(step->first_array).workspace;
+    const fs::path path = step->arrays > 1 ? first.parent_path() : first;  // one below for each combination
+    if (fs::exists(path, none)) folders.push_back({step->name, path, bytes_below(path)});
   }
-  if (paths.empty()) {
-    fmt::print("nothing is left of {}\n", text::join(names, ", "));
-    return 0;
+  return folders;
+}
+
+void print_cleaned(const std::vector<Folder>& folders, const ManageOptions& options, bool deleted) {
+  if (options.json) {
+    nlohmann::json list = nlohmann::json::array();
+    for (const Folder& folder : folders)
+      list.push_back({{"step", folder.step}, {"directory", folder.path.string()}, {"bytes", folder.bytes}});
+    fmt::print("{}\n", nlohmann::json{{"deleted", deleted}, {"steps", std::move(list)}}.dump());
+  } else if (deleted) {
+    fmt::print("deleted; the tasks stay done, and run again where a later change needs their outputs\n");
+  } else {
+    fmt::print("{}\n", folders.empty() ? "nothing is left of it" : "nothing was deleted");
   }
-  if (options.preview) {
-    fmt::print("nothing was deleted\n");
-    return 0;
-  }
-  // The lock is held until the end, so that no coordinator can begin meanwhile. Error{busy} if one lives.
-  const engine::FollowupQueue alone(meant.campaign);
-  engine::store::Store held(meant.campaign);
-  if (!options.yes && ::isatty(STDIN_FILENO) == 0)
-    throw Error(ExitCode::usage,
-                "wflow clean asks before it deletes; say --yes where there is nobody to ask");
-  if (!options.yes && !says_yes("delete these, with what their tasks printed?")) {
-    fmt::print("nothing was deleted\n");
-    return 0;
-  }
-  for (const fs::path& path : paths) {
+}
+
+// Holds the record until the end, so that no coordinator can begin meanwhile. Error{busy} if one lives.
+void delete_outputs(const fs::path& campaign, const std::vector<Folder>& folders) {
+  const engine::FollowupQueue alone(campaign);
+  engine::store::Store held(campaign);
+  std::vector<std::string> names;
+  for (const Folder& folder : folders) {
     std::error_code error;
-    fs::remove_all(path, error);
-    if (error) throw system_error(error.value(), "cannot remove " + path.string());
+    fs::remove_all(folder.path, error);
+    if (error) throw system_error(error.value(), "cannot remove " + folder.path.string());
+    names.push_back(folder.step);
   }
   engine::store::Batch batch;
   batch.history.push_back(
       {unix_now_s(), "note", "wflow clean deleted the outputs of " + text::join(names, ", ")});
   held.commit(batch);
-  fmt::print("deleted; the tasks stay done, and run again where a later change needs their outputs\n");
+}
+
+int clean(const ManageOptions& options) {
+  const Meant meant = meant_by(options.words);
+  if (meant.tasks.empty())
+    throw Error(ExitCode::usage, "name the steps whose outputs are deleted: wflow clean STEP");
+  const specs::Plan plan = options.preview ? read_plan(meant.campaign) : read_plan_to_run(meant.campaign);
+  std::vector<const specs::PlannedStep*> steps;
+  {
+    engine::Client client(plan);  // must end here: at rest it holds the record
+    steps = steps_to_clean(plan, client, meant.tasks);
+  }
+  const std::vector<Folder> folders = folders_of(plan, steps);
+  for (const Folder& folder : folders) {
+    if (!options.json)
+      fmt::print("{}: {} in {}\n", folder.step, text::format_bytes(folder.bytes), folder.path.string());
+  }
+  bool deletes = !options.preview && !folders.empty();
+  if (deletes && !options.yes && ::isatty(STDIN_FILENO) == 0)
+    throw Error(ExitCode::usage,
+                "wflow clean asks before it deletes; say --yes where there is nobody to ask");
+  deletes = deletes && (options.yes || says_yes("delete these, with what their tasks printed?"));
+  if (deletes) delete_outputs(meant.campaign, folders);
+  print_cleaned(folders, options, deletes);
   return 0;
 }
 
@@ -323,6 +346,7 @@ void add_manage(CLI::App& app, Command& chosen) {
   add_task_words(*raw, options->words);
   raw->add_flag("-n,--dry-run", options->preview, "only the sizes");
   raw->add_flag("-y,--yes", options->yes, "do not ask");
+  raw->add_flag("--json", options->json, "as JSON");
   auto* copy = add(app, chosen, "snapshot", "a consistent copy of a campaign's database, also while it runs",
                    "Examples:\n  wflow snapshot copy.db && sqlite3 copy.db 'select * from v_progress'\n"
                    "  wflow snapshot cosmoflow copy.db",

@@ -143,12 +143,12 @@ std::string study_here() {
 namespace {
 
 // The campaign of the study where another run of the study would be a mistake more often than not: it is not
-// finished, or the study has changed since.
+// finished, or the study has changed since so that some of it runs again.
 struct Earlier {
   fs::path campaign;
   bool changed = false;
   std::uint64_t to_run = 0;  // tasks, with the changes
-  std::uint64_t all = 0;
+  std::uint64_t failed = 0;
 };
 
 // Options that make the study another one, and the commands merlin and maestro, ask for a new campaign.
@@ -164,14 +164,15 @@ std::optional<Earlier> earlier_campaign(const specs::Study& study) {
   try {
     const specs::Plan plan = read_plan(*last);
     if (is_coordinated(plan)) return std::nullopt;
-    Earlier earlier{*last, false, 0, plan.element_count()};
+    Earlier earlier{*last, false, 0, 0};
     const Update update = propose(*last, read_changed_study(*last, {}).study);
     earlier.changed = update.generates || !update.keys.empty() || !update.changes.same_tasks();
     for (const engine::StepChange& step : update.changes.steps)
       earlier.to_run += step.stale + step.more + step.deletes;
     const engine::CampaignStatus status = engine::campaign_status(*last);
     earlier.to_run += status.elements() - status.ended();
-    if (earlier.changed || earlier.to_run > 0) return earlier;
+    earlier.failed = status.failed();
+    if (earlier.to_run > 0 || earlier.changed) return earlier;
   } catch (const Error& error) {
     fmt::print(stderr, "wflow: a new campaign begins, because the last one can't be looked at: {}\n",
                error.what());
@@ -186,8 +187,14 @@ Course course_of(const Earlier& earlier, const RunOptions& options, std::uint64_
   const std::string state =
       earlier.changed ? fmt::format("{} has changed since the campaign {} began", options.study, name)
                       : fmt::format("the campaign {} of {} is not finished", name, options.study);
+  if (earlier.to_run + earlier.failed == 0) {
+    if (!options.silent())
+      fmt::print("{}; there, wflow resume --update takes it in, and nothing runs again\n", state);
+    return Course::begin;
+  }
   const std::string verb = earlier.changed ? "update" : "resume";
-  const std::string left = fmt::format("{} to run", tasks_text(earlier.to_run));
+  std::string left = fmt::format("{} to run", tasks_text(earlier.to_run));
+  if (earlier.failed > 0) left += fmt::format(", {} failed", text::format_count(earlier.failed));
   if (!asks_people(options.silent())) {
     throw Error(
         ExitCode::usage,

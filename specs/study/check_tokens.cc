@@ -105,6 +105,7 @@ class TokenChecker {
       for (const LauncherProblem& problem : check_launchers(text, *step_))
         reading_.diagnostics.error(place_of(reading_, node, "LAUNCHER", problem.brackets), problem.message);
     }
+    if (step_ != nullptr && script && !reading_.study.merlin) check_braces(node);
     std::set<std::string_view> seen;  // variables that repeat each other can make 100,000 uses of a name
     for (auto token = find_token(text); token; token = find_token(text, token->end)) {
       const std::string_view name = token->name;
@@ -143,6 +144,21 @@ class TokenChecker {
       } else if (is_meant_for_us(name, script, text)) {
         report(node, name, fmt::format("undefined variable '$({})'{}", name, text::suggestion(name, known_)));
       }
+    }
+  }
+
+  // {alpha} and {{ alpha }} are how other programs write $(alpha). In a shell they stay as they are.
+  void check_braces(const yaml::Node& node) {
+    const std::string_view text = node.text;
+    for (std::size_t at = text.find('{'); at != std::string_view::npos; at = text.find('{', at + 1)) {
+      const std::size_t end = text.find('}', at);
+      if (end == std::string_view::npos) return;
+      if (at > 0 && (text[at - 1] == '$' || text[at - 1] == '{')) continue;
+      std::string_view name = text::trim(text.substr(at + 1, end - at - 1));
+      if (name.starts_with('{')) name = text::trim(name.substr(1));
+      if (!expansion_.column(name) && !anywhere_.contains(name)) continue;
+      reading_.diagnostics.warning(place_of(reading_, node, name),
+                                   fmt::format("'{{{}}}' stays as it is; its value is $({})", name, name));
     }
   }
 

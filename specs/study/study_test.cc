@@ -392,5 +392,26 @@ TEST(Study, SaysThatMerlinIgnoresSources) {
               ::testing::Contains(::testing::StartsWith("Merlin and Maestro do not run these lines")));
 }
 
+TEST(Study, AnswersTheWordsOfOtherPrograms) {
+  const auto error = [](const std::string& samples, const std::string& step) {
+    return StudyText("description: {name: n}\nsamples: {" + samples +
+                     "parameters: {x: [0, 1]}}\nstudy:\n  - {name: a, run: {cmd: x, " + step + "}}\n")
+        .error();
+  };
+  const std::string design = "design: sobol, count: 2, ";
+  EXPECT_THAT(error(design, "mem: 1 GB"), HasSubstr("did you mean 'memory'?"));
+  EXPECT_THAT(error(design, "needs: b"), HasSubstr("did you mean 'depends'?"));
+  EXPECT_THAT(error(design, "retries: 2"), HasSubstr("did you mean 'max_retries'?"));
+  EXPECT_THAT(error(design, "time: 2"), HasSubstr("did you mean 'timeout'?"));
+  EXPECT_THAT(error(design, "command: y"), HasSubstr("did you mean 'cmd'?"));
+  EXPECT_THAT(error("design: lhs, count: 2, ", "cores: 1"), HasSubstr("did you mean 'latin_hypercube'?"));
+  const StudyText braces(
+      "description: {name: n}\nsamples: {design: sobol, count: 2, parameters: {alpha: [0, 1]}}\n"
+      "study:\n  - {name: a, run: {cmd: 'sim {alpha} {{ alpha }} {beta} $(alpha)'}}\n");
+  std::vector<std::string> messages;
+  for (const yaml::Diagnostic& warning : braces.read().warnings) messages.push_back(warning.message);
+  EXPECT_EQ(messages, std::vector<std::string>(2, "'{alpha}' stays as it is; its value is $(alpha)"));
+}
+
 }  // namespace
 }  // namespace wflow::specs
