@@ -27,25 +27,25 @@ namespace {
 
 constexpr const char* kBuild = "build and install all of wflow (scripts/quickstart builds it)";
 
-struct Finding {
+struct CheckLine {
   Style style = Style::plain;
   const char* verdict = "";
   std::string what, text;
   bool is_missing() const { return style == Style::red; }
 };
-using Findings = std::vector<Finding>;
+using CheckLines = std::vector<CheckLine>;
 
-Finding good(std::string what, std::string found) {
+CheckLine good(std::string what, std::string found) {
   return {Style::green, "ok", std::move(what), std::move(found)};
 }
-Finding missing(std::string what, std::string advice) {
+CheckLine missing(std::string what, std::string advice) {
   return {Style::red, "missing", std::move(what), std::move(advice)};
 }
-Finding weak(std::string what, std::string advice) {
+CheckLine weak(std::string what, std::string advice) {
   return {Style::yellow, "note", std::move(what), std::move(advice)};
 }
 
-Finding check_program(const std::string& name, const std::string& advice, bool needed) {
+CheckLine check_program(const std::string& name, const std::string& advice, bool needed) {
   constexpr double kAnswer_s = 10;  // a program on a file system that hangs
   try {
     const std::string path = sibling_program(name);
@@ -62,7 +62,7 @@ Finding check_program(const std::string& name, const std::string& advice, bool n
 
 // The distribution's libtorch multiplies matrices with the installed libblas.so.3: the reference library is
 // 40 times slower than OpenBLAS.
-Finding check_blas() {
+CheckLine check_blas() {
   std::error_code error;
   for (const char* folder : {"/etc/alternatives/libblas.so.3-x86_64-linux-gnu",
                              "/etc/alternatives/libblas.so.3-aarch64-linux-gnu"}) {
@@ -77,7 +77,7 @@ Finding check_blas() {
   return weak("BLAS", "libblas.so.3 not found; training needs libopenblas0");
 }
 
-Finding check_manual() {
+CheckLine check_manual() {
   // The pages are beside the program, in the build folder as in an installation; man finds them through PATH.
   const auto pages = std::filesystem::path(executable_directory()).parent_path() / "share" / "man" / "man1";
   std::error_code ignored;
@@ -92,34 +92,34 @@ Finding check_manual() {
                                           in_path ? " (man wflow)" : " (man wflow, once wflow is in PATH)"));
 }
 
-Findings check_limits() {
-  Findings findings;
+CheckLines check_limits() {
+  CheckLines lines;
   rlimit limit{};
   ::getrlimit(RLIMIT_NOFILE, &limit);
   const std::string text = fmt::format("{} open files a process", limit.rlim_cur);
-  findings.push_back(limit.rlim_cur >= 1024 ? good("limits", text)
-                                            : weak("limits", text + "; raise it with ulimit -n"));
+  lines.push_back(limit.rlim_cur >= 1024 ? good("limits", text)
+                                         : weak("limits", text + "; raise it with ulimit -n"));
   struct statvfs disk {};
   if (::statvfs(".", &disk) == 0) {
     const std::uint64_t bytes = static_cast<std::uint64_t>(disk.f_bavail) * disk.f_frsize;
     const std::string free = text::format_bytes(bytes) + " free here";
-    findings.push_back(bytes > (std::uint64_t{1} << 30) ? good("disk", free) : weak("disk", free));
+    lines.push_back(bytes > (std::uint64_t{1} << 30) ? good("disk", free) : weak("disk", free));
   }
-  return findings;
+  return lines;
 }
 
 // Recognizes each scheduler by a command that no other one has.
-Findings check_scheduler(const char* scheduler, const char* command) {
+CheckLines check_scheduler(const char* scheduler, const char* command) {
   if (!find_program(command)) return {};
   const auto problem = engine::batch::make_batch_system(scheduler)->check();
   return {problem ? weak(scheduler, *problem)
                   : good(scheduler, fmt::format("answers; batch: {{type: {}}} runs on it", scheduler))};
 }
 
-using Check = std::function<Findings()>;
+using Check = std::function<CheckLines()>;
 
 Check program(const char* name, const char* advice, bool needed) {
-  return [=] { return Findings{check_program(name, advice, needed)}; };
+  return [=] { return CheckLines{check_program(name, advice, needed)}; };
 }
 
 std::vector<Check> all_checks() {
@@ -129,7 +129,7 @@ std::vector<Check> all_checks() {
     checks.push_back(program("wflow-train", kBuild, true));
     checks.push_back(
         program("mpirun.openmpi", "training on several ranks needs it; install openmpi-bin", false));
-    checks.emplace_back([] { return Findings{check_blas()}; });
+    checks.emplace_back([] { return CheckLines{check_blas()}; });
   } else {
     checks.push_back(
         program("wflow-train", "this wflow was built without its trainer (-DWFLOW_TRAINER=OFF)", false));
@@ -137,7 +137,7 @@ std::vector<Check> all_checks() {
   checks.push_back(
       program("wflow-cola", "the CosmoFlow example's simulator; build it or run scripts/quickstart", false));
   checks.push_back(program("python3", "only for python shells and --pgen; install python3", false));
-  checks.emplace_back([] { return Findings{check_manual()}; });
+  checks.emplace_back([] { return CheckLines{check_manual()}; });
   checks.emplace_back(check_limits);
   constexpr std::pair<const char*, const char*> kSchedulers[] = {
       {"slurm", "sbatch"}, {"flux", "flux"}, {"pbs", "pbsnodes"}, {"lsf", "bsub"}, {"sge", "qconf"}};
@@ -150,12 +150,12 @@ int doctor(bool json) {
   if (!json)
     fmt::print("wflow {} on {}, {} usable cores\n", kVersion, host_name(), engine::batch::usable_cores());
   // Side by side: each waits for a program of its own.
-  std::vector<std::future<Findings>> answers;
+  std::vector<std::future<CheckLines>> answers;
   for (Check& check : all_checks()) answers.push_back(std::async(std::launch::async, std::move(check)));
   nlohmann::json list = nlohmann::json::array();
   bool complete = true;
-  for (std::future<Findings>& answer : answers) {
-    for (const Finding& row : answer.get()) {
+  for (std::future<CheckLines>& answer : answers) {
+    for (const CheckLine& row : answer.get()) {
       list.push_back({{"verdict", row.verdict}, {"what", row.what}, {"found", row.text}});
       complete = complete && !row.is_missing();
       if (!json)
