@@ -15,6 +15,7 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "cli/commands/commands.h"
+#include "engine/batch/adapters.h"
 #include "engine/batch/mpi_launch.h"
 
 namespace wflow::cli {
@@ -79,6 +80,8 @@ batch::MpiLaunch launch_of(const LaunchOptions& options) {
                                                          : kNone;
   launch.options = words_of(given);
   launch.root = ::geteuid() == 0;
+  if (launch.manager == "slurm")
+    launch.job_nodes = batch::expand_host_list(environment_value("SLURM_JOB_NODELIST"));
   if (launch.manager == "slurm" && launch.procs > 1) {
     SpawnRequest request;
     request.argv = {"srun", "--mpi=list"};
@@ -139,6 +142,7 @@ int start(const LaunchOptions& options) {
   const batch::MpiLaunch launch = launch_of(options);
   std::vector<std::string> words = batch::launch_words(launch);
   ::setenv("WFLOW_WORLD_SIZE", std::to_string(launch.procs).c_str(), 1);
+  for (const auto& [name, value] : batch::launch_variables(launch)) ::setenv(name.c_str(), value.c_str(), 1);
   words.insert(words.end(), options.program.begin(), options.program.end());
   std::vector<char*> argv;
   for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));

@@ -81,6 +81,13 @@ std::vector<std::string> slurm_words(const MpiLaunch& launch) {
   return words;
 }
 
+// Open MPI without Slurm's PMIx: mpirun starts its ranks through srun by itself.
+bool by_srun(const MpiLaunch& launch) {
+  const bool no_pmix =
+      launch.library == MpiLibrary::open_mpi && !knows(launch, "pmix") && given_type(launch).empty();
+  return launch.manager == "slurm" && !no_pmix;
+}
+
 std::vector<std::string> flux_words(const MpiLaunch& launch) {
   std::vector<std::string> words = {"flux", "run",
                                     fmt::format("--nodes={}", std::max<std::size_t>(1, launch.nodes.size())),
@@ -160,11 +167,25 @@ std::vector<std::string> launch_words(const MpiLaunch& launch) {
   if (launch.procs <= 1 && launch.nodes.size() <= 1) return {};
   if (launch.manager == "flux") return flux_words(launch);
   if (launch.manager == "lsf" && find_program("jsrun")) return lsf_words(launch);
-  // Open MPI without Slurm's PMIx: mpirun starts its ranks through srun by itself.
-  const bool no_pmix =
-      launch.library == MpiLibrary::open_mpi && !knows(launch, "pmix") && given_type(launch).empty();
-  if (launch.manager == "slurm" && !no_pmix) return slurm_words(launch);
-  return mpirun_words(launch);
+  return by_srun(launch) ? slurm_words(launch) : mpirun_words(launch);
+}
+
+// Slurm's PMIx plugin (22.05) takes a node's number in the step for its number in the job. Where the step's
+// nodes are not the first ones, the question for another rank's address goes to a wrong node, and both ranks
+// wait in MPI_Init forever. Ranks ask if a message arrives before all addresses are exchanged, in 1 to 3 of
+// 100 starts. Open MPI may crash if an address comes in both ways; with the tree there is only the question.
+std::vector<std::pair<std::string, std::string>> launch_variables(const MpiLaunch& launch) {
+  if (launch.nodes.size() <= 1 || !by_srun(launch)) return {};
+  const std::string given = given_type(launch);
+  const std::string type = given.empty() ? mpi_type(launch) : given;
+  if (!type.starts_with("pmix")) return {};
+  std::vector<std::string> in_order;
+  for (const std::string& node : launch.job_nodes) {
+    if (std::find(launch.nodes.begin(), launch.nodes.end(), node) != launch.nodes.end())
+      in_order.push_back(node);
+  }
+  if (in_order.size() != launch.nodes.size()) return {};
+  return {{"SLURM_PMIX_FENCE", "tree"}, {"SLURM_JOB_NODELIST", text::join(in_order, ",")}};
 }
 
 std::vector<std::string> parse_mpi_types(std::string_view answer) {

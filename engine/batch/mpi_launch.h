@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace wflow::engine::batch {
@@ -16,8 +17,9 @@ enum class MpiLibrary { unknown, open_mpi, mpich };
 MpiLibrary mpi_library_of(const std::filesystem::path& program);
 
 struct MpiLaunch {
-  std::string manager;             // "slurm", "flux", "lsf", "pbs", "sge"; empty: none
-  std::vector<std::string> nodes;  // by their names; empty: this one
+  std::string manager;                 // "slurm", "flux", "lsf", "pbs", "sge"; empty: none
+  std::vector<std::string> nodes;      // by their names; empty: this one
+  std::vector<std::string> job_nodes;  // of the whole allocation, in the manager's order
   int procs = 1;
   MpiLibrary library = MpiLibrary::unknown;
   std::vector<std::string> mpi_types;  // that srun knows (srun --mpi=list)
@@ -28,6 +30,9 @@ struct MpiLaunch {
 // The words before the program and its arguments. Throws Error{usage} if the user's options would start the
 // program as many worlds of one process each.
 std::vector<std::string> launch_words(const MpiLaunch& launch);
+
+// Variables of the launcher's environment, in place of those that are there.
+std::vector<std::pair<std::string, std::string>> launch_variables(const MpiLaunch& launch);
 
 // The names in the answer of `srun --mpi=list`.
 std::vector<std::string> parse_mpi_types(std::string_view answer);

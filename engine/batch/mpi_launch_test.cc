@@ -18,6 +18,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
+using testing::Pair;
+using testing::SizeIs;
 
 MpiLaunch launch(const std::string& manager, MpiLibrary library = MpiLibrary::open_mpi) {
   MpiLaunch launch;
@@ -37,6 +39,34 @@ TEST(MpiLaunch, IsSrunsInSlurm) {
     EXPECT_THAT(words, Contains(word));
   EXPECT_THAT(words, Not(Contains("--exact")));
   EXPECT_THAT(launch_words(launch("slurm", MpiLibrary::mpich)), Contains("--mpi=pmi2"));
+}
+
+// Slurm's PMIx numbers the nodes of a step as those of the job: both lists have to be the same.
+TEST(MpiLaunch, SlurmsPmixCountsTheNodesOfTheStep) {
+  MpiLaunch some = launch("slurm");
+  some.nodes = {"n4", "n2"};
+  some.job_nodes = {"n1", "n2", "n3", "n4"};
+  const auto expected = ElementsAre(Pair("SLURM_PMIX_FENCE", "tree"), Pair("SLURM_JOB_NODELIST", "n2,n4"));
+  EXPECT_THAT(launch_variables(some), expected);
+  some.options = {"--mpi=pmix_v4"};
+  EXPECT_THAT(launch_variables(some), expected);
+  some.options = {"--mpi=pmi2"};
+  EXPECT_THAT(launch_variables(some), IsEmpty());
+}
+
+TEST(MpiLaunch, VariablesAreForPmixOnSeveralNodes) {
+  const auto variables = [](const char* manager, const auto& change) {
+    MpiLaunch some = launch(manager);
+    some.job_nodes = {"n1", "n2", "n3"};
+    change(some);
+    return launch_variables(some);
+  };
+  EXPECT_THAT(variables("slurm", [](MpiLaunch&) {}), SizeIs(2));
+  EXPECT_THAT(variables("flux", [](MpiLaunch&) {}), IsEmpty());
+  EXPECT_THAT(variables("slurm", [](MpiLaunch& some) { some.library = MpiLibrary::mpich; }), IsEmpty());
+  EXPECT_THAT(variables("slurm", [](MpiLaunch& some) { some.mpi_types = {"none"}; }), IsEmpty());
+  EXPECT_THAT(variables("slurm", [](MpiLaunch& some) { some.nodes = {"n1"}; }), IsEmpty());
+  EXPECT_THAT(variables("slurm", [](MpiLaunch& some) { some.job_nodes = {"n1"}; }), IsEmpty());
 }
 
 TEST(MpiLaunch, RefusesWhatWouldBeManyWorlds) {
