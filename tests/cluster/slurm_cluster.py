@@ -89,16 +89,22 @@ class SlurmTest(CampaignTest):
         return [call for call in self.calls() if call.startswith("sbatch --parsable")]
 
     def wait(self, condition, what, during=None):
-        """A failure shows what the scheduler and the campaign are doing."""
+        """A failure shows what the scheduler, the campaign and its workers are doing."""
         try:
             return super().wait(condition, what, during)
         except AssertionError as failure:
             status = self.start("status")
             status.wait()
             processes = subprocess.run(["ps", "-eo", "pid,ppid,stat,wchan:20,etimes,args"], capture_output=True, text=True).stdout.splitlines()
-            shown = [self.slurm("squeue").stdout, self.slurm("sinfo", "-N", "-l").stdout, status.out + status.err, *self.calls(), self.cluster.log(),
+            shown = [self.slurm("squeue").stdout, self.slurm("sinfo", "-N", "-l").stdout, status.out + status.err, *self.calls(), self.cluster.log(), *self.logs(),
                      *(line for line in processes if str(self.folder) in line or "slurmstepd" in line)]
             raise AssertionError("\n".join([str(failure), *shown])) from failure
+
+    def logs(self):
+        """The end of each log of coordinators, workers and guardians, and of the output of each allocation."""
+        campaign = self.campaign()
+        files = [*campaign.glob(".wflow/logs/*.log"), *campaign.glob(".wflow/allocations/*.out")] if campaign else []
+        return [f"{file.name}:\n{read_text(file)[-3000:]}" for file in sorted(files)]
 
     def slurm(self, *command):
         """A command of Slurm that is not counted."""
