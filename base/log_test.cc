@@ -24,11 +24,10 @@ namespace fs = std::filesystem;
 class LogTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    campaign_ =
-        fs::path(::testing::TempDir()) / ("log_" + std::to_string(::getpid()) + "_" +
-                                          ::testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::remove_all(campaign_);
-    fs::create_directories(campaign_);
+    // Not the folder of the run before (--gtest_repeat): its message would not be printed again.
+    std::string made = (fs::path(::testing::TempDir()) / "log_XXXXXX").string();
+    ASSERT_NE(::mkdtemp(made.data()), nullptr);
+    campaign_ = made;
   }
   void TearDown() override {
     log::open(campaign_, "unused");  // for the next test
