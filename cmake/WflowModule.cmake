@@ -89,11 +89,12 @@ function(wflow_kernels list name)
   set(${list} ${${list}} "${source}" PARENT_SCOPE)
 endfunction()
 
-# wflow_test(<name> SOURCES ... LINK ... [DEFINITIONS ...] [NEEDS <target>...] [LABELS ...] [OWN_HEADERS]): a GoogleTest program, where
+# wflow_test(<name> SOURCES ... LINK ... [DEFINITIONS ...] [NEEDS <target>...] [LABELS ...] [THREADS] [OWN_HEADERS]): a GoogleTest program, where
 # tests are built; one ctest entry a program keeps the list short, and the program's own output names the failing case. It ends with 77 if
-# all of its tests were skipped (cmake/test_main.cc). Without WFLOW_UNIT_TESTS, only tests with labels of their own are built.
+# all of its tests were skipped (cmake/test_main.cc). Without WFLOW_UNIT_TESTS, only tests with labels of their own are built. THREADS: threads
+# share data in it, so that CI runs it under ThreadSanitizer, too (target and label `threads`).
 function(wflow_test name)
-  cmake_parse_arguments(arg "OWN_HEADERS" "TIMEOUT" "SOURCES;LINK;DEFINITIONS;NEEDS;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "OWN_HEADERS;THREADS" "TIMEOUT" "SOURCES;LINK;DEFINITIONS;NEEDS;LABELS" ${ARGN})
   if(NOT BUILD_TESTING OR NOT (WFLOW_UNIT_TESTS OR arg_LABELS))
     return()
   endif()
@@ -115,6 +116,13 @@ function(wflow_test name)
     add_custom_target(unit_tests)
   endif()
   add_dependencies(unit_tests ${name})
+  if(arg_THREADS)
+    if(NOT TARGET threads)
+      add_custom_target(threads)
+    endif()
+    add_dependencies(threads ${name})
+    list(APPEND arg_LABELS threads)
+  endif()
   add_test(NAME ${name} COMMAND ${name})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)

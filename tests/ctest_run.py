@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the ctest entries of presets as CI does, and ends with one summary of all of them in ctest's words.
 
-  ctest_run.py run PRESET [--keep-going] [--compiled]     adds the results to build/ctest-results.json
+  ctest_run.py run PRESET [--keep-going] [--compiled | --label LABEL]     adds the results to build/ctest-results.json
   ctest_run.py summary [--full]
   ctest_run.py slowest                       writes the slowest twenty entries into tests/README.md
 
 `run`: entries with the label `unit` come first. If one of them fails, the whole-system tests do not run, unless --keep-going
-is given. --compiled: only the programs of unit tests and the simulations. A whole-system test that fails runs once more, alone. Unit
-tests and simulations are deterministic and never run twice.
+is given. --compiled: only the programs of unit tests and the simulations. --label: only the entries with this label. A whole-system test
+that fails runs once more, alone. Unit tests and simulations are deterministic and never run twice.
 
 `summary` lists what was skipped and why, which tests are flaky (failed, then passed alone), and the result of every entry. These count as
 failures: a failed entry, more than two flaky ones, and with --full (a machine as CI has it: root, Slurm, Grid Engine) a test that was
@@ -143,9 +143,17 @@ def run_preset(preset, keep_going=False, run=ctest, labels=None, compiled=False)
     return entries | system
 
 
+def run_label(preset, label, run=ctest):
+    """{name: entry} of the entries with one label."""
+    return run(preset, "-L", f"^{label}$", "-j", str(os.cpu_count() or 1))[0]
+
+
 def command_run(options):
     started_s = time.monotonic()
-    entries = run_preset(options.preset, options.keep_going, compiled=options.compiled)
+    if options.label:
+        entries = run_label(options.preset, options.label)
+    else:
+        entries = run_preset(options.preset, options.keep_going, compiled=options.compiled)
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     results[options.preset] = {"seconds": time.monotonic() - started_s, "entries": entries}
     RESULTS.write_text(json.dumps(results))
@@ -219,7 +227,9 @@ def main():
     run = commands.add_parser("run")
     run.add_argument("preset")
     run.add_argument("--keep-going", action="store_true")
-    run.add_argument("--compiled", action="store_true")
+    part = run.add_mutually_exclusive_group()
+    part.add_argument("--compiled", action="store_true")
+    part.add_argument("--label")
     run.set_defaults(run=command_run)
     summary = commands.add_parser("summary")
     summary.add_argument("--full", action="store_true")

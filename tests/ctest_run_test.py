@@ -52,6 +52,9 @@ class Runs(unittest.TestCase):
         self.assertEqual(outcomes, {"passes": "passed", "partly": "passed", "no_slurm": "skipped", "pretends": "failed",
                                     "flaky": "flaky", "simulation": "failed"})
 
+    def test_one_label(self):
+        self.assertEqual(list(ctest_run.run_label("small", "slurm", self.ctest)), ["no_slurm"])
+
     def test_failed_summary_of_the_first_run_is_held_back(self):
         self.assertIn("100% tests passed, 0 tests failed out of 2", self.output.getvalue())
         self.assertNotIn("tests failed out of 4", self.output.getvalue())

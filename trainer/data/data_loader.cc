@@ -138,7 +138,11 @@ std::size_t Batch::begin(std::size_t part) const {
 
 DataLoader::DataLoader(CachedSplit& split, std::vector<std::vector<ChannelScale>> scales,
                        std::size_t most_items, int threads, Plan plan)
-    : split_(split), scales_(std::move(scales)), plan_(std::move(plan)), slots_(kSlots) {
+    : split_(split),
+      scales_(std::move(scales)),
+      plan_(std::move(plan)),
+      thread_count_(static_cast<std::size_t>(std::max(1, threads))),
+      slots_(kSlots) {
   WFLOW_CHECK(scales_.size() == split.parts().size());
   for (Slot& slot : slots_) {
     slot.batch.most_items = most_items;
@@ -203,7 +207,7 @@ void DataLoader::work() {
 // so few that each thread has a part of the batch.
 std::size_t DataLoader::share(std::size_t items) const {
   constexpr std::size_t kMost = 16;
-  return std::clamp<std::size_t>(items / std::max<std::size_t>(1, threads_.size()), 1, kMost);
+  return std::clamp<std::size_t>(items / thread_count_, 1, kMost);
 }
 
 void DataLoader::fill(Batch& batch, std::size_t at, std::size_t number, Scratch& scratch) const {

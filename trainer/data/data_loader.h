@@ -145,6 +145,7 @@ class DataLoader {
   CachedSplit& split_;
   std::vector<std::vector<ChannelScale>> scales_;
   Plan plan_;
+  const std::size_t thread_count_;  // threads_ still grows while the first of them work
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Slot> slots_;
