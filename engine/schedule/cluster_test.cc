@@ -78,6 +78,8 @@ class Cluster {
   void settle() {
     for (bool again = true; again;) {
       again = false;
+      scheduler.saving();
+      scheduler.saved();
       scheduler.assign(now);
       Actions actions = scheduler.take_actions();
       for (const GrantLease& grant : actions.grants) take(grant);

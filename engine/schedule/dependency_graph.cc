@@ -192,6 +192,27 @@ void DependencyGraph::for_each_verdict(const specs::Edge& edge, Range range, spe
   }
 }
 
+std::vector<Range> DependencyGraph::lacking_input(ArrayId id, Range range) const {
+  const ArraySpec& spec = arrays_[id].spec;
+  const Blocks bundles = spec.bundles();
+  IntervalSet lacking;
+  for (const specs::Edge& edge : spec.edges) {
+    // The policy that accepts nothing but successes.
+    for_each_verdict(edge, range, specs::ContinueOn::never, [&](Range part, Verdict verdict) {
+      if (verdict == Verdict::skip)
+        lacking.add(
+            {bundles.around(part.first, spec.count).first, bundles.around(part.last, spec.count).end - 1});
+    });
+  }
+  // A sample may be left out for the failure of an earlier step of its chain.
+  for (Element block = range.first; spec.leaves_out_failed && block <= range.last; ++block) {
+    if (!failed_samples(id, {block, block}).empty()) lacking.add({block, block});
+  }
+  std::vector<Range> parts;
+  lacking.for_each([&](Range part) { parts.push_back(part); });
+  return parts;
+}
+
 // The array, and those whose elements its elements wait for one by one; parents first.
 std::vector<ArrayId> DependencyGraph::chain_of(ArrayId array) const {
   std::vector<ArrayId> chain = {array};

@@ -53,6 +53,10 @@ class DependencyGraph {
   // The blocked elements of `range` whose own input is there, whatever the others of their bundle wait for.
   std::vector<Range> with_input(ArrayId array, Range range) const;
 
+  // The elements of `range` that can run, or do, although something that they need has ended without success;
+  // with the others of their bundles.
+  std::vector<Range> lacking_input(ArrayId array, Range range) const;
+
   // Samples of these blocks of a conversion, some task of which ended without success: in order and disjoint,
   // each with the first array of its chain that did so. A chain is what elements wait for one by one.
   struct Failed {

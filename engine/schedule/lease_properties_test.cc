@@ -206,6 +206,8 @@ class World {
   void settle() {
     now_ += 0.1;
     for (int round = 0; round < 3; ++round) {
+      scheduler_->saving();
+      scheduler_->saved();
       scheduler_->assign(now_);
       take();
     }

@@ -44,7 +44,7 @@ void Scheduler::end(ArrayId id, Range range, ElementState state) {
   array.states.set(range, state);
   array.ended.add(range);
   open_ -= range.size();
-  ++ends_;
+  if (state != ElementState::done) ++bad_ends_;
   if (state != ElementState::skipped && state != ElementState::cancelled) has_begun(id, range);
   disk_.ended(id, range, state);
   // Neighbours that end one by one are one record.
@@ -132,59 +132,63 @@ void Scheduler::has_begun(ArrayId id, Range range) {
   if (const auto free = disk_.begun(id, range); !free.empty()) ready_.add(id, free);
 }
 
-// Simulations may have to wait until the disk has space for their outputs.
 void Scheduler::queue(ArrayId id, std::span<const Range> parts) {
-  std::vector<Range> saved;
-  if (may_wait_for_disk(id)) {
-    for (const Range& part : parts) {
-      for (Element element = part.first; element <= part.last; ++element)
-        if (!waits_for_disk(id, element)) saved.push_back({element, element});
-    }
-    parts = saved;
-    if (parts.empty()) return;
-  }
+  if (bad_ends_ == bad_ends_saved_) return queue_saved(id, parts);
+  queue_saved(id, wait_for_disk(id, parts));
+}
+
+// Simulations may have to wait until the disk has space for their outputs.
+void Scheduler::queue_saved(ArrayId id, std::span<const Range> parts) {
+  if (parts.empty()) return;
   if (!disk_.limits(id)) return ready_.add(id, parts);
   if (const auto free = disk_.hold_back(id, parts); !free.empty()) ready_.add(id, free);
 }
 
 void Scheduler::queue_again(ArrayId id, Element element) {
-  if (!may_wait_for_disk(id) || !waits_for_disk(id, element)) ready_.add_again(id, element);
+  const Range one{element, element};
+  if (bad_ends_ == bad_ends_saved_ || !wait_for_disk(id, {&one, 1}).empty()) ready_.add_again(id, element);
 }
 
-// ---- blocks that leave samples out
+// ---- elements that run although some of their input failed
 
-bool Scheduler::may_wait_for_disk(ArrayId id) const {
-  if (ends_ == ends_saved_) return false;
-  const ArraySpec& spec = arrays_[id].spec;
-  return std::any_of(spec.edges.begin(), spec.edges.end(), [&](const specs::Edge& edge) {
-    return spec.policy_of(edge) == specs::ContinueOn::ended;
-  });
-}
-
-bool Scheduler::waits_for_disk(ArrayId id, Element block) {
-  if (graph_.failed_samples(id, {block, block}).empty()) return false;
-  unsaved_[{id, block}] = ends_;
-  return true;
+// They wait until those ends are on disk. Returns the other elements.
+std::vector<Range> Scheduler::wait_for_disk(ArrayId id, std::span<const Range> parts) {
+  IntervalSet saved;
+  for (const Range& part : parts) saved.add(part);
+  for (const Range& part : parts) {
+    for (const Range& lacking : graph_.lacking_input(id, part)) {
+      std::vector<Range> found;
+      saved.for_each_in(lacking, [&](Range one) { found.push_back(one); });
+      for (const Range& one : found) unsaved_[id].set(one, bad_ends_);
+      saved.remove(lacking);
+    }
+  }
+  std::vector<Range> rest;
+  saved.for_each([&](Range part) { rest.push_back(part); });
+  return rest;
 }
 
 void Scheduler::forget_unsaved(ArrayId id, Range range) {
-  if (unsaved_.empty()) return;
-  unsaved_.erase(unsaved_.lower_bound({id, range.first}), unsaved_.upper_bound({id, range.last}));
+  const auto at = unsaved_.find(id);
+  if (at == unsaved_.end()) return;
+  at->second.erase(range);
+  if (at->second.empty()) unsaved_.erase(at);
 }
 
 void Scheduler::saved() {
-  ends_saved_ = ends_in_commit_;
-  for (auto at = unsaved_.begin(); at != unsaved_.end();) {
-    const auto [block, ends] = *at;
-    if (ends > ends_saved_) {
-      ++at;
-      continue;
+  bad_ends_saved_ = bad_ends_in_commit_;
+  std::vector<std::pair<ArrayId, Range>> saved;
+  for (const auto& [id, waiting] : unsaved_) {
+    waiting.for_each([&](Range part, std::uint64_t ends) {
+      if (ends <= bad_ends_saved_) saved.emplace_back(id, part);
+    });
+  }
+  for (const auto& [id, part] : saved) {
+    forget_unsaved(id, part);
+    queue_saved(id, parts_in(id, part, [](ElementState s) { return s == ElementState::ready; }));
+    for (const Range& again : parts_in(id, part, [](ElementState s) { return s == ElementState::delayed; })) {
+      for (Element element = again.first; element <= again.last; ++element) ready_.add_again(id, element);
     }
-    at = unsaved_.erase(at);
-    const auto [id, element] = block;
-    const Range one{element, element};
-    arrays_[id].states.at(element) == ElementState::delayed ? ready_.add_again(id, element)
-                                                            : ready_.add(id, {&one, 1});
   }
 }
 

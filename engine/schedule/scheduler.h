@@ -121,10 +121,11 @@ class Scheduler {
   void hold_step(std::uint32_t step, bool held);
   // True if elements are left, but only of paused steps.
   bool only_held_left() const;
-  // saving(): all ends so far are in the commit that begins. saved(): that commit is on disk. A block that
-  // leaves out samples is leased once their ends are on disk: after a kill before that, the next coordinator
-  // would run the samples and the block again, and the inputs that the block has deleted would be gone.
-  void saving() { ends_in_commit_ = ends_; }
+  // saving(): all ends so far are in the commit that begins. saved(): that commit is on disk. An element that
+  // runs although some of its input failed, or a block that leaves out samples, is leased once those ends are
+  // on disk: after a kill before that, the next coordinator would run the input again, and then the element,
+  // though it has succeeded.
+  void saving() { bad_ends_in_commit_ = bad_ends_; }
   void saved();
   // A hard failure then ends only what depends on it.
   void set_keep_going(bool keep_going) { keep_going_ = keep_going; }
@@ -321,8 +322,8 @@ class Scheduler {
   void make_ready(ArrayId array, std::span<const Range> parts);
   void queue(ArrayId array, std::span<const Range> parts);
   void queue_again(ArrayId array, Element element);
-  bool may_wait_for_disk(ArrayId array) const;
-  bool waits_for_disk(ArrayId array, Element block);  // then it is in unsaved_
+  void queue_saved(ArrayId array, std::span<const Range> parts);
+  std::vector<Range> wait_for_disk(ArrayId array, std::span<const Range> parts);
   void forget_unsaved(ArrayId array, Range range);
   void has_begun(ArrayId array, Range range);
   std::vector<Range> delay_known(ArrayId array, std::span<const Range> parts);
@@ -347,10 +348,10 @@ class Scheduler {
   std::vector<EarlyFailure> heard_;                     // whose turn has come; propagate() counts them
   Actions actions_;
   LeaseId next_lease_;
-  std::uint64_t open_ = 0;                                        // elements that have not ended
-  std::uint64_t ends_ = 0, ends_in_commit_ = 0, ends_saved_ = 0;  // calls of end()
-  std::map<std::pair<ArrayId, Element>, std::uint64_t>
-      unsaved_;  // ready or due once so many of these are saved
+  std::uint64_t open_ = 0;  // elements that have not ended
+  // Calls of end() for other ends than successes.
+  std::uint64_t bad_ends_ = 0, bad_ends_in_commit_ = 0, bad_ends_saved_ = 0;
+  std::map<ArrayId, IntervalMap<std::uint64_t>> unsaved_;  // ready or due once so many of these are saved
   std::uint64_t max_range_ = 1 << 16;
   std::uint64_t work_ = 0;
   std::uint64_t made_again_ = 0;

@@ -453,6 +453,81 @@ TEST(Scheduler, ABlockThatLeavesOutSamplesWaitsUntilTheirEndsAreOnDisk) {
   EXPECT_EQ(second[0].array, 1U);
 }
 
+// The failure may be known to this coordinator alone (a worker that was lost). If it were killed now, the
+// next one would run the element that failed again, and what runs after it, too, though that had succeeded.
+TEST(Scheduler, WhatRunsAfterAFailureWaitsUntilThatIsOnDisk) {
+  ArraySpec all = array_of(1, {{1, EdgeKind::all, 0}});
+  Scheduler scheduler({array_of(3), array_of(3, {{0, EdgeKind::element, 0}}), all}, 1);
+  scheduler.start();
+  scheduler.worker_joined("a", {8, 0}, {});
+  using Elements = std::vector<std::pair<ArrayId, Element>>;
+  std::map<std::pair<ArrayId, Element>, LeaseId> leases;
+  const auto leased = [&] {
+    Elements found;
+    scheduler.assign(1);
+    for (const GrantLease& grant : scheduler.take_actions().grants) {
+      for (std::uint64_t i = 0; i < grant.lease.count; ++i) {
+        found.emplace_back(grant.lease.array, grant.lease.first + i);
+        leases[found.back()] = grant.lease.id;
+      }
+    }
+    return found;
+  };
+  const auto end = [&](ArrayId array, Element element, int code) {
+    Outcome outcome;
+    outcome.lease = leases.at({array, element});
+    outcome.array = array;
+    outcome.element = element;
+    outcome.exit_code = code;
+    code == 0 ? scheduler.done({outcome.lease, array, element, 1, 0, 0.1, 0.01, 0})
+              : scheduler.ended_badly(outcome, "a", 1);
+  };
+  ASSERT_EQ(leased().size(), 3U);
+  end(0, 0, 0);
+  end(0, 1, 1);
+  EXPECT_EQ(leased(), (Elements{{1, 0}})) << "the failure is not on disk";
+  scheduler.saving();
+  end(0, 2, 1);
+  scheduler.saved();
+  EXPECT_EQ(leased(), (Elements{{1, 1}})) << "the second failure is not on disk";
+  scheduler.saving();
+  scheduler.saved();
+  EXPECT_EQ(leased(), (Elements{{1, 2}}));
+  end(1, 0, 0);
+  end(1, 1, 0);
+  end(1, 2, 1);
+  EXPECT_TRUE(leased().empty()) << "one of the elements that are needed failed, which is not on disk";
+  scheduler.saving();
+  scheduler.saved();
+  EXPECT_EQ(leased(), (Elements{{2, 0}}));
+}
+
+// A process takes its elements together.
+TEST(Scheduler, ABundleWaitsUntilTheFailuresBeforeItAreOnDisk) {
+  Campaign campaign({array_of(4), bundled(4, 2, {{0, EdgeKind::element, 0}})});
+  Scheduler& scheduler = campaign.scheduler;
+  scheduler.start();
+  scheduler.worker_joined("a", {4, 0}, {});
+  campaign.take();
+  while (!campaign.leased.empty()) {
+    const Lease lease = campaign.leased.front().second;
+    campaign.leased.pop_front();
+    lease.first == 1 ? campaign.fail(lease, 1) : campaign.succeed(lease);
+  }
+  scheduler.assign(1);
+  const std::vector<GrantLease> first = scheduler.take_actions().grants;
+  ASSERT_EQ(first.size(), 1U);
+  EXPECT_EQ(first[0].lease.first, 2U);
+  EXPECT_EQ(first[0].lease.count, 2U);
+  scheduler.saving();
+  scheduler.saved();
+  scheduler.assign(1);
+  const std::vector<GrantLease> second = scheduler.take_actions().grants;
+  ASSERT_EQ(second.size(), 1U);
+  EXPECT_EQ(second[0].lease.first, 0U);
+  EXPECT_EQ(second[0].lease.count, 2U);
+}
+
 // A task that gathers the elements of a step does not run if all of them were skipped.
 TEST(Scheduler, AStepThatGathersNothingIsSkipped) {
   ArraySpec simulate = array_of(5, {{0, EdgeKind::all, 0}}, 1);

@@ -190,6 +190,16 @@ double History::cores_on(WorkerNumber worker, const Execution& execution) const 
   return std::min(slots, spec.gang.cores);
 }
 
+// True for a loss in a job that the coordinator has given back: it explains the loss, as CoordinatorMachine
+// counts it, though its reason is `worker_lost`.
+bool History::is_uncharged(const engine::RecordFailure& failure) const {
+  const wire::Outcome& outcome = failure.outcome;
+  const ElementTruth& truth = at(outcome.array, outcome.element);
+  const auto gave_back = [&](WorkerNumber worker) { return failure.worker == fmt::format("w{}", worker); };
+  return static_cast<int>(failure.counts.crashes) <= truth.crashes &&
+         std::ranges::any_of(in_cancelled_jobs_, gave_back);
+}
+
 // True for a cancelled task that is still being ended while its cores are leased again (docs/reliability.md):
 // ranks of a task on several nodes begin beside it, because its worker does not wait for them; or all
 // that is left of it are such ranks: a later coordinator found them, and only their lead knows where they
@@ -519,7 +529,7 @@ void History::committed(const engine::store::Batch& batch) {
     if (succeeds_without_marker(outcome)) continue;  // recorded because it leaves no marker
     const engine::ArraySpec& spec = study_.arrays[outcome.array];
     if (outcome.reason == wire::EndReason::worker_lost) {
-      ++truth.crashes;
+      ++(is_uncharged(failure) ? truth.neutral_losses : truth.crashes);
     } else if (engine::is_neutral(outcome.reason)) {
       if (!ended_so(truth, outcome)) ++truth.neutral_losses;
     } else if (failure.counts.memory > truth.memory && !failure.final) {
@@ -695,34 +705,67 @@ void History::check_final(const engine::store::Restored& restored) {
   }
 }
 
+// The tasks of a sample of a conversion with this edge: of its own array, and of those above it.
+std::vector<ArrayId> History::chain_of(const specs::Edge& edge) const {
+  std::vector<ArrayId> chain = {edge.parent};
+  for (std::size_t next = 0; next < chain.size(); ++next) {
+    for (const specs::Edge& above : study_.arrays[chain[next]].edges) {
+      if (above.kind == specs::EdgeKind::element) chain.push_back(above.parent);
+    }
+  }
+  return chain;
+}
+
 // Samples of the block, some task of which did not succeed.
 std::set<Element> History::failed_in(const std::vector<engine::ElementState>& states, const specs::Edge& edge,
                                      Element block) const {
   std::set<Element> failed;
   const BlockRange items = edge.blocks().items(block, study_.arrays[edge.parent].count);
-  std::vector<ArrayId> chain = {edge.parent};
-  for (std::size_t next = 0; next < chain.size(); ++next) {
+  for (const ArrayId array : chain_of(edge)) {
     for (Element sample = items.first; sample < items.end; ++sample) {
-      if (states[index(chain[next], sample)] != engine::ElementState::done) failed.insert(sample);
-    }
-    for (const specs::Edge& above : study_.arrays[chain[next]].edges) {
-      if (above.kind == specs::EdgeKind::element) chain.push_back(above.parent);
+      if (states[index(array, sample)] != engine::ElementState::done) failed.insert(sample);
     }
   }
   return failed;
+}
+
+// True if all of its tasks have succeeded, and some were cancelled before their coordinator had read that in
+// the journal of a worker.
+bool History::is_cancelled_too_late(const std::vector<engine::ElementState>& states, const specs::Edge& edge,
+                                    Element sample) const {
+  using engine::ElementState;
+  bool cancelled = false;
+  for (const ArrayId array : chain_of(edge)) {
+    const ElementTruth& truth = at(array, sample);
+    const ElementState state = states[index(array, sample)];
+    const bool succeeded = std::ranges::any_of(
+        truth.ends, [&](const auto& end) { return end.success && end.lease >= truth.floor; });
+    if (!succeeded || state == ElementState::failed || state == ElementState::hard_failed) return false;
+    cancelled = cancelled || (state == ElementState::cancelled && truth.cancel_asked);
+  }
+  return cancelled;
 }
 
 void History::check_left_out(const std::vector<engine::ElementState>& states, ArrayId array) const {
   if (!study_.arrays[array].leaves_out_failed) return;
   for (Element block = 0; block < study_.arrays[array].count; ++block) {
     if (states[index(array, block)] != engine::ElementState::done) continue;
-    std::set<Element> failed;
+    std::set<Element> failed, cancelled_too_late;
     for (const specs::Edge& edge : study_.arrays[array].edges) {
-      if (edge.kind == specs::EdgeKind::block) failed = failed_in(states, edge, block);
+      if (edge.kind != specs::EdgeKind::block) continue;
+      failed = failed_in(states, edge, block);
+      for (const Element sample : failed) {
+        if (is_cancelled_too_late(states, edge, sample)) cancelled_too_late.insert(sample);
+      }
     }
+    const auto is_right = [&](std::set<Element> left_out) {
+      left_out.insert(cancelled_too_late.begin(), cancelled_too_late.end());
+      return left_out == failed;
+    };
     const ElementTruth& truth = at(array, block);
     const bool right = std::any_of(truth.ends.begin(), truth.ends.end(), [&](const auto& end) {
-      return end.success && end.lease >= truth.floor && left_out_by(end.lease, array, block) == failed;
+      const auto left_out = left_out_by(end.lease, array, block);
+      return end.success && end.lease >= truth.floor && left_out && is_right(*left_out);
     });
     if (!right)
       throw Violation("left out", fmt::format("no execution of {} left out the {} of its samples that failed",

@@ -154,6 +154,7 @@ class History {
   void forget_blocks(ArrayId array, Element element);
   void check_floors_due();
   void check_slots(const wire::Lease& lease, const Execution& execution) const;
+  bool is_uncharged(const engine::RecordFailure& failure) const;
   bool is_left_of_cancelled(const Execution& one, const Execution& started) const;
   double cores_on(WorkerNumber worker, const Execution& execution) const;
   std::vector<ExecutionNumber> given_up(const ElementTruth& truth) const;
@@ -163,6 +164,9 @@ class History {
   std::vector<engine::ElementState> states_of(const engine::store::Restored& restored) const;
   bool may_run(const std::vector<engine::ElementState>& states, ArrayId array, Element element) const;
   void check_end(engine::ElementState state, bool may_run, ArrayId array, Element element) const;
+  std::vector<ArrayId> chain_of(const specs::Edge& edge) const;
+  bool is_cancelled_too_late(const std::vector<engine::ElementState>& states, const specs::Edge& edge,
+                             Element sample) const;
   std::set<Element> failed_in(const std::vector<engine::ElementState>& states, const specs::Edge& edge,
                               Element block) const;
   void check_left_out(const std::vector<engine::ElementState>& states, ArrayId array) const;
