@@ -404,8 +404,8 @@ void read_guard(yaml::MapReader& reader, std::string_view key, TrainConfig& conf
 
 // A search uses the schedule of a full training, which ends with the last rung.
 void read_epochs(yaml::MapReader& reader, std::string_view key, TrainConfig& config) {
-  const yaml::Node* block = reader.find("search");
-  const SearchConfig search = block == nullptr ? SearchConfig() : read_search(*block, reader.diagnostics());
+  SearchConfig& search = config.search;
+  if (const yaml::Node* block = reader.find("search")) search = read_search(*block, reader.diagnostics());
   const std::int64_t last = search.on() ? search.rungs.back() : config.epochs;
   config.epochs = reader.integer(key, last, 1, kMostEpochs);
   if (search.on() && config.epochs != last) {
@@ -671,8 +671,11 @@ const config::Table<TrainConfig>& train_table() {
                        "after this time, write a checkpoint and end with exit code 6; 0: no limit"),
        read_elsewhere<TrainConfig>("search",
                                    config::any_of({{{"$ref", "#/$defs/token"}}, search_table().schema()}),
-                                   "[successive halving](#searching) over the trainings of a campaign's step")
-           .usually("none")},
+                                   "[successive halving](#searching) over the trainings of a campaign's step",
+                                   [](const TrainConfig& config) { return to_yaml(config.search); })
+           .usually("none")
+           .emitted_if([](const TrainConfig& config) { return config.search.on(); })
+           .only_if_set()},
       check_train);
   return table;
 }
@@ -781,12 +784,6 @@ std::string module_file(const yaml::Node& train_block) {
   if (model == nullptr) return {};
   const yaml::Node* file = is_module_file(*model) ? model : model->is_map() ? model->find("file") : nullptr;
   return file != nullptr && file->is_scalar() && file->text.find("$(") == std::string::npos ? file->text : "";
-}
-
-yaml::Node with_module_file(yaml::Node train_block, const std::string& path) {
-  for (auto& [key, value] : train_block.entries)
-    if (key.text == "model") value = yaml::map({{"file", yaml::quoted(path)}});
-  return train_block;
 }
 
 TrainConfig read_train_config(const yaml::Node& block, yaml::Diagnostics& diagnostics) {

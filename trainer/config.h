@@ -8,6 +8,7 @@
 
 #include "base/yaml.h"
 #include "trainer/layer_config.h"
+#include "trainer/search_config.h"
 
 namespace wflow::trainer {
 
@@ -75,8 +76,6 @@ struct ModelConfig {
 ModelConfig default_model(ModelName name);
 // The TorchScript file that a `train:` block names as its model; empty: none, or a token that stands for one.
 std::string module_file(const yaml::Node& train_block);
-// The block with another path in its place.
-yaml::Node with_module_file(yaml::Node train_block, const std::string& path);
 
 struct TransformConfig {
   TransformName name = TransformName::none;
@@ -194,6 +193,7 @@ struct TrainConfig {
   // model; else a checkpoint, or the folder of a training.
   std::string init_from;
   double max_seconds = 0;  // after this time, write a checkpoint and exit with code 6; 0: no limit
+  SearchConfig search;     // of a campaign's step; off: a training by itself
   bool operator==(const TrainConfig&) const = default;
 };
 
