@@ -651,6 +651,11 @@ const config::Table<TrainConfig>& train_table() {
            "decay a step of averaged weights; they are then what is validated, tested and exported. 0: none"),
        config::integer("early_stop", &TrainConfig::early_stop_epochs, 0, kMany,
                        "epochs without a better validation after which to stop; 0: never"),
+       config::real(
+           "min_improvement", &TrainConfig::min_improvement, 0, 1,
+           "`early_stop` counts an epoch as better only if its validation is lower by more than this "
+           "part of the best one, such as 0.01")
+           .only_if_set(),
        config::boolean("shuffle_labels", &TrainConfig::shuffle_labels,
                        "leak test: training labels in random order; ratios must stay near 1"),
        config::boolean("deterministic", &TrainConfig::deterministic,

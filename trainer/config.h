@@ -185,7 +185,8 @@ struct TrainConfig {
   Select select = Select::last;
   double ema = 0;  // decay per step of the averaged weights that are evaluated and exported; 0: no averaging
   std::int64_t early_stop_epochs = 0;  // epochs without a better validation before the stop; 0: never
-  bool shuffle_labels = false;         // leak test: a network can learn nothing from such data
+  double min_improvement = 0;   // smaller improvements do not count for early_stop_epochs; part of the best
+  bool shuffle_labels = false;  // leak test: a network can learn nothing from such data
   bool deterministic = true;
   Backend backend = Backend::automatic;
   Precision precision = Precision::full;

@@ -136,7 +136,8 @@ TEST(TrainConfig, ReadsBackEqual) {
       " optimizer: {name: adam, learning_rate: 3e-4, clip_norm: 1, larc_trust: 0.002, lag: 1}, gradients: "
       "{wire: half},"
       " schedule: {warmup_epochs: 1.5, decay: step, step_epochs: [4, 8], step_factor: 0.25},"
-      " checkpoint: {every_steps: 5, every_seconds: 10 min, keep: 3}, select: best, early_stop: 4,"
+      " checkpoint: {every_steps: 5, every_seconds: 10 min, keep: 3}, select: best, early_stop: 4, "
+      "min_improvement: 0.01,"
       " shuffle_labels: true, deterministic: false, backend: onednn, precision: bf16, max_seconds: 1 h}");
   EXPECT_EQ(first.messages, "");
   EXPECT_EQ(first.config.max_seconds, 3600);
