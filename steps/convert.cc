@@ -21,11 +21,12 @@ class Convert final : public Step {
  public:
   Convert(const specs::TaskTemplate& task_template, const specs::SampleTable* samples)
       : template_(task_template), samples_(samples), program_(sibling_program("wflow-convert")) {
-    if (template_.block_samples > 0) read_settings();
+    if (template_.block_samples > 0) choose_columns();
   }
 
   ArraySetup setup() const override {
-    return {{template_.workspace + "/logs", own_directory()}, {{config_path(), template_.settings}}};
+    return {{template_.workspace + "/logs", own_directory()},
+            {{config_path(), yaml::emit(specs::to_yaml(template_.settings))}}};
   }
 
   PreparedTask prepare(const Execution& execution) const override {
@@ -55,29 +56,20 @@ class Convert final : public Step {
   std::string own_directory() const { return template_.workspace + "/.wflow-convert"; }
   std::string config_path() const { return own_directory() + "/config.yaml"; }
 
-  void read_settings() {
-    yaml::Diagnostics diagnostics(config_path());
-    const yaml::Node node = yaml::parse(template_.settings, diagnostics);
-    block_ = specs::read_convert(node, diagnostics);
-    if (block_.file.empty() && !block_.directories)
-      diagnostics.error(node.mark, "the convert block names no file of a sample's directory");
-    choose_columns(node.mark, diagnostics);
-    diagnostics.throw_if_errors();
-  }
-
-  void choose_columns(const yaml::Mark& mark, yaml::Diagnostics& diagnostics) {
+  void choose_columns() {
+    if (const auto* unread = std::get_if<specs::UnreadBlock>(&template_.settings))
+      throw Error(ExitCode::spec, unread->errors);
+    config_ = std::get<converters::ConvertConfig>(template_.settings);
+    if (config_.file.empty() && config_.short_form)
+      throw Error(ExitCode::spec, "the convert block names no file of a sample's directory");
+    const specs::RowColumns wanted = specs::row_columns(config_);
     static const std::vector<std::string> kNone;
     const auto& all = samples_ ? samples_->columns() : kNone;
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      if (block_.all_columns) columns_.push_back(i);
-    }
-    for (const std::string& name : block_.all_columns ? kNone : block_.columns) {
+    for (const std::string& name : wanted.all ? all : wanted.names) {
       const auto found = std::find(all.begin(), all.end(), name);
-      if (found == all.end()) {
-        diagnostics.error(mark, fmt::format("target '{}' is no column of the samples", name));
-      } else {
-        columns_.push_back(static_cast<std::size_t>(found - all.begin()));
-      }
+      if (found == all.end())
+        throw Error(ExitCode::spec, fmt::format("target '{}' is no column of the samples", name));
+      columns_.push_back(static_cast<std::size_t>(found - all.begin()));
     }
   }
 
@@ -93,19 +85,19 @@ class Convert final : public Step {
     const bool some_out =
         std::any_of(reasons.begin(), reasons.end(), [](auto* reason) { return reason != nullptr; });
     std::string text = "id";
-    if (block_.directories) text += ",directory";
-    if (!block_.file.empty()) text += ",file";
-    if (block_.stacked) text += ",row";
-    if (some_out) text.append(",").append(specs::left_out_column());
+    if (directories()) text += ",directory";
+    if (!config_.file.empty()) text += ",file";
+    if (config_.stacked) text += ",row";
+    if (some_out) text.append(",").append(converters::kLeftOutColumn);
     for (const std::size_t column : columns_) text += "," + csv::cell(samples_->columns()[column]);
     text += '\n';
-    const Blocks bundles(std::max<std::uint64_t>(block_.bundle, 1), template_.sample_starts);
+    const Blocks bundles(std::max<std::uint64_t>(config_.bundle, 1), template_.sample_starts);
     for (std::uint64_t row = first; row < end; ++row) {
       const std::string directory = directory_of(row);
       text += std::to_string(row);
-      if (block_.directories) text += "," + csv::cell(directory);
-      if (!block_.file.empty()) text += "," + csv::cell(directory + "/" + file_of(row));
-      if (block_.stacked)
+      if (directories()) text += "," + csv::cell(directory);
+      if (!config_.file.empty()) text += "," + csv::cell(directory + "/" + file_of(row));
+      if (config_.stacked)
         text += "," + std::to_string(row - bundles.around(row, template_.sample_count).first);
       if (some_out) text += "," + csv::cell(reasons[row - first] == nullptr ? "" : *reasons[row - first]);
       for (const std::size_t column : columns_) text += "," + csv::cell(samples_->text(row, column));
@@ -113,6 +105,9 @@ class Convert final : public Step {
     }
     return text;
   }
+
+  // True if the fields name files in a sample's directory.
+  bool directories() const { return !config_.short_form; }
 
   // Returns the directory of a sample, or of its bundle, in the step `from`.
   std::string directory_of(std::uint64_t row) const {
@@ -122,12 +117,12 @@ class Convert final : public Step {
     source.layout_samples = layout_of(template_);
     source.level_max_dirs = template_.level_max_dirs;
     source.sample_starts = template_.sample_starts;
-    source.bundle = block_.bundle;
+    source.bundle = config_.bundle;
     return working_directory(source, row);
   }
 
   std::string file_of(std::uint64_t row) const {
-    std::string name = block_.file;
+    std::string name = config_.file;
     constexpr std::string_view kSample = "$(MERLIN_SAMPLE_ID)";
     for (std::size_t at = name.find(kSample); at != std::string::npos; at = name.find(kSample, at))
       name.replace(at, kSample.size(), std::to_string(row));
@@ -137,7 +132,7 @@ class Convert final : public Step {
   const specs::TaskTemplate& template_;
   const specs::SampleTable* samples_;
   std::string program_;
-  specs::ConvertBlock block_;
+  converters::ConvertConfig config_;
   std::vector<std::size_t> columns_;
 };
 

@@ -6,6 +6,8 @@
 
 #include "base/error.h"
 #include "base/process.h"
+#include "base/yaml.h"
+#include "specs/study/blocks.h"
 #include "steps/step.h"
 #include "steps/test_samples.h"
 
@@ -27,12 +29,20 @@ class ConvertTest : public ::testing::Test {
   }
   ~ConvertTest() override { ::setenv("PATH", path_.c_str(), 1); }
 
+  static specs::Block conversion(const std::string& text) {
+    yaml::Diagnostics diagnostics("");
+    const yaml::Node node = yaml::parse(text, diagnostics);
+    specs::Block block = specs::read_block(specs::StepKind::convert, node, diagnostics);
+    if (diagnostics.has_errors()) return specs::UnreadBlock{node, diagnostics.to_string()};
+    return block;
+  }
+
   static specs::TaskTemplate blocks() {
     specs::TaskTemplate t;
     t.step = "data";
     t.kind = specs::StepKind::convert;
     t.workspace = "/campaign/data";
-    t.settings = "from: simulate\nfile: out/cube.h5\ntargets: [x]\n";
+    t.settings = conversion("from: simulate\nfile: out/cube.h5\ntargets: [x]\n");
     t.sample_count = 30;
     t.block_samples = 8;
     t.source_workspace = "/campaign/simulate";
@@ -46,12 +56,12 @@ class ConvertTest : public ::testing::Test {
 
 TEST_F(ConvertTest, FindsSamplesInTheDirectoriesOfBundles) {
   auto t = blocks();
-  t.settings = "from: simulate\nfile: u.npy\nstacked: true\nbundle: 3\ntargets: [x]\n";
+  t.settings = conversion("from: simulate\nfile: u.npy\nstacked: true\nbundle: 3\ntargets: [x]\n");
   const PreparedTask stacked = make_step(t, &samples_)->prepare({1, 0, false});
   EXPECT_THAT(stacked.files.at(0).text, ::testing::StartsWith("id,file,row,x\n"
                                                               "8,/campaign/simulate/02/u.npy,2,80\n"
                                                               "9,/campaign/simulate/03/u.npy,0,90\n"));
-  t.settings = "from: simulate\nfile: u_$(MERLIN_SAMPLE_ID).h5\nbundle: 3\ntargets: [x]\n";
+  t.settings = conversion("from: simulate\nfile: u_$(MERLIN_SAMPLE_ID).h5\nbundle: 3\ntargets: [x]\n");
   const PreparedTask single = make_step(t, &samples_)->prepare({1, 0, false});
   EXPECT_THAT(single.files.at(0).text,
               ::testing::StartsWith(
@@ -79,15 +89,15 @@ TEST_F(ConvertTest, RowsSayWhichSamplesAreLeftOut) {
 // Fields name files in the samples' directories, and the rows have the columns that they and the split need.
 TEST_F(ConvertTest, HandsOverDirectoriesToFields) {
   auto t = blocks();
-  t.settings =
+  t.settings = conversion(
       "from: simulate\ninputs: {k: {parameter: x}}\ntargets: {u: {file: u.npy}, e: {file: log, regex: 'E = "
       "(.*)'}}\n"
-      "split: {train: 0.8, group_by: name}\n";
+      "split: {train: 0.8, group_by: name}\n");
   EXPECT_THAT(make_step(t, &samples_)->prepare({0, 0, false}).files.at(0).text,
               ::testing::StartsWith("id,directory,x,name\n0,/campaign/simulate/00/00,0,"));
-  t.settings =
+  t.settings = conversion(
       "from: simulate\nfile: cube.h5\ninputs: {u: {dataset: /u}}\ntargets: {e: {file: log, regex: 'E = "
-      "(.*)'}}\n";
+      "(.*)'}}\n");
   EXPECT_THAT(make_step(t, &samples_)->prepare({0, 0, false}).files.at(0).text,
               ::testing::StartsWith(
                   "id,directory,file\n0,/campaign/simulate/00/00,/campaign/simulate/00/00/cube.h5\n"));
@@ -97,12 +107,13 @@ TEST_F(ConvertTest, HandsOverDirectoriesToFields) {
 TEST_F(ConvertTest, ReadsTheBlockAsValidationDoes) {
   auto t = blocks();
   for (const char* yes : {"yes", "True", "on", "true"}) {
-    t.settings = std::string("from: simulate\nfile: u.npy\nbundle: 3\ntargets: x\nstacked: ") + yes + "\n";
+    t.settings =
+        conversion(std::string("from: simulate\nfile: u.npy\nbundle: 3\ntargets: x\nstacked: ") + yes + "\n");
     EXPECT_THAT(make_step(t, &samples_)->prepare({1, 0, false}).files.at(0).text,
                 ::testing::StartsWith("id,file,row,x\n8,/campaign/simulate/02/u.npy,2,80\n"))
         << yes;
   }
-  t.settings = "from: simulate\nfile: u.npy\nstacked: perhaps\n";
+  t.settings = conversion("from: simulate\nfile: u.npy\nstacked: perhaps\n");
   EXPECT_THROW(make_step(t, &samples_), Error);
 }
 
@@ -112,7 +123,10 @@ TEST_F(ConvertTest, SharesTheConfiguration) {
   EXPECT_THAT(setup.directories, ElementsAre("/campaign/data/logs", "/campaign/data/.wflow-convert"));
   ASSERT_EQ(setup.files.size(), 1U);
   EXPECT_EQ(setup.files[0].path, "/campaign/data/.wflow-convert/config.yaml");
-  EXPECT_EQ(setup.files[0].text, t.settings);
+  EXPECT_EQ(setup.files[0].text, yaml::emit(specs::to_yaml(t.settings)));
+  EXPECT_EQ(std::get<converters::ConvertConfig>(conversion(setup.files[0].text)),
+            std::get<converters::ConvertConfig>(t.settings))
+      << "the program reads what the study says";
 }
 
 TEST_F(ConvertTest, ConvertsABlock) {
@@ -138,7 +152,7 @@ TEST_F(ConvertTest, ConvertsABlock) {
 
 TEST_F(ConvertTest, TakesAllColumnsWhereNoTargetsAreNamedAndQuotesThem) {
   auto t = blocks();
-  t.settings = "from: simulate\nfile: cube.h5\n";
+  t.settings = conversion("from: simulate\nfile: cube.h5\n");
   t.block_samples = 1;
   const PreparedTask task = make_step(t, &samples_)->prepare({2, 0, false});
   EXPECT_EQ(task.files.at(0).text, "id,file,x,name\n2,/campaign/simulate/00/02/cube.h5,20,\"a,\"\"2\"\"\"\n");
@@ -156,9 +170,9 @@ TEST_F(ConvertTest, ClosesTheDataSet) {
 
 TEST_F(ConvertTest, RefusesUnknownTargetsAndMissingFile) {
   auto t = blocks();
-  t.settings = "from: s\nfile: a\ntargets: [y]\n";
+  t.settings = conversion("from: s\nfile: a\ntargets: [y]\n");
   EXPECT_THROW(make_step(t, &samples_), Error);
-  t.settings = "from: s\ntargets: [x]\n";
+  t.settings = conversion("from: s\ntargets: [x]\n");
   EXPECT_THROW(make_step(t, &samples_), Error);
 }
 

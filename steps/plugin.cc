@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include "base/process.h"
+#include "base/yaml.h"
+#include "specs/study/blocks.h"
 #include "steps/files.h"
 #include "steps/step.h"
 
@@ -16,7 +18,8 @@ class Plugin final : public Step {
       : template_(task_template), program_(sibling_program("wflow-plugin-host")) {}
 
   ArraySetup setup() const override {
-    return {{template_.workspace, own_directory()}, {{config_path(), template_.settings}}};
+    return {{template_.workspace, own_directory()},
+            {{config_path(), yaml::emit(specs::to_yaml(template_.settings))}}};
   }
 
   PreparedTask prepare(const Execution& execution) const override {

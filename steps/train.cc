@@ -5,6 +5,8 @@
 
 #include "base/error.h"
 #include "base/process.h"
+#include "base/yaml.h"
+#include "specs/study/blocks.h"
 #include "steps/step.h"
 
 namespace wflow::steps {
@@ -40,7 +42,8 @@ class Train final : public Step {
   }
 
   ArraySetup setup() const override {
-    return {{template_.workspace}, {{template_.workspace + "/train.yaml", template_.settings}}};
+    return {{template_.workspace},
+            {{template_.workspace + "/train.yaml", yaml::emit(specs::to_yaml(template_.settings))}}};
   }
 
   PreparedTask prepare(const Execution& execution) const override {

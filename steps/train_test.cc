@@ -28,7 +28,10 @@ class TrainTest : public ::testing::Test {
     template_.step = "train";
     template_.kind = specs::StepKind::train;
     template_.workspace = "/campaign/train";
-    template_.settings = "epochs: 3\n";
+    trainer::TrainConfig config;
+    config.data = "/campaign/data";
+    config.epochs = 3;
+    template_.settings = config;
   }
   ~TrainTest() override { ::setenv("PATH", path_.c_str(), 1); }
 
@@ -41,7 +44,10 @@ TEST_F(TrainTest, RunsOneRankDirectly) {
   const auto step = make_step(template_, nullptr);
   ASSERT_EQ(step->setup().files.size(), 1U);
   EXPECT_EQ(step->setup().files[0].path, "/campaign/train/train.yaml");
-  EXPECT_EQ(step->setup().files[0].text, "epochs: 3\n");
+  yaml::Diagnostics diagnostics("train.yaml");
+  EXPECT_EQ(trainer::read_train_config(yaml::parse(step->setup().files[0].text, diagnostics), diagnostics),
+            std::get<trainer::TrainConfig>(template_.settings));
+  EXPECT_EQ(diagnostics.to_string(), "");
   const PreparedTask task = step->prepare({0, 1, true});
   EXPECT_THAT(task.argv,
               ElementsAre(EndsWith("/wflow-train"), "/campaign/train/train.yaml", "--fresh-on-new-data"));

@@ -404,8 +404,8 @@ void read_guard(yaml::MapReader& reader, std::string_view key, TrainConfig& conf
 
 // A search uses the schedule of a full training, which ends with the last rung.
 void read_epochs(yaml::MapReader& reader, std::string_view key, TrainConfig& config) {
-  const yaml::Node* block = reader.find("search");
-  const SearchConfig search = block == nullptr ? SearchConfig() : read_search(*block, reader.diagnostics());
+  SearchConfig& search = config.search;
+  if (const yaml::Node* block = reader.find("search")) search = read_search(*block, reader.diagnostics());
   const std::int64_t last = search.on() ? search.rungs.back() : config.epochs;
   config.epochs = reader.integer(key, last, 1, kMostEpochs);
   if (search.on() && config.epochs != last) {
@@ -651,6 +651,11 @@ const config::Table<TrainConfig>& train_table() {
            "decay a step of averaged weights; they are then what is validated, tested and exported. 0: none"),
        config::integer("early_stop", &TrainConfig::early_stop_epochs, 0, kMany,
                        "epochs without a better validation after which to stop; 0: never"),
+       config::real(
+           "min_improvement", &TrainConfig::min_improvement, 0, 1,
+           "`early_stop` counts an epoch as better only if its validation is lower by more than this "
+           "part of the best one, such as 0.01")
+           .only_if_set(),
        config::boolean("shuffle_labels", &TrainConfig::shuffle_labels,
                        "leak test: training labels in random order; ratios must stay near 1"),
        config::boolean("deterministic", &TrainConfig::deterministic,
@@ -671,8 +676,11 @@ const config::Table<TrainConfig>& train_table() {
                        "after this time, write a checkpoint and end with exit code 6; 0: no limit"),
        read_elsewhere<TrainConfig>("search",
                                    config::any_of({{{"$ref", "#/$defs/token"}}, search_table().schema()}),
-                                   "[successive halving](#searching) over the trainings of a campaign's step")
-           .usually("none")},
+                                   "[successive halving](#searching) over the trainings of a campaign's step",
+                                   [](const TrainConfig& config) { return to_yaml(config.search); })
+           .usually("none")
+           .emitted_if([](const TrainConfig& config) { return config.search.on(); })
+           .only_if_set()},
       check_train);
   return table;
 }
@@ -781,12 +789,6 @@ std::string module_file(const yaml::Node& train_block) {
   if (model == nullptr) return {};
   const yaml::Node* file = is_module_file(*model) ? model : model->is_map() ? model->find("file") : nullptr;
   return file != nullptr && file->is_scalar() && file->text.find("$(") == std::string::npos ? file->text : "";
-}
-
-yaml::Node with_module_file(yaml::Node train_block, const std::string& path) {
-  for (auto& [key, value] : train_block.entries)
-    if (key.text == "model") value = yaml::map({{"file", yaml::quoted(path)}});
-  return train_block;
 }
 
 TrainConfig read_train_config(const yaml::Node& block, yaml::Diagnostics& diagnostics) {

@@ -8,6 +8,7 @@
 
 #include "base/yaml.h"
 #include "trainer/layer_config.h"
+#include "trainer/search_config.h"
 
 namespace wflow::trainer {
 
@@ -75,8 +76,6 @@ struct ModelConfig {
 ModelConfig default_model(ModelName name);
 // The TorchScript file that a `train:` block names as its model; empty: none, or a token that stands for one.
 std::string module_file(const yaml::Node& train_block);
-// The block with another path in its place.
-yaml::Node with_module_file(yaml::Node train_block, const std::string& path);
 
 struct TransformConfig {
   TransformName name = TransformName::none;
@@ -186,7 +185,8 @@ struct TrainConfig {
   Select select = Select::last;
   double ema = 0;  // decay per step of the averaged weights that are evaluated and exported; 0: no averaging
   std::int64_t early_stop_epochs = 0;  // epochs without a better validation before the stop; 0: never
-  bool shuffle_labels = false;         // leak test: a network can learn nothing from such data
+  double min_improvement = 0;   // smaller improvements do not count for early_stop_epochs; part of the best
+  bool shuffle_labels = false;  // leak test: a network can learn nothing from such data
   bool deterministic = true;
   Backend backend = Backend::automatic;
   Precision precision = Precision::full;
@@ -194,6 +194,7 @@ struct TrainConfig {
   // model; else a checkpoint, or the folder of a training.
   std::string init_from;
   double max_seconds = 0;  // after this time, write a checkpoint and exit with code 6; 0: no limit
+  SearchConfig search;     // of a campaign's step; off: a training by itself
   bool operator==(const TrainConfig&) const = default;
 };
 

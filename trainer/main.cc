@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -75,8 +76,8 @@ Configuration read_configuration(const std::string& path) {
   }
   Configuration result{trainer::read_train_config(root, diagnostics), {}};
   diagnostics.throw_if_errors();
-  if (const wflow::yaml::Node* search = root.find("search"))
-    result.search = trainer::read_search(*search, diagnostics);
+  // The search is no part of the training that a checkpoint or model records.
+  result.search = std::exchange(result.train.search, {});
   if (result.search.on() && result.search.rung == 0)
     throw Error(ExitCode::spec,
                 fmt::format("{}: 'search' compares the trainings of a campaign's step; here is one "

@@ -232,10 +232,13 @@ class EndToEnd(TrainRun):
             "sc18": {"model": {"name": "sc18", "width": 2, "dense": [8]}, "targets": ["slope"], "loss": "huber",
                      "optimizer": {"name": "adam", "larc_trust": 0.02}, "transform": None},
             "best": {"select": "best", "early_stop": 1, "epochs": 30, "optimizer": {"name": "adamw", "learning_rate": 0.05}},
+            # No loss is lower by more than the whole of the best one, the first.
+            "strict": {"early_stop": 2, "min_improvement": 1, "epochs": 30},
         }.items():
             self.train(self.config(name, **{"epochs": 2, **keys}))
             self.assertTrue((self.root / name / "model.pt").exists())
         self.assertTrue(self.result("best")["stopped_early"])
+        self.assertEqual(self.result("strict")["epochs"], 3)
         self.assertEqual(list(self.result("sc18")["test"]["targets"]), ["slope"])
 
     def test_networks_and_losses_of_every_kind(self):

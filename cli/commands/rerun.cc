@@ -17,7 +17,6 @@
 #include "base/file.h"
 #include "base/process.h"
 #include "base/text.h"
-#include "base/yaml.h"
 #include "cli/campaign/campaigns.h"
 #include "cli/campaign/selection.h"
 #include "cli/commands/commands.h"
@@ -75,16 +74,6 @@ std::vector<std::string> recorded_environment(const fs::path& campaign) {
   return variables;
 }
 
-// convert and train write to the output of their settings, which is `directory` here.
-std::string settings_for(const std::string& settings, const fs::path& directory) {
-  yaml::Diagnostics diagnostics("settings");
-  yaml::Node block = yaml::parse(settings, diagnostics);
-  for (auto& [key, value] : block.entries) {
-    if (key.text == "output") value = yaml::quoted(directory.string());
-  }
-  return yaml::emit(block);
-}
-
 // The GPUs that a worker would give to the task: the first that this machine lets it see.
 void give_gpus(std::vector<std::string>& environment, const specs::Resources& wanted) {
   if (wanted.gpus <= 0) return;
@@ -110,8 +99,10 @@ Rerun prepare(const specs::Plan& plan, const specs::TaskId& id, const RerunOptio
             "{} closes a data set that is already there; convert a block of it again: wflow rerun {}/0",
             options.task, plan.study().steps[planned.study_step].name));
   }
-  if (task_template.kind == specs::StepKind::convert || task_template.kind == specs::StepKind::train)
-    task_template.settings = settings_for(task_template.settings, directory);
+  if (auto* convert = std::get_if<converters::ConvertConfig>(&task_template.settings))
+    convert->output = directory.string();
+  if (auto* train = std::get_if<trainer::TrainConfig>(&task_template.settings))
+    train->output = directory.string();
   std::unique_ptr<const specs::SampleTable> samples;
   if (plan.study().samples) samples = specs::open_samples(plan.study().samples->design);
   Rerun rerun;

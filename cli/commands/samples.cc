@@ -12,7 +12,6 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "base/yaml.h"
 #include "cli/campaign/campaigns.h"
 #include "cli/campaign/selection.h"
 #include "cli/commands/commands.h"
@@ -98,9 +97,7 @@ class SampleSplit {
 };
 
 converters::SplitRequest split_of(const specs::Plan& plan, const specs::PlannedStep& convert) {
-  yaml::Diagnostics ignored("");  // the study was checked when it was read
-  const std::string settings = plan.task_template(convert.first_array).settings;
-  return converters::read_convert_config(yaml::parse(settings, ignored), ignored).split;
+  return std::get<converters::ConvertConfig>(plan.task_template(convert.first_array).settings).split;
 }
 
 std::optional<std::size_t> column_of(const specs::SampleTable& samples, const std::string& name) {

@@ -41,7 +41,7 @@ class RawOutputs {
  private:
   struct Place {
     specs::TaskTemplate source;
-    std::vector<std::string> files;  // in the directory of a sample; $(MERLIN_SAMPLE_ID) is its number
+    std::set<std::string> files;  // in the directory of a sample; $(MERLIN_SAMPLE_ID) is its number
   };
   const Place& place_of(specs::ArrayId array);
 

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/text.h"
@@ -144,7 +143,7 @@ void CoordinatorMachine::Impl::welcome(Worker& worker) {
   const Timing& timing = options_.timing;
   wire::Welcome welcome;
   welcome.campaign_directory = plan_.campaign().string();
-  if (plan_.study().samples) welcome.sample_design = specs::to_json(plan_.study().samples->design).dump();
+  if (plan_.study().samples) welcome.samples = plan_.study().samples->design;
   welcome.heartbeat_s = timing.heartbeat_s;
   welcome.lost_s = worker.here ? timing.lost_here_s : timing.lost_s;
   send(worker, std::move(welcome));

@@ -2,10 +2,8 @@
 #include "engine/coordinate/coordinator_impl.h"
 
 #include <filesystem>
-#include <set>
 
 #include "base/blocks.h"
-#include "base/yaml.h"
 #include "specs/study/blocks.h"
 
 namespace wflow::engine {
@@ -30,14 +28,6 @@ std::string name_of(std::string name, specs::Element element) {
   return name;
 }
 
-std::vector<std::string> files_of(const specs::TaskTemplate& conversion) {
-  yaml::Diagnostics ignored("");
-  const yaml::Node settings = yaml::parse(conversion.settings, ignored);
-  std::set<std::string> names;
-  for (const yaml::Node* node : specs::convert_file_nodes(settings)) names.insert(node->text);
-  return {names.begin(), names.end()};
-}
-
 }  // namespace
 
 RawOutputs::RawOutputs(const specs::Plan& plan) : plan_(plan) {
@@ -56,7 +46,10 @@ const RawOutputs::Place& RawOutputs::place_of(specs::ArrayId array) {
   if (!is_new) return at->second;
   at->second.source = plan_.task_template(array);
   const auto conversion = conversions_.find(array);
-  if (conversion != conversions_.end()) at->second.files = files_of(plan_.task_template(conversion->second));
+  if (conversion == conversions_.end()) return at->second;
+  const specs::Block block = plan_.task_template(conversion->second).settings;
+  if (const auto* config = std::get_if<converters::ConvertConfig>(&block))
+    at->second.files = specs::convert_files(*config);
   return at->second;
 }
 

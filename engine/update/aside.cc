@@ -15,7 +15,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "base/yaml.h"
 #include "converters/data_set_files.h"
 #include "specs/plan/template.h"
 
@@ -153,11 +152,8 @@ class Gathering {
 
   void add_all(const TaskTemplate& task, const Successor& successor) {
     add_whole(task.workspace, successor);
-    if (task.kind != StepKind::train) return;
-    yaml::Diagnostics ignored("");
-    const yaml::Node settings = yaml::parse(task.settings, ignored);
-    const yaml::Node* output = settings.find("output");
-    if (output != nullptr && output->text != task.workspace) add_whole(output->text, successor);
+    const auto* training = std::get_if<trainer::TrainConfig>(&task.settings);
+    if (training != nullptr && training->output != task.workspace) add_whole(training->output, successor);
   }
 
   void add_some(const TaskTemplate& task, const ArrayChange& change, std::uint64_t is, std::uint64_t was,

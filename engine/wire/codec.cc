@@ -7,6 +7,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <msgpack.hpp>
 #include <optional>
@@ -15,6 +16,7 @@
 #include <utility>
 #include <variant>
 
+#include "base/yaml.h"
 #include "engine/wire/layout.h"
 
 namespace wflow::engine::wire {
@@ -37,6 +39,10 @@ class Reader {
   // The header of an array; false when `count` elements of at least `element_bytes` cannot follow.
   bool array(std::uint64_t& count, std::size_t element_bytes);
 
+  // Around a value that may contain others of its kind: bounds the depth, and so the stack.
+  bool enter() { return ++depth_ <= kMostDepth || fail(); }
+  void leave() { --depth_; }
+
   bool at_end() const { return !failed_ && rest_.empty(); }
 
  private:
@@ -46,8 +52,11 @@ class Reader {
   // The value of an integer of any width: `negative`: `value` is in two's complement.
   bool integer(std::uint64_t& value, bool& negative);
 
+  static constexpr int kMostDepth = 64;
+
   std::string_view rest_;
   bool failed_ = false;
+  int depth_ = 0;
 };
 
 // First bytes of MessagePack values (https://github.com/msgpack/msgpack/blob/master/spec.md).
@@ -203,10 +212,17 @@ void put(Packer& out, const std::string& value) {
   out.pack_str(static_cast<std::uint32_t>(value.size()));
   out.pack_str_body(value.data(), static_cast<std::uint32_t>(value.size()));
 }
+void put(Packer& out, const std::filesystem::path& value) {
+  put(out, value.native());
+}
 template <Enumeration T>
 void put(Packer& out, T value) {
   out.pack(static_cast<std::uint32_t>(value));
 }
+void put(Packer& out, const converters::ConvertConfig& config);
+void put(Packer& out, const trainer::TrainConfig& config);
+template <class First, class Second>
+void put(Packer& out, const std::pair<First, Second>& value);
 template <Described T>
 void put(Packer& out, const T& value);
 template <class T>
@@ -218,7 +234,8 @@ void put(Packer& out, const std::optional<T>& value);
 template <class... T>
 void put(Packer& out, const std::variant<T...>& value);
 
-void put(Packer& out, const std::pair<std::string, std::string>& value) {
+template <class First, class Second>
+void put(Packer& out, const std::pair<First, Second>& value) {
   out.pack_array(2);
   put(out, value.first);
   put(out, value.second);
@@ -261,12 +278,24 @@ void put(Packer& out, const std::variant<T...>& value) {
   std::visit([&](const auto& held) { put(out, held); }, value);
 }
 
+// The tables of these blocks write and read them, as trees of keys and values.
+void put(Packer& out, const converters::ConvertConfig& config) {
+  put(out, converters::to_yaml(config));
+}
+void put(Packer& out, const trainer::TrainConfig& config) {
+  put(out, trainer::to_yaml(config));
+}
+
 // ---- reading
 
 template <class T>
 inline constexpr std::size_t kArraySize = 0;
 template <class T, std::size_t N>
 inline constexpr std::size_t kArraySize<std::array<T, N>> = N;
+template <class T>
+inline constexpr bool kIsPair = false;
+template <class First, class Second>
+inline constexpr bool kIsPair<std::pair<First, Second>> = true;
 template <class T>
 inline constexpr bool kIsVariant = false;
 template <class... T>
@@ -277,7 +306,7 @@ template <class T>
 constexpr std::size_t least_bytes() {
   if constexpr (std::is_same_v<T, double>) {
     return 9;
-  } else if constexpr (std::is_same_v<T, std::pair<std::string, std::string>>) {
+  } else if constexpr (kIsPair<T>) {
     return 3;
   } else if constexpr (kArraySize<T> > 0) {
     return 1 + kArraySize<T> * least_bytes<typename T::value_type>();
@@ -322,6 +351,16 @@ bool get(Reader& in, std::string& value) {
   value = view;
   return true;
 }
+bool get(Reader& in, std::filesystem::path& value) {
+  std::string_view view;
+  if (!in.text(view)) return false;
+  value = view;
+  return true;
+}
+bool get(Reader& in, converters::ConvertConfig& config);
+bool get(Reader& in, trainer::TrainConfig& config);
+template <class First, class Second>
+bool get(Reader& in, std::pair<First, Second>& value);
 template <Enumeration T>
 bool get(Reader& in, T& value) {
   std::uint64_t number = 0;
@@ -340,7 +379,8 @@ bool get(Reader& in, std::optional<T>& value);
 template <class... T>
 bool get(Reader& in, std::variant<T...>& value);
 
-bool get(Reader& in, std::pair<std::string, std::string>& value) {
+template <class First, class Second>
+bool get(Reader& in, std::pair<First, Second>& value) {
   std::uint64_t count = 0;
   return in.array(count, 1) && count == 2 && get(in, value.first) && get(in, value.second);
 }
@@ -353,8 +393,11 @@ bool get_fields(Reader& in, T& value) {
 template <Described T>
 bool get(Reader& in, T& value) {
   std::uint64_t count = 0;
-  if (!in.array(count, 1) || count != std::tuple_size_v<decltype(Layout<T>::fields)>) return false;
-  return get_fields(in, value);
+  if (!in.enter() || !in.array(count, 1) || count != std::tuple_size_v<decltype(Layout<T>::fields)>)
+    return false;
+  const bool is_read = get_fields(in, value);
+  in.leave();
+  return is_read;
 }
 
 template <class T>
@@ -397,6 +440,23 @@ bool get(Reader& in, std::variant<T...>& value) {
   std::uint64_t count = 0;
   std::uint64_t index = 0;
   return in.array(count, 1) && count == 2 && in.unsigned_integer(index) && get_alternative(in, index, value);
+}
+
+// The program of the block reports values that its table refuses: a message is not dropped for them.
+template <class Config>
+bool get_block(Reader& in, Config& config, Config (*read)(const yaml::Node&, yaml::Diagnostics&)) {
+  yaml::Node block;
+  yaml::Diagnostics ignored("");
+  if (!get(in, block)) return false;
+  config = read(block, ignored);
+  return true;
+}
+
+bool get(Reader& in, converters::ConvertConfig& config) {
+  return get_block(in, config, converters::read_convert_config);
+}
+bool get(Reader& in, trainer::TrainConfig& config) {
+  return get_block(in, config, trainer::read_train_config);
 }
 
 template <std::size_t Kind = 0>

@@ -44,6 +44,13 @@ WFLOW_LAYOUT(RunningElement, &T::array, &T::element, &T::started_s, &T::memory_b
 WFLOW_LAYOUT(specs::Piece, &T::kind, &T::text, &T::column);
 WFLOW_LAYOUT(specs::Resources, &T::cores, &T::gpus, &T::memory_bytes, &T::nodes, &T::procs, &T::min_nodes);
 WFLOW_LAYOUT(specs::DeclaredOutput, &T::file, &T::dataset, &T::shape, &T::finite);
+WFLOW_LAYOUT(specs::SampleColumn, &T::name, &T::low, &T::high, &T::log, &T::integer, &T::values);
+WFLOW_LAYOUT(specs::SampleDesign, &T::kind, &T::count, &T::seed, &T::columns, &T::file, &T::header,
+             &T::checksum, &T::grown, &T::parts);
+WFLOW_LAYOUT(specs::PluginBlock, &T::library, &T::symbol, &T::bundle, &T::parameters, &T::check_finite,
+             &T::samples);
+WFLOW_LAYOUT(yaml::Node, &T::kind, &T::quoted, &T::text, &T::items, &T::entries);
+WFLOW_LAYOUT(specs::UnreadBlock, &T::block, &T::errors);
 WFLOW_LAYOUT(specs::TaskTemplate, &T::array, &T::step, &T::label, &T::kind, &T::command, &T::restart,
              &T::shell, &T::shell_given, &T::settings, &T::workspace, &T::script, &T::suffix, &T::campaign,
              &T::sample_dependent, &T::sample_count, &T::level_max_dirs, &T::layout_samples, &T::resources,
@@ -56,7 +63,7 @@ WFLOW_LAYOUT(Hello, &T::protocol, &T::version, &T::campaign, &T::worker, &T::gro
 WFLOW_LAYOUT(Results, &T::sequence, &T::done, &T::outcomes, &T::events, &T::usage);
 WFLOW_LAYOUT(Heartbeat, &T::number, &T::queued, &T::running, &T::left_s);
 WFLOW_LAYOUT(Goodbye, &T::reason);
-WFLOW_LAYOUT(Welcome, &T::campaign_directory, &T::sample_design, &T::heartbeat_s, &T::lost_s);
+WFLOW_LAYOUT(Welcome, &T::campaign_directory, &T::samples, &T::heartbeat_s, &T::lost_s);
 WFLOW_LAYOUT(Refuse, &T::reason);
 WFLOW_LAYOUT(Templates, &T::templates);
 WFLOW_LAYOUT(Leases, &T::leases);
@@ -144,6 +151,7 @@ WFLOW_LAYOUT(Answer, &T::body);
     static constexpr auto fields = std::tuple{}; \
   }
 
+WFLOW_EMPTY_LAYOUT(std::monostate);
 WFLOW_EMPTY_LAYOUT(Convergence);
 WFLOW_EMPTY_LAYOUT(Drain);
 WFLOW_EMPTY_LAYOUT(Identify);
@@ -183,6 +191,10 @@ template <>
 inline constexpr specs::Piece::Kind kLast<specs::Piece::Kind> = specs::Piece::Kind::quoted_column;
 template <>
 inline constexpr specs::StepKind kLast<specs::StepKind> = specs::StepKind::plugin;
+template <>
+inline constexpr yaml::Kind kLast<yaml::Kind> = yaml::Kind::map;
+template <>
+inline constexpr specs::DesignKind kLast<specs::DesignKind> = specs::DesignKind::parts;
 template <>
 inline constexpr specs::OutputMode kLast<specs::OutputMode> = specs::OutputMode::packed;
 

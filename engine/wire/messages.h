@@ -29,7 +29,7 @@ using engine::RunningElement;
 using engine::TaskUsage;
 
 // Raised by one with every change that an older peer would misread.
-inline constexpr std::uint32_t kProtocol = 8;
+inline constexpr std::uint32_t kProtocol = 9;
 
 // ---- worker to coordinator
 
@@ -79,7 +79,7 @@ struct Goodbye {  // drained or stopped: it holds no lease any more
 
 struct Welcome {
   std::string campaign_directory;
-  std::string sample_design;  // JSON of specs::SampleDesign, empty without samples
+  std::optional<specs::SampleDesign> samples;
   double heartbeat_s = 1;
   // The fence. A worker whose last answered heartbeat was *sent* so long ago kills its tasks and drops its
   // leases. The coordinator leases them again only lost_s + margin after it *received* the last heartbeat

@@ -2,11 +2,44 @@
 // One message of every kind with no field at its default: for tests.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "engine/wire/messages.h"
 
 namespace wflow::engine::wire {
+
+inline converters::ConvertConfig sample_conversion() {
+  converters::ConvertConfig config;
+  config.from = "simulate";
+  config.file = "u_$(MERLIN_SAMPLE_ID).h5";
+  converters::FieldConfig x;
+  x.name = "x";
+  x.shape = {64, 64, 64};
+  config.fields = converters::short_fields(std::move(x), {"omega_m", "1e5"});
+  config.split.parts = {1, 0, 0};
+  config.max_missing = 0.1;
+  config.output = "/campaign/data";
+  config.count = 1'000'000;
+  config.block_starts = {200, 400};
+  return config;
+}
+
+inline specs::SampleDesign sample_design() {
+  specs::SampleDesign part;
+  part.kind = specs::DesignKind::sobol;
+  part.count = 20;
+  part.seed = 7;
+  part.columns = {{"x", 0.5, 1e300, true, true, {"a", "b"}}};
+  part.file = "/campaign/samples.csv";
+  part.header = true;
+  part.checksum = "0123";
+  part.grown = {10};
+  specs::SampleDesign all = part;
+  all.kind = specs::DesignKind::parts;
+  all.parts = {part, part};
+  return all;
+}
 
 inline specs::TaskTemplate sample_template() {
   specs::TaskTemplate t;
@@ -17,7 +50,7 @@ inline specs::TaskTemplate sample_template() {
   t.command = {{specs::Piece::Kind::literal, "echo ", 0}, {specs::Piece::Kind::column, "", 3}};
   t.restart = {{specs::Piece::Kind::sample_path, "", 0}, {specs::Piece::Kind::quoted_column, "", 1}};
   t.shell = "/bin/bash";
-  t.settings = "output: x\n";
+  t.settings = sample_conversion();
   t.workspace = "/campaign/simulate";
   t.script = "simulate_OMEGA.0.3";
   t.campaign = "/campaign";
@@ -39,6 +72,25 @@ inline specs::TaskTemplate sample_template() {
   t.output = specs::OutputMode::packed;
   t.outputs = {{{{specs::Piece::Kind::literal, "u.h5", 0}}, "density", {64, 64, 64}, true}};
   return t;
+}
+
+// One for each form of a step's settings.
+inline std::vector<specs::TaskTemplate> sample_templates() {
+  std::vector<specs::TaskTemplate> templates(5);
+  templates[0] = sample_template();
+  trainer::TrainConfig training;
+  training.data = "/campaign/data";
+  training.optimizer.learning_rate = 1e-3;
+  training.search.rungs = {2, 10};
+  training.epochs = 10;
+  training.search.rung = 2;
+  training.search.folders = {"/campaign/fit.rung_1", "/campaign/fit"};
+  training.search.trainings = {"LR.1", "2"};
+  training.search.training = 1;
+  templates[1].settings = training;
+  templates[2].settings = specs::PluginBlock{"/lib.so", "symbol", 10, {"x"}, false, sample_design()};
+  templates[3].settings = specs::UnreadBlock{yaml::map({{"epochs", yaml::scalar("many")}}), "train: error"};
+  return templates;
 }
 
 inline std::vector<TaskEvent> sample_events() {
@@ -231,9 +283,9 @@ inline std::vector<Message> sample_messages() {
               {{9, 7, 5, 1, 2, 1.7e9, 0.25, 0.125, 1 << 20, 4096, 8192}}},
       Heartbeat{17, 200, {{7, 12, 1.7e9, 1 << 30}}, 3600.5},
       Goodbye{"drained"},
-      Welcome{"/campaign", R"({"kind":"sobol"})", 0.5, 30},
+      Welcome{"/campaign", sample_design(), 0.5, 30},
       Refuse{"another campaign"},
-      Templates{{sample_template(), {}}},
+      Templates{sample_templates()},
       Leases{{lease, {}}},
       Acknowledge{1ULL << 50},
       Revoke{{lease}, true, true},

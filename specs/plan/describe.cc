@@ -159,7 +159,7 @@ class Describer {
       return result + indented("", fmt::format("samples {} to {}", block.first, block.end - 1));
     }
     if (task.kind == StepKind::convert) return result + indented("", "manifest.json of all shards");
-    return result + indented("", task.settings);
+    return result + indented("", yaml::emit(plan_.written_block(array)));
   }
 
   const Plan& plan_;

@@ -258,6 +258,19 @@ std::optional<std::string> Expansion::resolve(const fs::path& campaign, std::siz
   return std::nullopt;
 }
 
+ResolvedBlock Expansion::block(const fs::path& campaign, std::size_t step, std::uint32_t row) const {
+  ResolvedBlock block{study_.steps[step].settings};
+  replace_tokens(
+      block.node,
+      [&](std::string_view name) {
+        auto value = resolve(campaign, step, row, name);
+        block.has_values = block.has_values || value.has_value();
+        return value;
+      },
+      kTokenLevels);
+  return block;
+}
+
 Resources Expansion::resources(std::size_t step, std::uint32_t row) const {
   const Step& from = study_.steps[step];
   Resources result = from.resources;

@@ -69,6 +69,12 @@ struct Instances {
   std::uint32_t at_row(std::uint32_t row) const { return instance_of.empty() ? 0 : instance_of[row]; }
 };
 
+// A step's block with the values of one combination.
+struct ResolvedBlock {
+  yaml::Node node;
+  bool has_values = false;  // false: as written, the same in all combinations
+};
+
 // Refers to the study, which must outlive it and keep its address.
 class Expansion {
  public:
@@ -95,6 +101,8 @@ class Expansion {
   // that differ from sample to sample.
   std::optional<std::string> resolve(const std::filesystem::path& campaign, std::size_t step,
                                      std::uint32_t row, std::string_view name) const;
+
+  ResolvedBlock block(const std::filesystem::path& campaign, std::size_t step, std::uint32_t row) const;
 
   // `text` with the names of env.labels replaced by their values, as Merlin does before it looks for
   // parameters and samples.

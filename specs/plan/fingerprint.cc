@@ -54,11 +54,8 @@ void remove_keys(yaml::Node& node, std::initializer_list<const char*> keys) {
   for (const char* key : keys) remove_key(node, key);
 }
 
-// The block with its defaults and a fixed order of keys; as written if it cannot be read.
-std::string convert_settings(const yaml::Node& block, bool closing) {
-  yaml::Diagnostics diagnostics("");
-  converters::ConvertConfig config = converters::read_convert_config(block, diagnostics);
-  if (diagnostics.has_errors()) return yaml::emit(block);
+// The block with its defaults and a fixed order of keys.
+std::string convert_settings(converters::ConvertConfig config, bool closing) {
   // The blocks of a growing campaign stay unchanged if no sample moves.
   if (!closing && config.split.order != converters::SplitOrder::count) config.count = 0;
   if (!closing && config.count > 0 && !config.grown.empty()) config.count = config.grown.front();
@@ -76,35 +73,24 @@ std::string convert_settings(const yaml::Node& block, bool closing) {
 }
 
 // The settings of a rung: its epochs, and the rule that selects its trainings. Later rungs do not affect it.
-yaml::Node search_settings(const yaml::Node& block) {
-  yaml::Diagnostics diagnostics("");
-  trainer::SearchConfig search = trainer::read_search(block, diagnostics);
-  if (diagnostics.has_errors() || search.rung == 0) return block;
+trainer::SearchConfig search_settings(trainer::SearchConfig search) {
   search.rungs.resize(static_cast<std::size_t>(search.rung));
   search.folders.clear();
   search.trainings.clear();  // the step depends on them
-  if (search.rung > 1) return trainer::to_yaml(search);
+  if (search.rung > 1) return search;
   trainer::SearchConfig first;  // the first rung ranks no training
   first.rungs = search.rungs;
   first.rung = search.rung;
-  return trainer::to_yaml(first);
+  return first;
 }
 
-std::string train_settings(const yaml::Node& block) {
-  yaml::Diagnostics diagnostics("");
-  const trainer::TrainConfig config = trainer::read_train_config(block, diagnostics);
-  if (diagnostics.has_errors()) return yaml::emit(block);
-  yaml::Node node = trainer::to_yaml(config);
+std::string train_settings(trainer::TrainConfig config) {
   // Compares like the trainer itself (trainer/training/training_state.cc).
-  if (config.init_from == trainer::kInitFromLast) remove_key(node, "init_from");
+  if (config.init_from == trainer::kInitFromLast) config.init_from.clear();
+  if (config.search.on()) config.search = search_settings(std::move(config.search));
+  yaml::Node node = trainer::to_yaml(config);
   remove_keys(node, {"ranks", "threads", "loader_threads", "cache", "checkpoint", "guard", "max_seconds"});
-  if (const yaml::Node* search = block.find("search")) set_key(node, "search", search_settings(*search));
   return yaml::emit(node);
-}
-
-yaml::Node block_of(const std::string& settings) {
-  yaml::Diagnostics ignored("");
-  return yaml::parse(settings, ignored);
 }
 
 std::string edges_text(const Plan& plan, ArrayId array) {
@@ -139,12 +125,13 @@ Basis Plan::basis(ArrayId array) const {
     }
     case StepKind::convert: {
       const bool closing = planned.block_samples == 0;
-      const yaml::Node settings = block_of(task_template(array).settings);
-      add("convert", convert_settings(settings, closing));
-      if (closing) break;
-      const ConvertBlock block = quiet_convert(settings);
-      basis.columns = block.columns;
-      if (block.all_columns && design != nullptr) {
+      const Block block = task_template(array).settings;
+      const auto* config = std::get_if<converters::ConvertConfig>(&block);
+      add("convert", config == nullptr ? yaml::emit(to_yaml(block)) : convert_settings(*config, closing));
+      if (closing || config == nullptr) break;
+      const RowColumns columns = row_columns(*config);
+      basis.columns = columns.names;
+      if (columns.all && design != nullptr) {
         std::string names;
         for (const SampleColumn& column : design->columns) {
           basis.columns.push_back(column.name);
@@ -154,12 +141,18 @@ Basis Plan::basis(ArrayId array) const {
       }
       break;
     }
-    case StepKind::train:
-      add("train", train_settings(block_of(task_template(array).settings)));
+    case StepKind::train: {
+      const Block block = task_template(array).settings;
+      const auto* config = std::get_if<trainer::TrainConfig>(&block);
+      add("train", config == nullptr ? yaml::emit(to_yaml(block)) : train_settings(*config));
       break;
+    }
     case StepKind::plugin: {
-      yaml::Node settings = block_of(task_template(array).settings);
-      remove_key(settings, "samples");
+      const TaskTemplate task = task_template(array);
+      yaml::Node settings = written_block(array);
+      if (const auto* plugin = std::get_if<PluginBlock>(&task.settings))
+        set_key(settings, "library", yaml::quoted(plugin->library));
+      set_key(settings, "bundle", yaml::scalar(std::to_string(task.bundle)));
       add("plugin", yaml::emit(settings));
       for (const SampleColumn& column : design->columns) basis.columns.push_back(column.name);
       break;

@@ -82,7 +82,7 @@ void Plan::make_steps() {
     planned.stall_timeout_s = step.stall_timeout_s;
     planned.trust_markers = step.trust_markers;
     if (step.kind == StepKind::convert) {
-      planned.block_samples = convert_block_samples(step.settings);
+      planned.block_samples = convert_block_samples(step);
       planned.elements = blocks_of(planned.block_samples, block_starts_).count(samples);
       add(planned);
       planned.name += kManifestSuffix;

@@ -109,7 +109,9 @@ class Plan {
   // The place of its values in the lists of the study's parameters.
   std::uint32_t parameter_row(ArrayId array) const;
   TaskTemplate task_template(ArrayId array) const;
-  double walltime_s(ArrayId array) const;        // of its tasks; 0: not given
+  double walltime_s(ArrayId array) const;  // of its tasks; 0: not given
+  // The block of a convert:, train: or plugin: step as written, with the values of the combination.
+  yaml::Node written_block(ArrayId array) const;
   std::vector<Edge> edges(ArrayId array) const;  // what `array` waits for
   Basis basis(ArrayId array) const;              // specs/plan/fingerprint.h
 
@@ -138,7 +140,7 @@ class Plan {
   // Without `launchers`, $(LAUNCHER) stays unchanged.
   Pieces pieces(std::string_view text, const PlannedStep& planned, std::uint32_t row,
                 bool launchers = true) const;
-  yaml::Node resolved_settings(const PlannedStep& planned, std::uint32_t row) const;
+  Block block(const PlannedStep& planned, std::uint32_t row) const;
 
   std::unique_ptr<const Study> study_;  // keeps its address, because expansion_ refers to it
   std::filesystem::path campaign_;

@@ -79,7 +79,7 @@ Json step_to_json(const Plan& plan, const PlannedStep& planned) {
   json["workspace"] = first.workspace;
   if (planned.kind == StepKind::convert || planned.kind == StepKind::train ||
       planned.kind == StepKind::plugin) {
-    json["settings"] = first.settings;
+    json["settings"] = yaml::emit(to_yaml(first.settings));
   } else {
     json["command"] = template_text(plan, first.command);
   }

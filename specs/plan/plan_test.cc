@@ -98,17 +98,18 @@ study:
       ElementsAre("data.manifest all", "fit.rung_2/LR.1 all", "fit.rung_2/LR.2 all", "fit.rung_2/LR.3 all"));
   EXPECT_THAT(edges(plan, array(plan, "use")), ElementsAre("fit/LR.1 all", "fit/LR.2 all", "fit/LR.3 all"));
   const TaskTemplate first = plan.task_template(array(plan, "fit.rung_1/LR.2"));
-  EXPECT_THAT(first.settings, HasSubstr("output: \"/campaign/fit.rung_1/LR.2/net\""));
-  EXPECT_THAT(first.settings, HasSubstr("rung: 1"));
-  EXPECT_THAT(first.settings, Not(HasSubstr("trainings")))
-      << "nobody is ranked: another training changes nothing";
+  const auto& first_config = std::get<trainer::TrainConfig>(first.settings);
+  EXPECT_EQ(first_config.output, "/campaign/fit.rung_1/LR.2/net");
+  EXPECT_EQ(first_config.search.rung, 1);
+  EXPECT_THAT(first_config.search.trainings, ElementsAre())
+      << "the first rung has no ranking: another training changes nothing";
   const TaskTemplate last = plan.task_template(array(plan, "fit/LR.2"));
-  EXPECT_THAT(last.settings, HasSubstr("output: \"/campaign/fit/LR.2/net\""));
-  EXPECT_THAT(
-      last.settings,
-      HasSubstr("- \"/campaign/fit.rung_1\"\n    - \"/campaign/fit.rung_2\"\n    - \"/campaign/fit\"\n"));
-  EXPECT_THAT(last.settings, HasSubstr("\"LR.3/net\""));
-  EXPECT_THAT(last.settings, HasSubstr("training: 1"));
+  const auto& last_config = std::get<trainer::TrainConfig>(last.settings);
+  EXPECT_EQ(last_config.output, "/campaign/fit/LR.2/net");
+  EXPECT_THAT(last_config.search.folders,
+              ElementsAre("/campaign/fit.rung_1", "/campaign/fit.rung_2", "/campaign/fit"));
+  EXPECT_THAT(last_config.search.trainings, ElementsAre("LR.1/net", "LR.2/net", "LR.3/net"));
+  EXPECT_EQ(last_config.search.training, 1);
   EXPECT_EQ(last.resources.cores, 2) << "threads may be a parameter";
   EXPECT_EQ(plan.steps()[planned(plan, "fit.rung_2")].continue_on, ContinueOn::soft_fail);
   EXPECT_FALSE(plan.steps()[planned(plan, "fit.rung_1")].continue_on);
@@ -215,14 +216,13 @@ study:
   const TaskTemplate data = plan.task_template(array(plan, "data/P.2"));
   EXPECT_EQ(data.source_workspace, "/campaign/sim/P.2");
   EXPECT_EQ(data.block_samples, 10U);
-  yaml::Diagnostics diagnostics("settings");
-  const yaml::Node settings = yaml::parse(data.settings, diagnostics);
-  EXPECT_EQ(settings.find("output")->text, "/campaign/data/P.2");
-  EXPECT_EQ(settings.find("count")->text, "105");
-  EXPECT_NE(settings.find("from"), nullptr) << "rows come a block at a time";
+  const auto& settings = std::get<converters::ConvertConfig>(data.settings);
+  EXPECT_EQ(settings.output, "/campaign/data/P.2");
+  EXPECT_EQ(settings.count, 105U);
+  EXPECT_EQ(settings.from, "sim") << "rows come a block at a time";
   EXPECT_EQ(plan.task_template(array(plan, "data.manifest/P.2")).block_samples, 0U);
   const TaskTemplate train = plan.task_template(array(plan, "train/P.1"));
-  EXPECT_EQ(yaml::parse(train.settings, diagnostics).find("data")->text, "/campaign/data/P.1");
+  EXPECT_EQ(std::get<trainer::TrainConfig>(train.settings).data, "/campaign/data/P.1");
   EXPECT_EQ(train.resources.procs, 4);
   EXPECT_EQ(train.resources.cores, 2);
 }
@@ -244,11 +244,11 @@ study:
   std::filesystem::create_directory(text.folder().path() / "old-b");
   const Plan plan = text.plan();
   const auto template_of = [](const Plan& one, const char* name) {
-    return one.task_template(array(one, name)).settings;
+    return std::get<trainer::TrainConfig>(one.task_template(array(one, name)).settings).init_from;
   };
   const std::string a = template_of(plan, "train/P.a");
-  EXPECT_THAT(a, HasSubstr((caller.path() / "old-a").string()));
-  EXPECT_THAT(template_of(plan, "train/P.b"), HasSubstr((text.folder().path() / "old-b").string()));
+  EXPECT_EQ(a, (caller.path() / "old-a").string());
+  EXPECT_EQ(template_of(plan, "train/P.b"), (text.folder().path() / "old-b").string());
   std::filesystem::create_directory(text.folder().path() / "old-a");
   EXPECT_EQ(template_of(plan, "train/P.a"), a);
   EXPECT_EQ(template_of(Plan(plan), "train/P.a"), a) << "nor when the coordinator copies the plan";

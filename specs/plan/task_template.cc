@@ -2,8 +2,6 @@
 // Plan::task_template(): replaces all tokens of a step's text except those that differ from sample to sample.
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
 #include "base/text.h"
 #include "specs/plan/expansion.h"
@@ -45,23 +43,17 @@ struct TrainOutputs {
 
 // From the second rung on, a training ranks itself among the others. Their outputs have the same names in the
 // folder of each rung.
-void fill_search(yaml::Node& settings, const TrainOutputs& outputs, std::uint32_t row) {
-  const std::string& name = outputs.study.steps[outputs.step].name;
-  const auto rung = search_rung(outputs.study.steps[outputs.step]);
-  if (!rung || rung->rung == 1) return;
-  yaml::Node& search = *settings.find("search");
-  std::vector<yaml::Node> folders;
-  for (int i = 1; i < rung->rung; ++i)
-    folders.push_back(yaml::quoted(outputs.folder(rung->step + rung_suffix(i)).string()));
-  folders.push_back(yaml::quoted(outputs.folder(name).string()));
-  std::vector<yaml::Node> trainings;
+void fill_search(trainer::SearchConfig& search, const TrainOutputs& outputs, std::uint32_t row) {
+  if (search.rung <= 1) return;
+  const Step& step = outputs.study.steps[outputs.step];
+  for (int i = 1; i < search.rung; ++i)
+    search.folders.push_back(outputs.folder(search_rung(step)->step + rung_suffix(i)).string());
+  search.folders.push_back(outputs.folder(step.name).string());
   for (std::uint32_t i = 0; i < outputs.expansion.count(outputs.step); ++i) {
     const std::uint32_t other = outputs.expansion.row(outputs.step, i);
-    if (other == row) set_key(search, "training", yaml::scalar(std::to_string(i)));
-    trainings.push_back(yaml::quoted(outputs.of(other).lexically_relative(outputs.folder(name)).string()));
+    if (other == row) search.training = i;
+    search.trainings.push_back(outputs.of(other).lexically_relative(outputs.folder(step.name)).string());
   }
-  set_key(search, "folders", yaml::sequence(std::move(folders)));
-  set_key(search, "trainings", yaml::sequence(std::move(trainings)));
 }
 
 }  // namespace
@@ -101,12 +93,18 @@ Pieces Plan::pieces(std::string_view text, const PlannedStep& planned, std::uint
   return pieces;
 }
 
-yaml::Node Plan::resolved_settings(const PlannedStep& planned, std::uint32_t row) const {
-  yaml::Node block = study_->steps[planned.study_step].settings;
-  replace_tokens(
-      block,
-      [&](std::string_view name) { return expansion_->resolve(campaign_, planned.study_step, row, name); },
-      kTokenLevels);
+yaml::Node Plan::written_block(ArrayId array) const {
+  const PlannedStep& planned = steps_[step_of(array)];
+  return expansion_->block(campaign_, planned.study_step, row_of(planned, array)).node;
+}
+
+// Only a block with values of the combination is read here; any other has been read with the study.
+Block Plan::block(const PlannedStep& planned, std::uint32_t row) const {
+  ResolvedBlock resolved = expansion_->block(campaign_, planned.study_step, row);
+  if (!resolved.has_values) return study_->steps[planned.study_step].block;
+  yaml::Diagnostics diagnostics(planned.name);
+  Block block = read_block(planned.kind, resolved.node, diagnostics);
+  if (diagnostics.has_errors()) return UnreadBlock{std::move(resolved.node), diagnostics.to_string()};
   return block;
 }
 
@@ -127,23 +125,36 @@ void Plan::fill_shell(TaskTemplate& task, const PlannedStep& planned, std::uint3
   if (!step.restart.empty()) task.restart = body(step.restart);
 }
 
+namespace {
+
+// A campaign that began before fractions were split evenly splits them by hash, unless the block names an
+// order.
+bool keeps_hash_split(const Study& study, const Step& step) {
+  if (study.options.split_version >= 2) return false;
+  const yaml::Node* split = step.settings.find("split");
+  return split == nullptr || split->find("order") == nullptr;
+}
+
+}  // namespace
+
 void Plan::fill_convert(TaskTemplate& task, const PlannedStep& planned, std::uint32_t row) const {
   const Step& step = study_->steps[planned.study_step];
   const std::size_t source = *expansion_->step_index(source_step(step));
-  const std::uint64_t block = convert_block_samples(step.settings);
+  const Step& simulation = study_->steps[source];
   task.block_samples = planned.block_samples;
   task.source_workspace = expansion_->workspace(campaign_, source, row).string();
-  yaml::Node settings = resolved_settings(planned, row);
-  set_key(settings, "output", yaml::quoted(task.workspace));
-  set_key(settings, "count", yaml::scalar(std::to_string(task.sample_count)));
-  set_counts(settings, "block_starts", task.sample_starts);
-  set_counts(settings, "grown", study_->samples->design.grown);
-  set_key(settings, "shard_samples", yaml::scalar(std::to_string(block)));
-  if (study_->options.split_version < 2) keep_hash_split(settings);
-  const Step& simulation = study_->steps[source];
-  if (simulation.bundle > 0) set_key(settings, "bundle", yaml::scalar(std::to_string(simulation.bundle)));
-  if (simulation.kind == StepKind::plugin) set_key(settings, "stacked", yaml::scalar("true"));
-  task.settings = yaml::emit(settings);
+  task.settings = block(planned, row);
+  auto* config = std::get_if<converters::ConvertConfig>(&task.settings);
+  if (config == nullptr) return;
+  config->output = task.workspace;
+  config->count = task.sample_count;
+  config->block_starts = task.sample_starts;
+  config->grown = study_->samples->design.grown;
+  config->shard_samples = convert_block_samples(step);
+  if (config->split.order == converters::SplitOrder::even && keeps_hash_split(*study_, step))
+    config->split.order = converters::SplitOrder::hash;
+  if (simulation.bundle > 0) config->bundle = simulation.bundle;
+  config->stacked = config->stacked || simulation.kind == StepKind::plugin;
 }
 
 namespace {
@@ -159,34 +170,28 @@ const std::string& found(const std::map<std::string, std::string, std::less<>>& 
 }  // namespace
 
 void Plan::fill_train(TaskTemplate& task, const PlannedStep& planned, std::uint32_t row) const {
-  const Step& step = study_->steps[planned.study_step];
   const TrainOutputs outputs{*study_, *expansion_, campaign_, planned.study_step};
-  yaml::Node settings = resolved_settings(planned, row);
-  const auto source = expansion_->step_index(source_step(step));
-  const yaml::Node* data = settings.find("data");
-  const std::filesystem::path directory =
-      source ? expansion_->workspace(campaign_, *source, row)
-             : std::filesystem::path(found(located_.files, data == nullptr ? "" : data->text));
-  const yaml::Node* init = settings.find("init_from");
-  if (init != nullptr && init->is_scalar() && init->text != "last" && init->text != "none")
-    set_key(settings, "init_from", yaml::quoted(found(located_.files, init->text)));
-  if (const std::string file = trainer::module_file(settings); !file.empty())
-    settings = trainer::with_module_file(std::move(settings), found(located_.files, file));
-  set_key(settings, "data", yaml::quoted(directory.string()));
-  set_key(settings, "output", yaml::quoted(outputs.of(row).string()));
-  fill_search(settings, outputs, row);
-  task.settings = yaml::emit(settings);
+  task.settings = block(planned, row);
+  auto* config = std::get_if<trainer::TrainConfig>(&task.settings);
+  if (config == nullptr) return;
+  const auto source = expansion_->step_index(source_step(study_->steps[planned.study_step]));
+  config->data =
+      source ? expansion_->workspace(campaign_, *source, row).string() : found(located_.files, config->data);
+  config->output = outputs.of(row).string();
+  if (!config->init_from.empty() && config->init_from != trainer::kInitFromLast)
+    config->init_from = found(located_.files, config->init_from);
+  std::string& module = config->model.file;
+  if (!module.empty() && module.find("$(") == std::string::npos) module = found(located_.files, module);
+  fill_search(config->search, outputs, row);
 }
 
 void Plan::fill_plugin(TaskTemplate& task, const PlannedStep& planned, std::uint32_t row) const {
-  yaml::Node settings = resolved_settings(planned, row);
-  const yaml::Node* library = settings.find("library");
-  if (library != nullptr)
-    set_key(settings, "library", yaml::quoted(found(located_.libraries, library->text)));
-  set_key(settings, "bundle", yaml::scalar(std::to_string(task.bundle)));
-  // The data from which a process computes any row itself.
-  set_key(settings, "samples", yaml::quoted(to_json(study_->samples->design).dump()));
-  task.settings = yaml::emit(settings);
+  task.settings = block(planned, row);
+  auto* plugin = std::get_if<PluginBlock>(&task.settings);
+  if (plugin == nullptr) return;
+  plugin->library = found(located_.libraries, plugin->library);
+  plugin->bundle = task.bundle;
+  plugin->samples = study_->samples->design;
 }
 
 double Plan::walltime_s(ArrayId array) const {

@@ -7,7 +7,12 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
+
+#include "converters/config.h"
+#include "specs/samples/samples.h"
+#include "trainer/config.h"
 
 namespace wflow::specs {
 
@@ -95,6 +100,26 @@ struct DeclaredOutput {
   bool finite = false;               // neither NaN nor infinity in it
 };
 
+// A plugin: block.
+struct PluginBlock {
+  std::string library;                  // relative to the study's file; in a template absolute
+  std::string symbol = "wflow_plugin";  // the function that describes the plugin
+  std::uint64_t bundle = 1000;          // samples for one process
+  std::vector<std::string> parameters;  // columns that the function gets, in this order; empty: all
+  bool check_finite = true;             // a sample with NaN or infinity in its results has failed
+  SampleDesign samples;                 // set by the campaign: a process computes any row itself
+};
+
+// A block that cannot be read for one combination of parameters: its program gets it, and reports the errors.
+struct UnreadBlock {
+  yaml::Node block;
+  std::string errors;  // one a line
+};
+
+// The settings of a step as a value: a block is read once (specs/study/blocks.h) and travels in this form.
+using Block =
+    std::variant<std::monostate, converters::ConvertConfig, trainer::TrainConfig, PluginBlock, UnreadBlock>;
+
 struct TaskTemplate {
   ArrayId array = 0;
   std::string step;
@@ -104,7 +129,7 @@ struct TaskTemplate {
   Pieces restart;            // shell: body after MERLIN_RESTART, empty: `command` again
   std::string shell;         // the text after "#!"
   bool shell_given = false;  // given in the study: the command never starts without it
-  std::string settings;      // convert, train, plugin: the resolved block as YAML
+  Block settings;            // convert, train, plugin: the block of this combination
   std::string workspace;     // absolute directory of this step and combination
   std::string script;        // file name without suffix: "<step>" or "<step>_<labels>"
   std::string suffix;        // before ".sh", ".out", ".err": ".slurm" as in Merlin, or empty

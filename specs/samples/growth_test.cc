@@ -185,8 +185,9 @@ TEST(Growth, earlier_blocks_of_a_plan_stay) {
   EXPECT_EQ(edge.blocks().items(4, 300).first, 200U);
   const TaskTemplate task = plan.task_template(data.first_array);
   EXPECT_THAT(task.sample_starts, ElementsAre(200));
-  EXPECT_THAT(task.settings, HasSubstr("\ngrown:\n  - 200\n"));
-  EXPECT_THAT(task.settings, HasSubstr("\nblock_starts:\n  - 200\n"));
+  const auto& config = std::get<converters::ConvertConfig>(task.settings);
+  EXPECT_THAT(config.grown, ElementsAre(200));
+  EXPECT_THAT(config.block_starts, ElementsAre(200));
 }
 
 TEST(Growth, a_study_may_list_designs) {

@@ -27,9 +27,10 @@ struct SampleColumn {
   bool log = false;                 // uniform in the logarithm
   bool integer = false;             // rounded down to whole numbers in [low, high]
   std::vector<std::string> values;  // grid and list: the values as written
+  bool operator==(const SampleColumn&) const = default;
 };
 
-// All data needed to compute any row on any machine; sent to the workers as JSON.
+// All data needed to compute any row on any machine.
 struct SampleDesign {
   DesignKind kind = DesignKind::list;
   std::uint64_t count = 0;
@@ -42,6 +43,7 @@ struct SampleDesign {
   std::vector<std::uint64_t> grown;
   std::vector<SampleDesign>
       parts;  // kind parts: at least one, of the same columns; each with its own `grown`
+  bool operator==(const SampleDesign&) const = default;
 };
 
 std::vector<std::string> column_names(const SampleDesign& design);

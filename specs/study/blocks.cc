@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "converters/config.h"
@@ -62,41 +63,52 @@ PluginBlock read_plugin(const yaml::Node& block, yaml::Diagnostics& diagnostics)
   return plugin;
 }
 
-ConvertBlock read_convert(const yaml::Node& block, yaml::Diagnostics& diagnostics) {
-  converters::ConvertConfig config = converters::read_convert_config(block, diagnostics);
-  const auto columns = converters::parameter_columns(config);
-  ConvertBlock result{
-      std::move(config.file), !config.short_form, config.stacked,
-      config.bundle,          !columns,           columns.value_or(std::vector<std::string>{})};
-  for (const std::string& column : {config.split.group_by, config.split.stratify_by}) {
-    if (!column.empty() &&
-        std::find(result.columns.begin(), result.columns.end(), column) == result.columns.end())
-      result.columns.push_back(column);
+Block read_block(StepKind kind, const yaml::Node& block, yaml::Diagnostics& diagnostics) {
+  switch (kind) {
+    case StepKind::shell:
+      return {};
+    case StepKind::convert:
+      return converters::read_convert_config(block, diagnostics);
+    case StepKind::train:
+      return trainer::read_train_config(block, diagnostics);
+    case StepKind::plugin:
+      return read_plugin(block, diagnostics);
   }
-  return result;
-}
-
-std::string_view left_out_column() {
-  return converters::kLeftOutColumn;
-}
-
-void check_block(StepKind kind, const yaml::Node& block, yaml::Diagnostics& diagnostics) {
-  if (kind == StepKind::convert) converters::read_convert_config(block, diagnostics);
-  if (kind == StepKind::train) trainer::read_train_config(block, diagnostics);
+  return {};
 }
 
 namespace {
 
-converters::ConvertConfig quiet_config(const yaml::Node& block) {
-  yaml::Diagnostics ignored("");  // check_block() has reported it all
-  return converters::read_convert_config(block, ignored);
+struct ToYaml {
+  yaml::Node operator()(std::monostate) const { return {}; }
+  yaml::Node operator()(const converters::ConvertConfig& config) const { return converters::to_yaml(config); }
+  yaml::Node operator()(const trainer::TrainConfig& config) const { return trainer::to_yaml(config); }
+  yaml::Node operator()(const PluginBlock& plugin) const {
+    yaml::Node node = plugin_table().write(plugin);
+    set_key(node, "samples", yaml::quoted(to_json(plugin.samples).dump()));
+    return node;
+  }
+  yaml::Node operator()(const UnreadBlock& unread) const { return unread.block; }
+};
+
+const converters::ConvertConfig* conversion(const Step& step) {
+  return std::get_if<converters::ConvertConfig>(&step.block);
 }
 
 }  // namespace
 
-ConvertBlock quiet_convert(const yaml::Node& block) {
-  yaml::Diagnostics ignored("");
-  return read_convert(block, ignored);
+yaml::Node to_yaml(const Block& block) {
+  return std::visit(ToYaml(), block);
+}
+
+RowColumns row_columns(const converters::ConvertConfig& config) {
+  const auto columns = converters::parameter_columns(config);
+  RowColumns result{!columns, columns.value_or(std::vector<std::string>{})};
+  for (const std::string& column : {config.split.group_by, config.split.stratify_by}) {
+    if (!column.empty() && std::ranges::find(result.names, column) == result.names.end())
+      result.names.push_back(column);
+  }
+  return result;
 }
 
 std::vector<const yaml::Node*> convert_file_nodes(const yaml::Node& block) {
@@ -118,8 +130,16 @@ std::vector<const yaml::Node*> convert_file_nodes(const yaml::Node& block) {
   return nodes;
 }
 
-std::uint64_t convert_block_samples(const yaml::Node& block) {
-  return std::max<std::uint64_t>(1, converters::campaign_shard_samples(quiet_config(block)));
+std::set<std::string> convert_files(const converters::ConvertConfig& config) {
+  std::set<std::string> names;
+  if (!config.file.empty()) names.insert(config.file);
+  for (const converters::FieldConfig& field : config.fields)
+    names.insert(field.files.begin(), field.files.end());
+  return names;
+}
+
+std::uint64_t convert_block_samples(const Step& step) {
+  return std::max<std::uint64_t>(1, converters::campaign_shard_samples(*conversion(step)));
 }
 
 std::optional<double> walltime_s(const LauncherKeys& keys) {
@@ -128,17 +148,16 @@ std::optional<double> walltime_s(const LauncherKeys& keys) {
 }
 
 bool deletes_inputs(const Step& step) {
-  return step.kind == StepKind::convert && quiet_config(step.settings).delete_inputs;
+  return conversion(step) != nullptr && conversion(step)->delete_inputs;
 }
 
 bool uses_failed(const Step& step) {
-  return step.kind == StepKind::convert && quiet_config(step.settings).use_failed;
+  return conversion(step) != nullptr && conversion(step)->use_failed;
 }
 
-std::uint64_t known_block_bytes(const yaml::Node& block) {
-  const converters::ConvertConfig config = quiet_config(block);
+std::uint64_t known_block_bytes(const Step& step) {
   std::uint64_t bytes = 0;
-  for (const converters::FieldConfig& field : config.fields) {
+  for (const converters::FieldConfig& field : conversion(step)->fields) {
     const converters::Selector& selector = field.selector;
     const auto& shape = selector.raw.shape.empty() ? field.shape : selector.raw.shape;
     if (field.from_parameters || selector.format != converters::Format::raw || shape.empty()) continue;
@@ -146,12 +165,12 @@ std::uint64_t known_block_bytes(const yaml::Node& block) {
     for (const std::size_t length : shape) each *= length;
     bytes += each * std::max<std::size_t>(1, field.files.size());
   }
-  return bytes * convert_block_samples(block);
+  return bytes * convert_block_samples(step);
 }
 
-bool leaves_samples_unused(const yaml::Node& block) {
+bool leaves_samples_unused(const Step& step) {
   constexpr double kRounding = 1e-9;
-  const converters::SplitRequest split = quiet_config(block).split;
+  const converters::SplitRequest& split = conversion(step)->split;
   return split.fractions && split.parts[0] + split.parts[1] + split.parts[2] < 1 - kRounding;
 }
 
@@ -160,16 +179,6 @@ std::uint64_t max_disk_bytes(const Study& study) {
   yaml::Diagnostics ignored("");  // reading the study has reported it all
   yaml::MapReader root(study.expanded, "the study", ignored);
   return static_cast<std::uint64_t>(std::max<std::int64_t>(root.bytes("max_disk", 0), 0));
-}
-
-void keep_hash_split(yaml::Node& convert) {
-  if (quiet_config(convert).split.order != converters::SplitOrder::even) return;
-  yaml::Node* split = convert.find("split");
-  if (split == nullptr || split->is_null()) {
-    set_key(convert, "split", yaml::map({{"order", yaml::scalar("hash")}}));
-  } else if (split->is_map() && split->find("order") == nullptr) {
-    set_key(*split, "order", yaml::scalar("hash"));
-  }
 }
 
 void set_key(yaml::Node& map, std::string_view key, yaml::Node value) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,32 +27,22 @@ void add_block_dependencies(Study& study);
 
 inline constexpr std::int64_t kMostBundle = 1'000'000;
 
-// A plugin: block.
-struct PluginBlock {
-  std::string library;                  // as written: relative to the study's file
-  std::string symbol = "wflow_plugin";  // the function that describes the plugin
-  std::uint64_t bundle = 1000;          // samples for one process
-  std::vector<std::string> parameters;  // columns that the function gets, in this order; empty: all
-  bool check_finite = true;             // a sample with NaN or infinity in its results has failed
-};
 PluginBlock read_plugin(const yaml::Node& block, yaml::Diagnostics& diagnostics);
 
-// The settings of a convert: block for the rows of its tasks: where the samples are, and their columns.
-struct ConvertBlock {
-  std::string file;  // its name in the directory of each sample, or bundle; may be empty if fields name files
-  bool directories = false;  // the fields name files in that directory
-  bool stacked = false;      // a file holds an array of samples
-  std::uint64_t bundle = 0;  // samples in one directory; 0: one
-  bool all_columns = false;  // the rows have all columns of the samples, otherwise these:
-  std::vector<std::string> columns;
+// Reads the block of a step of that kind with the table of its own module, which reports errors. Nothing else
+// in specs/, engine/, steps/ and cli/ reads convert: and train: blocks: they use the value.
+Block read_block(StepKind kind, const yaml::Node& block, yaml::Diagnostics& diagnostics);
+
+// The block as a mapping that reads back as an equal value: the file of its program, and the form on the
+// wire.
+yaml::Node to_yaml(const Block& block);
+
+// The columns of the samples that a conversion needs in its rows.
+struct RowColumns {
+  bool all = false;  // all columns of the samples, otherwise these:
+  std::vector<std::string> names;
 };
-ConvertBlock read_convert(const yaml::Node& block, yaml::Diagnostics& diagnostics);
-
-// The column of the rows with the reason why a sample has nothing to convert.
-std::string_view left_out_column();
-
-// Reads the block with the reader of its own module, which reports errors.
-void check_block(StepKind kind, const yaml::Node& block, yaml::Diagnostics& diagnostics);
+RowColumns row_columns(const converters::ConvertConfig& config);
 
 // search: of a train: block: its rungs' epochs, and the keys that the campaign sets for each training.
 std::vector<std::int64_t> search_rungs(const yaml::Node& search, yaml::Diagnostics& diagnostics);
@@ -70,15 +61,14 @@ std::size_t trainings_in_rung(const Step& any_rung, std::size_t trainings, std::
 // The metric of a training by which the search stops it: 0, or its rank.
 std::string search_stopped_metric();
 
-// Reads a block again that check_block() has accepted, without diagnostics.
-ConvertBlock quiet_convert(const yaml::Node& block);
-
-// The scalars of a convert: block that name files of samples, which may contain $(MERLIN_SAMPLE_ID).
+// The scalars of a convert: block that name files of samples, which may contain $(MERLIN_SAMPLE_ID); of a
+// value, the names.
 std::vector<const yaml::Node*> convert_file_nodes(const yaml::Node& block);
+std::set<std::string> convert_files(const converters::ConvertConfig& config);
 
-// The samples of one shard, and so of one task, of a convert: block. Independent of the number of samples,
+// The samples of one shard, and so of one task, of a convert: step. Independent of the number of samples,
 // which may grow.
-std::uint64_t convert_block_samples(const yaml::Node& block);
+std::uint64_t convert_block_samples(const Step& step);
 
 // True if the step is a convert: that deletes the files which it has converted (delete_inputs).
 bool deletes_inputs(const Step& step);
@@ -88,17 +78,14 @@ bool uses_failed(const Step& step);
 
 // The bytes of the files of a block of samples, if the convert: block determines it (raw values of a shape);
 // otherwise 0.
-std::uint64_t known_block_bytes(const yaml::Node& block);
+std::uint64_t known_block_bytes(const Step& step);
 
-// True if the split of a convert: block puts some samples into no part.
-bool leaves_samples_unused(const yaml::Node& block);
+// True if the split of a convert: step puts some samples into no part.
+bool leaves_samples_unused(const Step& step);
 
 // max_disk: the limit of bytes of simulations' outputs on the disk, before such conversions delete them. 0:
 // the study sets no limit.
 std::uint64_t max_disk_bytes(const Study& study);
-
-// The split of a campaign that began before fractions were split evenly: by hash if the block gives no order.
-void keep_hash_split(yaml::Node& convert);
 
 // Sets a key of a mapping, or removes it.
 void set_key(yaml::Node& map, std::string_view key, yaml::Node value);

@@ -131,13 +131,24 @@ void check_dependencies(Reading& reading) {
 namespace {
 
 // The block as the worker reads it for the first existing combination.
-yaml::Node resolved_block(const Reading& reading, const Expansion& expansion, std::size_t index) {
-  yaml::Node block = reading.study.steps[index].settings;
+ResolvedBlock first_block(const Expansion& expansion, std::size_t index) {
   const std::uint32_t row = expansion.count(index) > 0 ? expansion.row(index, 0) : 0;
-  replace_tokens(
-      block, [&](std::string_view name) { return expansion.resolve("/campaign", index, row, name); },
-      kTokenLevels);
+  return expansion.block("/campaign", index, row);
+}
+
+// Reads the block with all diagnostics. The step keeps the value if no combination has another one.
+Block check_block(Reading& reading, std::size_t index, const ResolvedBlock& resolved) {
+  Step& step = reading.study.steps[index];
+  Block block = read_block(step.kind, resolved.node, reading.diagnostics);
+  if (!resolved.has_values) step.block = block;
   return block;
+}
+
+// A step whose block depends on parameters, or was refused, keeps the values that can be read all the same.
+void keep_block(Step& step) {
+  yaml::Diagnostics ignored("");
+  if (step.block.index() == 0) step.block = read_block(step.kind, step.settings, ignored);
+  step.block_is_whole = !ignored.has_errors();
 }
 
 // The place of a name, as a key or a value.
@@ -156,7 +167,8 @@ std::optional<yaml::Mark> place_of_name(const yaml::Node& node, std::string_view
 void check_convert(Reading& reading, const Expansion& expansion, std::size_t index) {
   const Study& study = reading.study;
   const Step& step = study.steps[index];
-  yaml::Node block = resolved_block(reading, expansion, index);
+  ResolvedBlock resolved = first_block(expansion, index);
+  yaml::Node& block = resolved.node;
   const yaml::Node* from = block.find("from");
   const auto mark_of = [&](std::string_view key) {
     const yaml::Node* node = step.settings.find(key);
@@ -205,16 +217,15 @@ void check_convert(Reading& reading, const Expansion& expansion, std::size_t ind
   const std::uint64_t count = study.samples->design.count;
   if (count > 0) set_key(block, "count", yaml::scalar(std::to_string(count)));
   set_counts(block, "grown", study.samples->design.grown);
-  check_block(StepKind::convert, block, reading.diagnostics);
+  const auto convert = std::get<converters::ConvertConfig>(check_block(reading, index, resolved));
   std::vector<std::string> columns;
   for (const SampleColumn& column : study.samples->design.columns) columns.push_back(column.name);
-  const ConvertBlock convert = quiet_convert(block);
-  for (const std::string& name : convert.columns) {
+  for (const std::string& name : row_columns(convert).names) {
     if (std::find(columns.begin(), columns.end(), name) != columns.end()) continue;
-    const auto mark = convert.directories ? place_of_name(step.settings, name).value_or(mark_of("targets"))
-                                          : mark_of("targets");
+    const auto mark = convert.short_form ? mark_of("targets")
+                                         : place_of_name(step.settings, name).value_or(mark_of("targets"));
     reading.diagnostics.error(mark, fmt::format("the {} '{}' is no column of the samples{}",
-                                                convert.directories ? "parameter" : "target", name,
+                                                convert.short_form ? "target" : "parameter", name,
                                                 text::suggestion(name, columns)));
   }
 }
@@ -226,7 +237,7 @@ void check_deletion(Reading& reading, std::size_t index) {
   const yaml::Node* key = step.settings.find("delete_inputs");
   const std::string source = source_step(step);
   if (key == nullptr || !deletes_inputs(step) || source.empty()) return;
-  if (reading.root.find("max_disk") != nullptr && leaves_samples_unused(step.settings)) {
+  if (reading.root.find("max_disk") != nullptr && leaves_samples_unused(step)) {
     const yaml::Node* split = step.settings.find("split");
     reading.diagnostics.error(
         split == nullptr ? key->mark : split->mark,
@@ -270,7 +281,7 @@ void check_max_disk_is_of_use(Reading& reading) {
   yaml::Diagnostics ignored("");  // check_max_disk() has reported it
   const std::int64_t limit = yaml::MapReader(reading.root, "the study", ignored).bytes("max_disk", 0);
   for (const Step& step : study.steps) {
-    const std::uint64_t block = deletes_inputs(step) ? known_block_bytes(step.settings) : 0;
+    const std::uint64_t block = deletes_inputs(step) ? known_block_bytes(step) : 0;
     if (limit <= 0 || block <= static_cast<std::uint64_t>(limit)) continue;
     reading.diagnostics.warning(
         key->mark,
@@ -287,8 +298,9 @@ void check_train(Reading& reading, const Expansion& expansion, std::size_t index
   if (const auto rung = search_rung(step); rung && rung->step != step.name)
     return;  // the last rung is checked for all
   check_search(reading, expansion, index);
-  const yaml::Node block = resolved_block(reading, expansion, index);
-  check_block(StepKind::train, block, reading.diagnostics);
+  const ResolvedBlock resolved = first_block(expansion, index);
+  const yaml::Node& block = resolved.node;
+  check_block(reading, index, resolved);
   std::error_code ignored;
   if (const std::string file = trainer::module_file(block); !file.empty()) {
     const auto path = locate(study, file);
@@ -316,7 +328,8 @@ void check_train(Reading& reading, const Expansion& expansion, std::size_t index
 
 void check_plugin(Reading& reading, const Expansion& expansion, std::size_t index) {
   const Study& study = reading.study;
-  const yaml::Node block = resolved_block(reading, expansion, index);
+  const ResolvedBlock resolved = first_block(expansion, index);
+  const yaml::Node& block = resolved.node;
   const yaml::Node* library = block.find("library");
   if (library == nullptr || !library->is_scalar() || library->text.empty() || !study.samples) return;
   std::error_code ignored;
@@ -327,8 +340,10 @@ void check_plugin(Reading& reading, const Expansion& expansion, std::size_t inde
   for (const SampleColumn& column : study.samples->design.columns) columns.push_back(column.name);
   const yaml::Node* list = block.find("parameters");
   if (list == nullptr) return;
-  yaml::Diagnostics ignored_errors("");  // read_plugin() has reported them
-  for (const std::string& name : read_plugin(block, ignored_errors).parameters) {
+  yaml::Diagnostics reported("");
+  const Block plugin =
+      resolved.has_values ? read_block(StepKind::plugin, block, reported) : study.steps[index].block;
+  for (const std::string& name : std::get<PluginBlock>(plugin).parameters) {
     if (std::find(columns.begin(), columns.end(), name) != columns.end()) continue;
     reading.diagnostics.error(list->mark, fmt::format("the parameter '{}' is no column of the samples{}",
                                                       name, text::suggestion(name, columns)));
@@ -339,12 +354,11 @@ void check_plugin(Reading& reading, const Expansion& expansion, std::size_t inde
 
 void check_blocks(Reading& reading, const Expansion& expansion) {
   for (std::size_t i = 0; i < reading.study.steps.size(); ++i) {
-    if (reading.study.steps[i].kind == StepKind::convert) {
-      check_convert(reading, expansion, i);
-      check_deletion(reading, i);
-    }
+    if (reading.study.steps[i].kind == StepKind::convert) check_convert(reading, expansion, i);
     if (reading.study.steps[i].kind == StepKind::train) check_train(reading, expansion, i);
     if (reading.study.steps[i].kind == StepKind::plugin) check_plugin(reading, expansion, i);
+    keep_block(reading.study.steps[i]);
+    check_deletion(reading, i);
   }
   check_max_disk_is_of_use(reading);
   if (!reading.diagnostics.has_errors()) check_trainings(reading.study, reading.diagnostics);

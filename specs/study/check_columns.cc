@@ -69,16 +69,17 @@ class ColumnUse {
     for_each_scalar(step.settings, [&](const yaml::Node& node, bool) {
       if (const auto column = expansion_.column(node.text)) used_[*column] = true;
     });
-    yaml::Diagnostics reported_before("");
-    if (step.kind == StepKind::convert) {
-      const ConvertBlock block = quiet_convert(step.settings);
-      all_ = all_ || block.all_columns;
-      for (const std::string& name : block.columns) {
+    yaml::Diagnostics ignored("");  // of a study with errors, whose blocks have not been checked
+    const Block block = step.block.index() == 0 ? read_block(step.kind, step.settings, ignored) : step.block;
+    if (const auto* convert = std::get_if<converters::ConvertConfig>(&block)) {
+      const RowColumns columns = row_columns(*convert);
+      all_ = all_ || columns.all;
+      for (const std::string& name : columns.names) {
         if (const auto column = expansion_.column(name)) used_[*column] = true;
       }
     }
-    if (step.kind == StepKind::plugin && read_plugin(step.settings, reported_before).parameters.empty())
-      all_ = true;
+    const auto* plugin = std::get_if<PluginBlock>(&block);
+    if (plugin != nullptr && plugin->parameters.empty()) all_ = true;
   }
 
   void report() {

@@ -169,10 +169,9 @@ void each_training(const Study& study, const Look& look) {
     });
     if (data == study.steps.end()) continue;
     // Skips a block whose values depend on parameters: it cannot be read without them.
-    yaml::Diagnostics unread("");
-    const ConvertConfig convert = converters::read_convert_config(data->settings, unread);
-    const TrainConfig train = trainer::read_train_config(step.settings, unread);
-    if (!unread.has_errors()) look(step, TrainingCheck(study, step, convert, train));
+    if (data->block_is_whole && step.block_is_whole)
+      look(step, TrainingCheck(study, step, std::get<ConvertConfig>(data->block),
+                               std::get<TrainConfig>(step.block)));
   }
 }
 

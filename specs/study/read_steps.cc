@@ -540,8 +540,10 @@ class StepReader {
       return;
     }
     step_.settings = **first;
-    if (step_.kind == StepKind::plugin)
-      step_.bundle = read_plugin(step_.settings, reading_.diagnostics).bundle;
+    if (step_.kind != StepKind::plugin) return;
+    PluginBlock plugin = read_plugin(step_.settings, reading_.diagnostics);
+    step_.bundle = plugin.bundle;
+    step_.block = std::move(plugin);
   }
 
   MapReader& place_of_key(std::string_view key) {

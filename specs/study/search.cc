@@ -38,19 +38,18 @@ std::optional<SearchRung> search_rung(const Step& step) {
 
 namespace {
 
-trainer::SearchConfig quiet_search(const Step& rung) {
-  yaml::Diagnostics ignored("");
-  return trainer::read_search(*rung.settings.find("search"), ignored);
+const trainer::SearchConfig& search_of(const Step& rung) {
+  return std::get<trainer::TrainConfig>(rung.block).search;
 }
 
 }  // namespace
 
 std::size_t rung_count(const Step& rung) {
-  return quiet_search(rung).rungs.size();
+  return search_of(rung).rungs.size();
 }
 
 std::size_t trainings_in_rung(const Step& any_rung, std::size_t trainings, std::size_t rung) {
-  return trainer::trainings_in_rung(quiet_search(any_rung), trainings, rung);
+  return trainer::trainings_in_rung(search_of(any_rung), trainings, rung);
 }
 
 std::string search_stopped_metric() {

@@ -220,9 +220,9 @@ void read_blocks(Reading& reading) {
   check_conditions(reading, expansion);
   check_tokens(reading, expansion);
   check_shell_names(reading);
-  check_columns(reading, expansion);
   // These checks follow dependencies, and would only repeat the errors so far.
   if (!reading.diagnostics.has_errors()) check_blocks(reading, expansion);
+  check_columns(reading, expansion);
 }
 
 }  // namespace

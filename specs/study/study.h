@@ -164,7 +164,9 @@ struct Step {
   std::string description;
   StepKind kind = StepKind::shell;
   std::string command, restart, shell;
-  yaml::Node settings;  // convert, train: the block
+  yaml::Node settings;          // convert, train, plugin: the block as written
+  Block block;                  // the same, read; values that depend on parameters are the defaults
+  bool block_is_whole = false;  // no value depends on parameters
   std::vector<Dependency> depends;
   Resources resources;
   bool own_allocation = false;  // batch: own

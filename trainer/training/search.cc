@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
-#include "trainer/training/training_state.h"
 
 namespace wflow::trainer {
 namespace {
@@ -36,24 +35,9 @@ double value_at(const SearchCurve& curve, std::int64_t epochs) {
   return there && count > 0 ? curve.values[count - 1] : kNoValue;
 }
 
-// Finds the best epoch by the rule of the trainer.
-class BestEpoch {
- public:
-  void add(const nlohmann::json& row) {
-    ++epochs_;
-    const double validation = metric_of(row, "validation_loss");
-    const double value = row.contains("validation_loss") ? validation : metric_of(row, "train_loss");
-    if (best_ > 0 && !is_better(value, value_)) return;
-    value_ = value;
-    best_ = epochs_;
-  }
-  std::int64_t epochs_since() const { return epochs_ - best_; }
-
- private:
-  std::int64_t epochs_ = 0;
-  std::int64_t best_ = 0;
-  double value_ = 0;
-};
+double loss_of(const nlohmann::json& row) {
+  return metric_of(row, row.contains("validation_loss") ? "validation_loss" : "train_loss");
+}
 
 bool is_of_step(const fs::path& checkpoint) {
   return checkpoint.filename().string().starts_with("step-");
@@ -73,18 +57,18 @@ double epochs_of_rung(const SearchConfig& search, std::size_t rung) {
 
 }  // namespace
 
-SearchCurve search_curve(std::string_view metrics_jsonl, const std::string& metric, std::int64_t early_stop) {
+SearchCurve search_curve(std::string_view metrics_jsonl, const std::string& metric, EarlyStop early_stop) {
   SearchCurve curve;
-  BestEpoch best;
+  Progress progress(early_stop);
   while (!metrics_jsonl.empty()) {
     const std::size_t end = std::min(metrics_jsonl.find('\n'), metrics_jsonl.size());
     const nlohmann::json row = nlohmann::json::parse(metrics_jsonl.substr(0, end), nullptr, false);
     metrics_jsonl.remove_prefix(std::min(end + 1, metrics_jsonl.size()));
     if (!row.is_object()) continue;
     curve.values.push_back(metric_of(row, metric));
-    best.add(row);
+    progress.add(loss_of(row));
   }
-  curve.ended_early = early_stop > 0 && best.epochs_since() >= early_stop;
+  curve.ended_early = progress.has_stopped();
   return curve;
 }
 
@@ -111,7 +95,7 @@ std::vector<SearchStanding> search_standings(const SearchConfig& search, std::si
 
 // The file of a rung begins with the epochs of the rungs before: the last file has all.
 std::vector<SearchCurve> read_search_curves(const SearchConfig& search, std::size_t rungs,
-                                            std::int64_t early_stop) {
+                                            EarlyStop early_stop) {
   std::vector<SearchCurve> curves(search.trainings.size());
   for (std::size_t i = 0; i < curves.size(); ++i) {
     for (std::size_t rung = rungs; rung > 0; --rung) {
@@ -162,7 +146,7 @@ void take_over_checkpoints(const SearchConfig& search, const fs::path& checkpoin
 namespace {
 
 // In the last rung only trainings with results count: if one failed while it wrote them, another is the best.
-std::vector<SearchCurve> finished_curves(const SearchConfig& search, std::int64_t early_stop) {
+std::vector<SearchCurve> finished_curves(const SearchConfig& search, EarlyStop early_stop) {
   std::vector<SearchCurve> curves = read_search_curves(search, search.rungs.size(), early_stop);
   const auto before_last = static_cast<std::size_t>(search.rungs[search.rungs.size() - 2]);
   for (std::size_t i = 0; i < curves.size(); ++i) {
@@ -174,7 +158,7 @@ std::vector<SearchCurve> finished_curves(const SearchConfig& search, std::int64_
   return curves;
 }
 
-std::string search_json(const SearchConfig& search, std::int64_t early_stop) {
+std::string search_json(const SearchConfig& search, EarlyStop early_stop) {
   const std::vector<SearchCurve> curves = finished_curves(search, early_stop);
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const SearchStanding& standing : search_standings(search, search.rungs.size(), curves)) {
@@ -200,7 +184,7 @@ std::string search_json(const SearchConfig& search, std::int64_t early_stop) {
 }  // namespace
 
 // Trainings of the last rung may end at the same time: the last one to write has read all results.
-void write_search(const SearchConfig& search, std::int64_t early_stop) {
+void write_search(const SearchConfig& search, EarlyStop early_stop) {
   const fs::path file = fs::path(search.folders.back()) / "search.json";
   std::string written;
   for (std::string now = search_json(search, early_stop); now != written;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "trainer/search_config.h"
+#include "trainer/training/training_state.h"
 
 namespace wflow::trainer {
 
@@ -18,8 +19,8 @@ struct SearchCurve {
   std::vector<double> values;  // value of each epoch, from the first on; NaN if it is not a number
   bool ended_early = false;    // early stop: the last value counts in all later rungs
 };
-// `early_stop`: of the trainings, in epochs; 0: none ends early.
-SearchCurve search_curve(std::string_view metrics_jsonl, const std::string& metric, std::int64_t early_stop);
+// `early_stop`: the rule of the trainings.
+SearchCurve search_curve(std::string_view metrics_jsonl, const std::string& metric, EarlyStop early_stop);
 
 struct SearchStanding {
   std::size_t training = 0;  // index in SearchConfig::trainings
@@ -36,7 +37,7 @@ std::vector<SearchStanding> search_standings(const SearchConfig& search, std::si
 
 // The curves of all trainings in the first `rungs` rungs.
 std::vector<SearchCurve> read_search_curves(const SearchConfig& search, std::size_t rungs,
-                                            std::int64_t early_stop);
+                                            EarlyStop early_stop);
 
 // "place 5 of 9 at 2 epochs, validation_loss 0.3".
 std::string describe(const SearchConfig& search, const SearchStanding& standing);
@@ -47,6 +48,6 @@ std::string describe(const SearchConfig& search, const SearchStanding& standing)
 void take_over_checkpoints(const SearchConfig& search, const std::filesystem::path& checkpoints);
 
 // Writes search.json to the folder of the last rung: all trainings, the best first, and the best one's model.
-void write_search(const SearchConfig& search, std::int64_t early_stop);
+void write_search(const SearchConfig& search, EarlyStop early_stop);
 
 }  // namespace wflow::trainer

@@ -39,30 +39,36 @@ TEST(Search, ReadsTheMetricOfEveryEpoch) {
   const std::string text =
       "{\"epoch\": 1, \"validation_loss\": 0.5, \"validation\": {\"y\": {\"mae_ratio\": 0.9}}}\n"
       "{\"epoch\": 2, \"validation_loss\": null}\n{\"epo";
-  const std::vector<double> losses = search_curve(text, "validation_loss", 0).values;
+  const std::vector<double> losses = search_curve(text, "validation_loss", {}).values;
   ASSERT_EQ(losses.size(), 2U) << "a line that is not whole is no epoch";
   EXPECT_EQ(losses[0], 0.5);
   EXPECT_TRUE(std::isnan(losses[1]));
-  EXPECT_EQ(search_curve(text, "validation_mae_ratio/y", 0).values[0], 0.9);
+  EXPECT_EQ(search_curve(text, "validation_mae_ratio/y", {}).values[0], 0.9);
 }
 
 TEST(Search, SeesWhoStoppedEarly) {
-  const auto ended = [](const std::vector<double>& losses, std::int64_t early_stop) {
+  const auto ended = [](const std::vector<double>& losses, EarlyStop early_stop) {
     std::string text;
     for (const double loss : losses) text += fmt::format("{{\"validation_loss\": {}}}\n", loss);
     return search_curve(text, "validation_loss", early_stop).ended_early;
   };
-  EXPECT_TRUE(ended({3, 2, 2, 4}, 2));
-  EXPECT_FALSE(ended({3, 2, 2, 1}, 2));
-  EXPECT_FALSE(ended({3, 2, 2, 4}, 0));
-  EXPECT_TRUE(search_curve("{\"train_loss\": 1}\n{\"train_loss\": 2}\n", "train_loss", 1).ended_early)
+  EXPECT_TRUE(ended({3, 2, 2, 4}, {2}));
+  EXPECT_FALSE(ended({3, 2, 2, 1}, {2}));
+  EXPECT_FALSE(ended({3, 2, 2, 4}, {0}));
+  // Improvements by 1 % are no progress if they must be more than 5 %; 1.5 is.
+  EXPECT_FALSE(ended({3, 2, 1.98, 1.96}, {2}));
+  EXPECT_TRUE(ended({3, 2, 1.98, 1.96}, {2, 0.05}));
+  EXPECT_FALSE(ended({3, 2, 1.98, 1.5, 1.49}, {2, 0.05}));
+  EXPECT_TRUE(ended({-1, -1.02, -1.04}, {2, 0.05})) << "losses may be negative";
+  EXPECT_FALSE(ended({-1, -1.02, -1.06}, {2, 0.05})) << "small steps add up";
+  EXPECT_TRUE(search_curve("{\"train_loss\": 1}\n{\"train_loss\": 2}\n", "train_loss", {1}).ended_early)
       << "no validation split";
-  EXPECT_FALSE(search_curve("", "train_loss", 1).ended_early);
+  EXPECT_FALSE(search_curve("", "train_loss", {1}).ended_early);
   // An epoch with a loss of NaN is never the best.
   const auto with_null = [](int epochs_after) {
     std::string text = "{\"validation_loss\": 2}\n{\"validation_loss\": null}\n";
     for (int i = 0; i < epochs_after; ++i) text += "{\"validation_loss\": 3}\n";
-    return search_curve(text, "validation_loss", 3).ended_early;
+    return search_curve(text, "validation_loss", {3}).ended_early;
   };
   EXPECT_FALSE(with_null(1));
   EXPECT_TRUE(with_null(2));
@@ -131,7 +137,7 @@ TEST_F(SearchFiles, ARungIsRankedByWhatTheRungsBeforeHaveLeft) {
   write_losses("s.rung_1/b", {2});
   write_losses("s.rung_2/b", {2, 1});
   write_losses("s/b", {2, 1, 1, 1});  // left by an earlier run
-  const auto curves = read_search_curves(search_, 2, 0);
+  const auto curves = read_search_curves(search_, 2, {});
   EXPECT_EQ(curves[0].values, std::vector<double>({3}));
   EXPECT_EQ(curves[1].values, std::vector<double>({2, 1}));
   EXPECT_TRUE(curves[2].values.empty());
@@ -145,10 +151,10 @@ TEST_F(SearchFiles, TheBestOneHasAModel) {
   write_losses("s/a", {1, 1, 1, 1});  // it failed while it wrote its results
   write_losses("s/b", {1, 2, 2, 2});
   write("s/b/result.json", "{}");
-  write_search(search_, 0);
+  write_search(search_, {});
   EXPECT_EQ(search_json()["best"], "b");
   write("s/a/result.json", "{}");
-  write_search(search_, 0);
+  write_search(search_, {});
   EXPECT_EQ(search_json()["model"], "a/model.pt");
   EXPECT_EQ(search_json()["trainings"].size(), 3U);
 }

@@ -77,6 +77,10 @@ void report_staging(const Session& session, RunReport& report) {
                               staged.groups == 1 ? "" : "s", name_of(session.config.stage)));
 }
 
+EarlyStop early_stop_of(const TrainConfig& config) {
+  return {config.early_stop_epochs, config.min_improvement};
+}
+
 // Validates, moves the counters on to the next epoch, writes checkpoints and reports.
 void finish_epoch(Session& session, TrainingCounters& counters, Evaluator& evaluator, Recovery& recovery,
                   RunReport& report, EpochRow row) {
@@ -97,8 +101,10 @@ void finish_epoch(Session& session, TrainingCounters& counters, Evaluator& evalu
   counters.epoch_loss = 0;
   counters.epoch_samples = 0;
   counters.epoch_seconds = 0;
-  const std::int64_t limit = config.early_stop_epochs;
-  counters.stopped_early = limit > 0 && counters.epoch - counters.best_epoch >= limit;
+  Progress progress(early_stop_of(config));
+  for (const EpochRow& epoch : counters.history)
+    progress.add(session.data.validation().size() > 0 ? epoch.validation.loss : epoch.train_loss);
+  counters.stopped_early = progress.has_stopped();
   if (best && config.select == Select::best) recovery.write_best();
   const bool last = counters.epoch == session.plan.end_epoch || counters.stopped_early;
   const std::int64_t every = config.checkpoint.every_epochs;
@@ -168,12 +174,12 @@ Outcome run(Session& session) {
   }
   const SegmentTimes times = {begin, evaluator.seconds(), loop.data_wait_seconds(), recovery.seconds()};
   write_results(session, objective, state, *network, evaluator, checkpoints, report, times);
-  if (search.on() && session.leader()) write_search(search, config.early_stop_epochs);
+  if (search.on() && session.leader()) write_search(search, early_stop_of(config));
   return Outcome::finished;
 }
 
 // True for a training that the search has stopped: it reports that and has nothing more to do.
-bool is_stopped_by_search(const SearchConfig& search, std::int64_t early_stop, Communicator& communicator) {
+bool is_stopped_by_search(const SearchConfig& search, EarlyStop early_stop, Communicator& communicator) {
   if (search.rung < 2) return false;
   std::string stopped;  // set by rank 0: the files may not be visible to the others yet
   if (communicator.rank() == 0) {
@@ -210,7 +216,7 @@ bool is_stopped_by_search(const SearchConfig& search, std::int64_t early_stop, C
 
 Outcome train(const TrainConfig& config, Communicator& communicator, const RunOptions& options) {
   const SearchConfig& search = options.search;
-  if (is_stopped_by_search(search, config.early_stop_epochs, communicator)) return Outcome::finished;
+  if (is_stopped_by_search(search, early_stop_of(config), communicator)) return Outcome::finished;
   try {
     Session session(completed(config, read_dataset_info(config.data)), communicator, options);
     return run(session);

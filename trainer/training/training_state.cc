@@ -233,6 +233,13 @@ std::string snapshot(TrainingState& state, const Normalisation& normalisation,
   return encode_unsealed(std::move(header), arrays);
 }
 
+void Progress::add(double loss) {
+  ++epochs_;
+  if (best_epoch_ > 0 && !is_better(loss, best_ - rule_.min_improvement * std::abs(best_))) return;
+  best_ = loss;
+  best_epoch_ = epochs_;
+}
+
 bool is_better(double loss, double than) {
   return badness(loss) < badness(than);
 }

@@ -84,6 +84,24 @@ std::string snapshot(TrainingState& state, const Normalisation& normalisation,
 // The one order of losses and of a search's metrics: the smaller is better, and any finite value is better
 // than NaN and the infinities, which are equal to each other.
 bool is_better(double loss, double than);
+
+// The rule of `early_stop`: the training ends after so many epochs without progress.
+struct EarlyStop {
+  std::int64_t epochs = 0;     // 0: never
+  double min_improvement = 0;  // the part of the best loss by which a lower one is progress
+};
+class Progress {
+ public:
+  explicit Progress(EarlyStop rule) : rule_(rule) {}
+  void add(double loss);  // of the next epoch
+  bool has_stopped() const { return rule_.epochs > 0 && epochs_ - best_epoch_ >= rule_.epochs; }
+
+ private:
+  EarlyStop rule_;
+  std::int64_t epochs_ = 0;
+  std::int64_t best_epoch_ = 0;
+  double best_ = 0;
+};
 // Steps at the ends of the `count` epochs with the best validation (or training loss, without one).
 std::vector<std::int64_t> best_steps(const std::vector<EpochRow>& history, std::int64_t count);
 // Returns the normalisation of the data. Error{data} if an array is missing or has another shape.

@@ -17,7 +17,6 @@
 #include <cmath>
 #include <cstdio>
 #include <deque>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/clock.h"
@@ -261,7 +260,7 @@ class Agent {
   void perform(action::OpenSamples& open) {
     event::SamplesOpened opened;
     try {
-      executor_.set_samples(specs::open_samples(specs::design_from_json(nlohmann::json::parse(open.design))));
+      executor_.set_samples(specs::open_samples(open.design));
     } catch (const std::exception& error) {
       opened.error = error.what();
     }

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -84,7 +83,7 @@ void FakeCoordinator::hear(const wire::Results& results) {
 
 bool FakeCoordinator::welcome_worker() {
   if (!until([&] { return hello.has_value(); })) return false;
-  send(wire::Welcome{campaign_.string(), sample_design, 0.1, lost_s});
+  send(wire::Welcome{campaign_.string(), samples, 0.1, lost_s});
   return true;
 }
 
@@ -141,14 +140,14 @@ std::vector<pid_t> processes_with(const std::string& mark) {
   return found;
 }
 
-std::string counting_design(std::uint64_t count) {
+specs::SampleDesign counting_design(std::uint64_t count) {
   specs::SampleDesign design;
   design.kind = specs::DesignKind::grid;
   design.count = count;
   design.columns.resize(1);
   design.columns[0].name = "x";
   for (std::uint64_t i = 0; i < count; ++i) design.columns[0].values.push_back(std::to_string(i));
-  return specs::to_json(design).dump();
+  return design;
 }
 
 specs::TaskTemplate shell_task(const std::filesystem::path& campaign, const std::string& body,

@@ -45,7 +45,7 @@ class FakeCoordinator {
   bool acknowledging = true;
   bool answering = true;  // heartbeats, with Pulses
   double lost_s = 60;
-  std::string sample_design;  // JSON, for welcome_worker()
+  std::optional<specs::SampleDesign> samples;  // for welcome_worker()
 
  private:
   void hear(const engine::wire::Results& results);
@@ -75,7 +75,7 @@ class WorkerProcess {
 std::vector<pid_t> processes_with(const std::string& mark);
 
 // Samples of one column "x" that holds the sample's number.
-std::string counting_design(std::uint64_t count);
+specs::SampleDesign counting_design(std::uint64_t count);
 
 // A shell task in <campaign>/step that runs `body` for each of `count` samples ($WFLOW_SAMPLE_ID).
 specs::TaskTemplate shell_task(const std::filesystem::path& campaign, const std::string& body,

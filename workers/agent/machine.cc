@@ -345,9 +345,9 @@ void AgentMachine::Impl::hear(wire::Welcome& welcome) {
   set_fence();
   if (fence.lost_s() != noted_lost_s) emit(action::NoteLost{fence.lost_s()});
   noted_lost_s = fence.lost_s();
-  if (!welcome.sample_design.empty() && welcome.sample_design != sample_design) {
-    sample_design = welcome.sample_design;
-    emit(action::OpenSamples{sample_design});
+  if (welcome.samples && welcome.samples != samples) {
+    samples = std::move(welcome.samples);
+    emit(action::OpenSamples{*samples});
   }
   log(LogLevel::info,
       fmt::format("let in by the coordinator; without its answers for {} s the tasks are ended",

@@ -135,7 +135,7 @@ struct NoteLost {
   double lost_s = 0;
 };
 struct OpenSamples {
-  std::string design;  // JSON of specs::SampleDesign
+  specs::SampleDesign design;
 };
 struct AddTemplate {
   specs::TaskTemplate task_template;

@@ -48,7 +48,7 @@ class MachineBench {
   void join(double lost_s = 60, std::uint64_t epoch = 1) {
     give(event::EndpointRead{CoordinatorAddress{"ipc://x", "", "h", 1, epoch}});
     give(event::Connected{});
-    hear(engine::wire::Welcome{"/c", "", 1, lost_s});
+    hear(engine::wire::Welcome{"/c", {}, 1, lost_s});
     turn();
     answer();
     specs::TaskTemplate task;

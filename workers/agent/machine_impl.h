@@ -158,7 +158,7 @@ struct AgentMachine::Impl {
   std::vector<Task> tasks;  // by slot
   std::vector<SlotId> free_slots;
   std::vector<engine::wire::Lease> returned;  // not sent yet
-  std::string sample_design;
+  std::optional<specs::SampleDesign> samples;
   std::string campaign;  // directory of the campaign, as in the Welcome
   Mode mode = Mode::working;
   std::string reason;  // why the worker ends

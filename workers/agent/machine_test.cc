@@ -84,7 +84,7 @@ TEST(AgentMachine, SaysHelloAgainWhenAskedWho) {
   // Nothing but Hello until there is a Welcome; then all results, then a heartbeat.
   ASSERT_TRUE(bench.pass_until(1002));
   EXPECT_EQ(bench.all<action::Send>().size(), 1U);
-  bench.hear(wire::Welcome{"/c", "", 1, 60});
+  bench.hear(wire::Welcome{"/c", {}, 1, 60});
   bench.turn();
   const auto sends = bench.all<action::Send>();
   ASSERT_EQ(sends.size(), 3U);
@@ -155,7 +155,7 @@ TEST(AgentMachine, ANewCoordinatorMovesTheFenceOnlyByAnAnswer) {
   bench.give(event::ConnectionLost{});
   bench.give(event::EndpointRead{CoordinatorAddress{"ipc://y", "", "h", 2, 2}});
   bench.give(event::Connected{});
-  bench.hear(wire::Welcome{"/c", "", 1, 60});
+  bench.hear(wire::Welcome{"/c", {}, 1, 60});
   EXPECT_DOUBLE_EQ(bench.all<action::SetFence>().back().steady_s, 1060);
   bench.turn();
   bench.answer();
@@ -407,7 +407,7 @@ TEST(AgentMachine, ASignalEndsWhatRunsAndGivesItBack) {
   // A task that is being ended still counts as held: it may still act.
   bench.hear(wire::Identify{});
   EXPECT_EQ(bench.last<wire::Hello>()->held.size(), 2U);
-  bench.hear(wire::Welcome{"/c", "", 1, 60});
+  bench.hear(wire::Welcome{"/c", {}, 1, 60});
   bench.give(Bench::without_result(0));
   ASSERT_TRUE(bench.pass_until(1005));
   EXPECT_EQ(bench.all<action::EndTask>().size(), 3U);  // after the grace
@@ -528,7 +528,7 @@ TEST(AgentMachine, TakesSensibleValuesForWhatIsNone) {
   Bench bench;
   bench.give(event::EndpointRead{CoordinatorAddress{"ipc://x", "", "h", 1, 1}});
   bench.give(event::Connected{});
-  bench.hear(wire::Welcome{"/c", "", std::nan(""), -1});
+  bench.hear(wire::Welcome{"/c", {}, std::nan(""), -1});
   EXPECT_DOUBLE_EQ(bench.all<action::SetFence>().back().steady_s, 1060);
   ASSERT_TRUE(bench.pass_until(1003));
   EXPECT_EQ(bench.sent<wire::Heartbeat>().size(), 4U);

@@ -363,7 +363,7 @@ TEST_F(WorkerKillTest, BundlesAreRecordedWholeWheneverTheAgentDies) {
   for (std::uint64_t round = 0; round < 8; ++round) {
     std::filesystem::remove(path("ended"));
     coordinator_ = std::make_unique<FakeCoordinator>(campaign_.path(), round + 1);
-    coordinator_->sample_design = counting_design(kSamples);
+    coordinator_->samples = counting_design(kSamples);
     worker_ =
         std::make_unique<WorkerProcess>(campaign_.path(), std::vector<std::string>{"slots=3", "linger=60"});
     ASSERT_TRUE(coordinator_->welcome_worker());

@@ -355,7 +355,7 @@ class BundleTest : public WorkerTest {
   // Bundles of ten; every process says which rows it has got.
   void begin_bundles(const std::string& body, std::uint64_t count,
                      const std::vector<std::string>& options = {"slots=2"}) {
-    coordinator_.sample_design = counting_design(count);
+    coordinator_.samples = counting_design(count);
     begin("echo $WFLOW_FIRST $WFLOW_COUNT >> " + path("processes") + "\n" + body, count, options);
     task_.bundle = 10;
     coordinator_.send(wire::Templates{{task_}});
