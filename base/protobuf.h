@@ -15,40 +15,54 @@
 
 namespace wflow {
 
+// Whole numbers in as few bytes as possible: seven bits a byte, lowest first, the highest bit set on all but
+// the last (LEB128).
+inline void put_varint(std::string& bytes, std::uint64_t value) {
+  for (; value >= 0x80; value >>= 7U) bytes += static_cast<char>(value | 0x80U);
+  bytes += static_cast<char>(value);
+}
+
+// Takes a number from the front; false if the bytes end inside it.
+inline bool get_varint(std::string_view& bytes, std::uint64_t& value) {
+  value = 0;
+  for (unsigned shift = 0; shift < 64 && !bytes.empty(); shift += 7) {
+    const auto byte = static_cast<unsigned char>(bytes.front());
+    bytes.remove_prefix(1);
+    value |= static_cast<std::uint64_t>(byte & 0x7FU) << shift;
+    if (byte < 0x80U) return true;
+  }
+  return false;
+}
+
+template <class Bits>
+void put_little_endian(std::string& bytes, Bits bits) {
+  for (unsigned at = 0; at < 8 * sizeof bits; at += 8) bytes += static_cast<char>(bits >> at & 0xff);
+}
+
 class ProtobufMessage {
  public:
   void integer(int field, std::int64_t value) {
     key(field, 0);
-    varint(bytes_, static_cast<std::uint64_t>(value));
+    put_varint(bytes_, static_cast<std::uint64_t>(value));
   }
   void real(int field, float value) {
     key(field, 5);
-    little_endian(std::bit_cast<std::uint32_t>(value));
+    put_little_endian(bytes_, std::bit_cast<std::uint32_t>(value));
   }
   void real(int field, double value) {
     key(field, 1);
-    little_endian(std::bit_cast<std::uint64_t>(value));
+    put_little_endian(bytes_, std::bit_cast<std::uint64_t>(value));
   }
   void text(int field, std::string_view value) {
     key(field, 2);
-    varint(bytes_, value.size());
+    put_varint(bytes_, value.size());
     bytes_ += value;
   }
   void message(int field, const ProtobufMessage& value) { text(field, value.bytes_); }
   const std::string& bytes() const { return bytes_; }
 
-  // For the values of a packed list.
-  static void varint(std::string& out, std::uint64_t value) {
-    for (; value >= 0x80; value >>= 7) out += static_cast<char>((value & 0x7f) | 0x80);
-    out += static_cast<char>(value);
-  }
-
  private:
-  void key(int field, unsigned type) { varint(bytes_, static_cast<std::uint64_t>(field) << 3 | type); }
-  template <class Bits>
-  void little_endian(Bits bits) {
-    for (unsigned at = 0; at < 8 * sizeof bits; at += 8) bytes_ += static_cast<char>(bits >> at & 0xff);
-  }
+  void key(int field, unsigned type) { put_varint(bytes_, static_cast<std::uint64_t>(field) << 3 | type); }
 
   std::string bytes_;
 };
@@ -69,19 +83,16 @@ inline std::uint32_t masked_crc32c(std::span<const std::uint8_t> bytes) {
 
 // The bytes as a record of a file.
 inline std::string tfrecord_of(std::string_view bytes) {
-  const auto put = [](std::string& out, auto value) {
-    out.append(reinterpret_cast<const char*>(&value), sizeof value);
-  };
   const auto span = [](std::string_view text) {
     return std::span(reinterpret_cast<const std::uint8_t*>(text.data()), text.size());
   };
   std::string record;
   record.reserve(bytes.size() + kTfrecordHeader + kTfrecordTrailer);
-  put(record, static_cast<std::uint64_t>(bytes.size()));
+  put_little_endian(record, static_cast<std::uint64_t>(bytes.size()));
   const std::uint32_t crc = masked_crc32c(span(record));
-  put(record, crc);
+  put_little_endian(record, crc);
   record += bytes;
-  put(record, masked_crc32c(span(bytes)));
+  put_little_endian(record, masked_crc32c(span(bytes)));
   return record;
 }
 

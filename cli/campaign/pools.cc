@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "engine/batch/script.h"
+#include "engine/batch/adapters.h"
 #include "engine/coordinate/pool_specs.h"
 #include "engine/schedule/graph.h"
 #include "specs/study/tokens.h"

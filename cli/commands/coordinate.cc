@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/loop_inputs.h"
 #include "base/text.h"
 #include "base/yaml.h"
 #include "cli/campaign/campaigns.h"
@@ -26,7 +27,6 @@
 #include "cli/view/status.h"
 #include "engine/batch/batch_system.h"
 #include "engine/coordinate/coordinator.h"
-#include "engine/coordinate/loop_inputs.h"
 #include "engine/coordinate/pool_specs.h"
 #include "engine/followups/followups.h"
 #include "engine/query/client.h"
@@ -278,7 +278,7 @@ class CampaignRun {
 
   const specs::Plan& top_;
   const RunOptions& options_;
-  engine::SignalQueue signals_;  // signals between two coordinators, and those that they have not taken
+  SignalQueue signals_;  // signals between two coordinators, and those that they have not taken
   engine::FollowupQueue queue_;
   Observer observer_;
   engine::CampaignStatus top_status_;  // at its end
@@ -341,12 +341,10 @@ void require_nodes(const specs::Plan& plan, const engine::batch::AllocationAroun
   for (const specs::PlannedStep& step : plan.steps()) {
     const int asked = step.resources.min_nodes > 0 ? step.resources.min_nodes : step.resources.nodes;
     if (asked <= static_cast<int>(around.nodes.size())) continue;
-    throw Error(
-        ExitCode::usage,
-        fmt::format(
-            "the step '{}' asks for {} nodes, and the {} allocation {} has {}; ask for more, or run it "
-            "on this machine alone with --local",
-            step.name, asked, around.scheduler, around.id, around.nodes.size()));
+    throw Error(ExitCode::usage,
+                fmt::format("the step '{}' asks for {} nodes, and the {} allocation {} has {}; ask for more, "
+                            "or run it on this machine alone with --local",
+                            step.name, asked, around.scheduler, around.id, around.nodes.size()));
   }
 }
 
@@ -362,10 +360,10 @@ std::optional<engine::batch::AllocationAround> find_around(const specs::Plan& pl
     if (!options.silent()) fmt::print("{}\n", line);
   };
   if (!engine::wanted_schedulers(plan.study()).empty()) {
-    say(fmt::format(
-        "this runs in {}, and the study's batch: block submits allocations beside it; without batch: the "
-        "tasks would run in this one",
-        name));
+    say(
+        fmt::format("this runs in {}, and the study's batch: block submits allocations beside it; without "
+                    "batch: the tasks would run in this one",
+                    name));
     return std::nullopt;
   }
   if (!around->starts_workers) {

@@ -15,13 +15,13 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/loop_inputs.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/run.h"
 #include "cli/view/display.h"
 #include "engine/batch/batch_system.h"
-#include "engine/coordinate/loop_inputs.h"
 #include "engine/coordinate/pool_specs.h"
 #include "engine/followups/followups.h"
 #include "engine/query/client.h"
@@ -45,7 +45,7 @@ constexpr int kLaunches = 3;             // launches without progress
 constexpr double kAgain_s = 10;          // pause after an error of the system
 constexpr int kErrors = 5;
 
-bool wait_for_signal(const engine::SignalQueue& signals, double seconds) {
+bool wait_for_signal(const SignalQueue& signals, double seconds) {
   pollfd poll{signals.descriptor(), POLLIN, 0};
   return ::poll(&poll, 1, static_cast<int>(1000 * seconds)) > 0;
 }
@@ -235,7 +235,7 @@ class Follower {
   RunOptions options_;
   Display::Interrupt interrupt_;
   fs::path top_, at_;  // the campaign, and the one that runs now
-  engine::SignalQueue signals_;
+  SignalQueue signals_;
   Display display_;
   std::string seen_;
   Where last_ = Where::between;
@@ -278,7 +278,7 @@ void give_back(const StandbyOptions& standby) {
 
 // Waits until no process coordinates the campaign. Ends with the campaign or with its allocation.
 int stand_by(const StandbyOptions& standby) {
-  engine::SignalQueue signals({SIGINT, SIGTERM, SIGHUP, SIGUSR1});
+  SignalQueue signals({SIGINT, SIGTERM, SIGHUP, SIGUSR1});
   std::signal(SIGPIPE, SIG_IGN);
   const specs::Plan plan = read_plan_to_run(standby.top.empty() ? standby.campaign : standby.top);
   RunOptions options;

@@ -54,7 +54,7 @@ template <typename Value>
 ProtobufMessage integer_list(const std::vector<Value>& values) {
   std::string packed;
   for (const Value value : values)
-    ProtobufMessage::varint(packed, static_cast<std::uint64_t>(static_cast<std::int64_t>(value)));
+    put_varint(packed, static_cast<std::uint64_t>(static_cast<std::int64_t>(value)));
   return list_message(ListKind::integers, packed);
 }
 

@@ -63,6 +63,103 @@ TEST(Adapters, TakeAPoolsWords) {
   EXPECT_EQ(request.launch_pre, "env");
 }
 
+// One line for each field of a request: as version 0.1 wrote them.
+TEST(Scripts, HaveALineForEachField) {
+  TestCommands commands(TestCommands::Path::alone);
+  JobRequest request = request_in("/scratch/c");
+  request.token = "wa1b2c3001001";
+  request.name = "survey-sim-3";
+  request.nodes = 1;
+  request.walltime_s = 1;
+  request.account = "a b{x}";
+  request.qos = "high";
+  request.constraint = "a&b";
+  request.reservation = "res1";
+  request.memory = "64G";
+  request.gpus = 2;
+  request.exclusive = false;
+  const auto options = [&](const char* scheduler) {
+    const std::string script = make_batch_system(scheduler)->script(request);
+    const std::size_t begin = script.find('\n', script.find('\n') + 1) + 1;
+    return script.substr(begin, script.find("\n\n") + 1 - begin);
+  };
+  EXPECT_EQ(options("slurm"), R"script(#SBATCH --job-name=survey-sim-3
+#SBATCH --comment=wa1b2c3001001
+#SBATCH --nodes=1
+#SBATCH --ntasks=1
+#SBATCH --ntasks-per-node=1
+#SBATCH --cpus-per-task=8
+#SBATCH --mem=64G
+#SBATCH --time=1
+#SBATCH --account=a b{x}
+#SBATCH --partition=compute
+#SBATCH --qos=high
+#SBATCH --constraint=a&b
+#SBATCH --reservation=res1
+#SBATCH --gpus-per-node=2
+#SBATCH --chdir=/scratch/c
+#SBATCH --output=/scratch/c/wa1b2c3001001.out
+#SBATCH --open-mode=append
+#SBATCH --no-requeue
+#SBATCH --no-kill
+)script");
+  EXPECT_EQ(options("flux"), R"script(#FLUX: --job-name=wa1b2c3001001.survey-sim-3
+#FLUX: --nodes=1
+#FLUX: --nslots=1
+#FLUX: --cores-per-slot=8
+#FLUX: --gpus-per-slot=2
+#FLUX: --time-limit=1m
+#FLUX: --bank=a b{x}
+#FLUX: --queue=compute
+#FLUX: --setattr=system.qos=high
+#FLUX: --requires='a&b'
+#FLUX: --cwd=/scratch/c
+#FLUX: --output=/scratch/c/wa1b2c3001001.out
+#FLUX: --setopt=exit-timeout=none
+)script");
+  EXPECT_EQ(options("pbs"), R"script(#PBS -N wa1b2c3001001
+#PBS -l select=1:ncpus=8:mpiprocs=1:mem=64G:ngpus=2:a&b
+#PBS -l place=scatter
+#PBS -l walltime=00:01:00
+#PBS -A a b{x}
+#PBS -q res1
+#PBS -l qos=high
+#PBS -j oe
+#PBS -o /scratch/c/wa1b2c3001001.out
+#PBS -r n
+)script");
+  EXPECT_EQ(options("lsf"), R"script(#BSUB -J wa1b2c3001001.survey-sim-3
+#BSUB -R "select[a&b]"
+#BSUB -n 8
+#BSUB -R "span[ptile=8]"
+#BSUB -R "rusage[mem=64G]"
+#BSUB -gpu "num=2"
+#BSUB -W 1
+#BSUB -P a b{x}
+#BSUB -q compute
+#BSUB -sla high
+#BSUB -U res1
+#BSUB -cwd /scratch/c
+#BSUB -o /scratch/c/wa1b2c3001001.out
+#BSUB -rn
+)script");
+  EXPECT_EQ(options("sge"), R"script(#$ -N wa1b2c3001001.survey-sim-3
+#$ -S /bin/bash
+#$ -l h_rt=60
+#$ -P a b{x}
+#$ -q compute
+#$ -l high
+#$ -l a&b
+#$ -ar res1
+#$ -l h_vmem=64G
+#$ -l gpu=2
+#$ -wd /scratch/c
+#$ -j y
+#$ -o /scratch/c/wa1b2c3001001.out
+#$ -r n
+)script");
+}
+
 TEST(FluxScript, StartsWorkersBesideTheBrokers) {
   JobRequest request = request_in("/d");
   request.constraint = "avx512";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The interface of batch schedulers: five verbs (submit, query, cancel, launcher, time left). An adapter
+// The interface of batch schedulers: four verbs (submit, query, cancel, time left). An adapter
 // turns them into the scheduler's commands and reads their machine-readable output; it keeps no state of its
 // own. Each call waits for a command, at most kCallTimeout_s. Call it from the thread of batch_thread.h only,
 // never from the coordinator's loop.
@@ -91,8 +91,6 @@ class BatchSystem {
   virtual JobList query(const std::string& prefix) = 0;
   // Jobs that have ended or are unknown are no error.
   virtual std::optional<std::string> cancel(const std::vector<std::string>& ids) = 0;
-  // How a program of `procs` processes on `nodes` nodes starts inside one of its allocations.
-  virtual std::vector<std::string> launcher(int nodes, int procs) const = 0;
   // Unix time at which this process's allocation ends; empty outside an allocation, or if it is not
   // known.
   virtual std::optional<double> ends_unix_s() = 0;

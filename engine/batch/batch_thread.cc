@@ -2,72 +2,26 @@
 #include "engine/batch/batch_thread.h"
 
 #include <fmt/format.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <system_error>
 #include <utility>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "engine/batch/command.h"
 
 namespace wflow::engine::batch {
 
-BatchThread::BatchThread(Factory make)
-    : make_(std::move(make)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (!wake_) throw system_error(errno, "cannot make an event descriptor");
-  try {
-    thread_ = std::thread([this] { run(); });
-  } catch (const std::system_error& error) {
-    throw system_error(error.code().value(),
-                       "cannot start the thread that calls the scheduler; allow more processes (ulimit -u)");
-  }
-}
-
-BatchThread::~BatchThread() {
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
-  }
-  changed_.notify_all();
-  thread_.join();
-}
-
 void BatchThread::call(BatchCall call) {
-  {
-    const std::lock_guard lock(mutex_);
-    calls_.push_back(std::move(call));
-  }
-  changed_.notify_all();
+  thread_.call([this, call = std::move(call)] {
+    BatchReply reply = std::visit([this](const auto& asked) { return answer(asked); }, call);
+    return [this, reply = std::move(reply)] { replies_.push_back(reply); };
+  });
 }
 
 std::vector<BatchReply> BatchThread::take() {
-  std::uint64_t count = 0;
-  [[maybe_unused]] const ssize_t got = ::read(wake_.get(), &count, sizeof(count));
-  const std::lock_guard lock(mutex_);
+  for (const SideThread::OnLoop& then : thread_.take()) then();
   return std::exchange(replies_, {});
-}
-
-void BatchThread::run() {
-  for (;;) {
-    BatchCall call;
-    {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return stop_ || !calls_.empty(); });
-      if (stop_) return;
-      call = std::move(calls_.front());
-      calls_.pop_front();
-    }
-    BatchReply reply = std::visit([this](const auto& asked) { return answer(asked); }, call);
-    {
-      const std::lock_guard lock(mutex_);
-      replies_.push_back(std::move(reply));
-    }
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const ssize_t put = ::write(wake_.get(), &one, sizeof(one));
-  }
 }
 
 BatchSystem& BatchThread::system(const std::string& scheduler) {

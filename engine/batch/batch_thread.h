@@ -3,21 +3,18 @@
 // order; the calls of a campaign are few.
 #pragma once
 
-#include <condition_variable>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
-#include <thread>
+#include <utility>
 #include <variant>
 #include <vector>
 
-#include "base/file.h"
+#include "base/loop_inputs.h"
 #include "engine/batch/batch_system.h"
 
 namespace wflow::engine::batch {
@@ -57,18 +54,17 @@ std::string memory_kill_of(std::string_view output);
 class BatchThread {
  public:
   using Factory = std::function<std::unique_ptr<BatchSystem>(std::string_view scheduler)>;
-  explicit BatchThread(Factory make = make_batch_system);
-  ~BatchThread();  // waits for the call that is under way; those behind it are not made
+  explicit BatchThread(Factory make = make_batch_system) : make_(std::move(make)) {}
+  // The end waits for the call that is under way; those behind it are not made.
   BatchThread(const BatchThread&) = delete;
   BatchThread& operator=(const BatchThread&) = delete;
 
   void call(BatchCall call);
   // Readable when a call has been answered.
-  int descriptor() const { return wake_.get(); }
+  int descriptor() const { return thread_.descriptor(); }
   std::vector<BatchReply> take();
 
  private:
-  void run();
   BatchReply answer(const SubmitCall& call);
   BatchReply answer(const CancelCall& call);
   BatchReply answer(const QueryCall& call);
@@ -78,13 +74,8 @@ class BatchThread {
   Factory make_;
   std::map<std::string, std::unique_ptr<BatchSystem>> systems_;  // the thread's own
   std::set<std::string> looked_at_;                              // tokens and starts; the thread's own
-  FileDescriptor wake_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<BatchCall> calls_;
-  std::vector<BatchReply> replies_;
-  bool stop_ = false;
-  std::thread thread_;
+  std::vector<BatchReply> replies_;                              // the loop's own
+  SideThread thread_{"calls the scheduler", SideThread::AtEnd::drop};
 };
 
 }  // namespace wflow::engine::batch

@@ -31,7 +31,6 @@ class FakeSystem : public BatchSystem {
     if (broken_) throw std::runtime_error("no cancel");
     return std::nullopt;
   }
-  std::vector<std::string> launcher(int, int) const override { return {}; }
   std::optional<double> ends_unix_s() override { return std::nullopt; }
   std::optional<std::string> check() override { return std::nullopt; }
 

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstdlib>
 
 #include "base/error.h"
@@ -94,14 +93,6 @@ std::vector<std::string_view> lines_of(std::string_view text) {
   return lines;
 }
 
-std::optional<std::string> check_answer(std::string_view scheduler, const CommandAnswer& answer) {
-  if (answer.ok()) return std::nullopt;
-  if (!answer.started) {
-    return fmt::format("{} is not on this machine (no '{}' in PATH)", scheduler, answer.program);
-  }
-  return fmt::format("{} does not answer: {}", scheduler, answer.problem());
-}
-
 std::string user_name() {
   std::array<char, 4096> buffer{};
   passwd entry{};
@@ -110,10 +101,6 @@ std::string user_name() {
   if (found != nullptr) return found->pw_name;
   const char* user = std::getenv("USER");
   return user != nullptr ? user : std::to_string(::geteuid());
-}
-
-double unix_now_s() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 }  // namespace wflow::engine::batch

@@ -3,7 +3,6 @@
 // read it.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,11 +46,6 @@ Submission refused(const CommandAnswer& answer, const std::vector<std::string_vi
 std::string one_line(std::string_view text);
 
 std::vector<std::string_view> lines_of(std::string_view text);
-
-// One line where the program that `check` looks for is missing or does not answer.
-std::optional<std::string> check_answer(std::string_view scheduler, const CommandAnswer& answer);
-
-double unix_now_s();
 
 // The user of this process as schedulers know it: $USER may be unset or wrong.
 std::string user_name();

@@ -1,45 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sun Grid Engine 8.1 (Son of Grid Engine, as packaged by Debian).
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "base/text.h"
 #include "engine/batch/adapters.h"
-#include "engine/batch/command.h"
-#include "engine/batch/script.h"
 
 namespace wflow::engine::batch {
 
 namespace {
 
-CommandCall sge_call(std::vector<std::string> argv, const std::string& directory = {}) {
-  return {"sge", std::move(argv), directory, {}, {}};
-}
-
-Directives sge_directives(const JobRequest& request) {
-  Directives options("#$");
-  options.add("-N ", name_with_token(request));
-  options.add("-S /bin/bash");
-  if (request.walltime_s > 0) options.add(fmt::format("-l h_rt={}", minutes(request.walltime_s) * 60));
-  options.add("-P ", request.account);
-  options.add("-q ", request.partition);
-  options.add("-l ", request.qos);
-  options.add("-l ", request.constraint);
-  options.add("-ar ", request.reservation);
-  options.add("-l h_vmem=", request.memory);
-  if (request.gpus > 0) options.add(fmt::format("-l gpu={}", request.gpus));
-  std::string hosts = text::join(request.exclude, "|");
-  if (!hosts.empty()) options.add("-l h=!(" + hosts + ")");
-  options.add("-wd ", request.directory);
-  options.add("-j y");
-  options.add("-o ", output_file(request));
-  options.add("-r n");
-  options.add(request.args);
-  return options;
-}
+const SchedulerTable kSge = {
+    .name = "sge",
+    .title = "SGE",
+    .mark = "#$",
+    .directives = R"(
+        -N {name}
+        -S /bin/bash
+        -l h_rt={seconds}
+        -P {account}
+        -q {partition}
+        -l {qos}
+        -l {constraint}
+        -ar {reservation}
+        -l h_vmem={memory}
+        -l gpu={gpus}
+        -l h=!({excluded})
+        -wd {directory}
+        -j y
+        -o {output}
+        -r n
+        {args})",
+    .submit = {"qsub", "-terse"},
+    .cancel = {"qdel"},
+    .check = {"qstat"},
+    .passes = {"unable to contact qmaster", "unable to send message", "more jobs than", "try again",
+               "max_u_jobs", "commlib", "got no response", "timed out"},
+    .gone = {"does not exist", "already in deletion"},
+    .states = {},  // of letters: sge_set_state
+};
 
 // A job without a parallel environment has one node and no file of hosts.
 constexpr std::string_view kSpread =
@@ -67,7 +67,7 @@ std::string_view inside(std::string_view xml, std::string_view tag) {
 }
 
 // Letters of the state, such as hqw, Eqw, dr.
-void set_state(JobStatus& job) {
+void sge_set_state(JobStatus& job) {
   const auto has = [&](char letter) { return job.raw.find(letter) != std::string::npos; };
   if (has('E')) {
     job.state = JobState::held;
@@ -90,7 +90,7 @@ JobStatus job_of(std::string_view xml) {
   const std::string_view queue = inside(xml, "queue_name");  // all.q@host
   if (const std::size_t at = queue.find('@'); at != std::string_view::npos)
     job.nodes = {std::string(queue.substr(at + 1))};
-  set_state(job);
+  sge_set_state(job);
   return job;
 }
 
@@ -125,13 +125,9 @@ JobStatus ended_job(const std::vector<std::string_view>& block) {
   return job;
 }
 
-class Sge : public BatchSystem {
+class Sge : public Adapter {
  public:
-  std::string_view name() const override { return "sge"; }
-
-  std::string script(const JobRequest& request) const override {
-    return script_head("SGE", sge_directives(request)) + self_calling_body(request, kSpread);
-  }
+  Sge() : Adapter(kSge) {}
 
   Submission submit(const JobRequest& request) override {
     if (request.nodes > 1 && !has_parallel_environment(request)) {
@@ -147,23 +143,15 @@ class Sge : public BatchSystem {
       if (const std::string name = environment_of_one_node(); !name.empty())
         whole.args.push_back(fmt::format("-pe {} {}", name, request.cores));
     }
-    write_script(request, script(whole));
-    const CommandAnswer answer = call(sge_call({"qsub", "-terse", script_file(request)}, request.directory));
-    if (!answer.ok()) {
-      return refused(answer, {"unable to contact qmaster", "unable to send message", "more jobs than",
-                              "try again", "max_u_jobs", "commlib", "got no response", "timed out"});
-    }
-    const auto lines = lines_of(answer.out);
-    if (lines.empty()) return {{}, Submission::Refusal::wait, "qsub gave no job id"};
-    return {std::string(lines.back()), Submission::Refusal::none, {}};
+    return Adapter::submit(whole);
   }
 
   // qstat lists what lives, qacct what has ended; both know names.
   JobList query(const std::string& prefix) override {
-    const CommandAnswer answer = call(sge_call({"qstat", "-xml", "-u", user_name()}));
+    const CommandAnswer answer = ask({"qstat", "-xml", "-u", user_name()});
     if (!answer.ok()) return {false, answer.problem(), {}};
     JobList list = parse_sge_jobs(answer.out, prefix);
-    const CommandAnswer ended = call(sge_call({"qacct", "-d", "2", "-o", user_name(), "-j", prefix + "*"}));
+    const CommandAnswer ended = ask({"qacct", "-d", "2", "-o"}, {user_name(), "-j", prefix + "*"});
     if (!ended.ok()) return list;  // no accounting, or none has ended
     for (JobStatus& job : parse_sge_accounting(ended.out, prefix).jobs) {
       const bool lives = std::any_of(list.jobs.begin(), list.jobs.end(),
@@ -173,37 +161,28 @@ class Sge : public BatchSystem {
     return list;
   }
 
-  std::optional<std::string> cancel(const std::vector<std::string>& ids) override {
-    if (ids.empty()) return std::nullopt;
-    std::vector<std::string> argv = {"qdel"};
-    argv.insert(argv.end(), ids.begin(), ids.end());
-    const CommandAnswer answer = call(sge_call(std::move(argv)));
-    if (answer.ok() || mentions_any(answer.err + answer.out, {"does not exist", "already in deletion"}))
-      return std::nullopt;
-    return answer.problem();
+  // SGE does not tell a job its end time: the worker's command line has it.
+  std::optional<double> ends_unix_s() override { return std::nullopt; }
+
+ private:
+  Values values(const JobRequest& request) const override {
+    return {{"excluded", text::join(request.exclude, "|")}};
   }
 
-  std::vector<std::string> launcher(int, int procs) const override {
-    return {"mpirun", "-n", std::to_string(procs)};
-  }
+  std::string body(const JobRequest& request) const override { return self_calling_body(request, kSpread); }
 
   // A parallel environment of the site that gives several slots on one node. Without it a job has one slot.
-  static std::string environment_of_one_node() {
-    const CommandAnswer names = call(sge_call({"qconf", "-spl"}));
+  std::string environment_of_one_node() const {
+    const CommandAnswer names = ask({"qconf", "-spl"});
     if (!names.ok()) return {};
     for (const std::string_view name : lines_of(names.out)) {
-      const CommandAnswer environment = call(sge_call({"qconf", "-sp", std::string(name)}));
+      const CommandAnswer environment = ask({"qconf", "-sp", name});
       for (const std::string_view line : lines_of(environment.out)) {
         if (line.starts_with("allocation_rule") && line.ends_with("$pe_slots")) return std::string(name);
       }
     }
     return {};
   }
-
-  // SGE does not tell a job its end time: the worker's command line has it.
-  std::optional<double> ends_unix_s() override { return std::nullopt; }
-
-  std::optional<std::string> check() override { return check_answer("sge", call(sge_call({"qstat"}))); }
 };
 
 }  // namespace

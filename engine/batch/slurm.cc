@@ -1,24 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/batch/adapters.h"
-
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <cstdlib>
 #include <filesystem>
 
 #include "base/process.h"
 #include "base/text.h"
-#include "engine/batch/script.h"
+#include "engine/batch/adapters.h"
 
 namespace wflow::engine::batch {
 
 namespace {
-
-constexpr const char* kEpochTimes = "SLURM_TIME_FORMAT=%s";
 
 // Variables that srun would take as options of the workers' step: they come from the site's sbatch, from
 // --export, and from the job's own cpus-per-task (22.05 does not pass it on, 23.11 does, and both together
@@ -32,16 +27,14 @@ bool asks_for(const JobRequest& request, std::string_view option) {
                      [&](const std::string& argument) { return argument.starts_with(option); });
 }
 
-void add_memory(Directives& options, const JobRequest& request) {
+// Its three forms exclude each other.
+std::string memory_option(const JobRequest& request) {
   constexpr std::string_view kPerCpu = "per_cpu ";
-  if (asks_for(request, "--mem")) return;  // its three forms exclude each other
-  if (request.memory.starts_with(kPerCpu)) {
-    options.add("--mem-per-cpu=", request.memory.substr(kPerCpu.size()));
-  } else if (!request.memory.empty()) {
-    options.add("--mem=", request.memory);
-  } else if (request.exclusive) {
-    options.add("--mem=0");  // all of it: the default of a whole node is one processor's share at many sites
-  }
+  if (asks_for(request, "--mem")) return {};
+  if (request.memory.starts_with(kPerCpu)) return "--mem-per-cpu=" + request.memory.substr(kPerCpu.size());
+  if (!request.memory.empty()) return "--mem=" + request.memory;
+  // All of it: the default of a whole node is one processor's share at many sites.
+  return request.exclusive ? "--mem=0" : "";
 }
 
 // Quotes a word for sbatch's directives.
@@ -61,49 +54,26 @@ std::string quoted_value(const std::string& argument) {
   return argument.substr(0, equals + 1) + quoted(argument.substr(equals + 1));
 }
 
-constexpr std::string_view kExclude = "--exclude=";
-
-// The study's among the arguments, and those that wflow leaves out: Slurm takes the last such option alone.
-std::vector<std::string> excluded(const JobRequest& request) {
-  std::vector<std::string> nodes = request.exclude;
+Values slurm_values(const JobRequest& request) {
+  constexpr std::string_view kExclude = "--exclude=";
+  std::vector<std::string> args;
+  // Slurm takes the last such option alone: the study's nodes, and those that wflow leaves out.
+  std::vector<std::string> excluded = request.exclude;
   for (const std::string& argument : request.args) {
-    if (argument.starts_with(kExclude)) nodes.push_back(argument.substr(kExclude.size()));
+    if (argument.starts_with(kExclude)) {
+      excluded.push_back(argument.substr(kExclude.size()));
+    } else {
+      args.push_back(quoted_value(argument));
+    }
   }
-  return nodes;
-}
-
-Directives slurm_directives(const JobRequest& request) {
-  Directives options("#SBATCH");
-  // Slurm knows the jobs of a chain by their common name.
   const std::string& name = request.name.empty() ? request.token : request.name;
-  options.add("--job-name=", request.chain.empty() ? name : request.chain);
-  options.add("--comment=", quoted(request.token + (request.campaign.empty() ? "" : " " + request.campaign)));
-  options.add(fmt::format("--nodes={}", request.nodes));
-  // Sites preset ntasks-per-node: both are stated.
-  options.add(fmt::format("--ntasks={}", request.nodes));
-  options.add("--ntasks-per-node=1");
-  if (request.exclusive) options.add("--exclusive");
-  if (!request.exclusive) options.add(fmt::format("--cpus-per-task={}", std::max(1, request.cores)));
-  add_memory(options, request);
-  if (request.walltime_s > 0) options.add(fmt::format("--time={}", minutes(request.walltime_s)));
-  options.add("--account=", request.account);
-  options.add("--partition=", request.partition);
-  options.add("--qos=", request.qos);
-  options.add("--constraint=", request.constraint);
-  options.add("--reservation=", request.reservation);
-  if (request.gpus > 0) options.add(fmt::format("--gpus-per-node={}", request.gpus));
-  options.add("--exclude=", text::join(excluded(request), ","));
-  if (!request.chain.empty()) options.add("--dependency=singleton");
-  options.add("--chdir=", request.directory);
-  options.add("--output=", output_file(request));
-  options.add("--open-mode=append");
-  // The coordinator submits again by itself; and a dead node must not end the workers on the others.
-  options.add("--no-requeue");
-  options.add("--no-kill");
-  for (const std::string& argument : request.args) {
-    if (!argument.starts_with(kExclude)) options.add(quoted_value(argument));
-  }
-  return options;
+  return {// Slurm knows the jobs of a chain by their common name.
+          {"job", request.chain.empty() ? name : request.chain},
+          {"comment", quoted(request.token + (request.campaign.empty() ? "" : " " + request.campaign))},
+          {"memory", memory_option(request)},
+          {"excluded", text::join(excluded, ",")},
+          {"chain", request.chain},
+          {"args", text::join(args, "\n#SBATCH ")}};
 }
 
 // Slurm knows the end better than the script: once for all nodes, so that 1,000 workers do not ask.
@@ -111,79 +81,91 @@ constexpr std::string_view kAskEnd =
     "ends=$(SLURM_TIME_FORMAT=%s squeue --noheader --jobs=\"$SLURM_JOB_ID\" --format=%e) && "
     "[ \"$ends\" -gt 0 ] && export WFLOW_ENDS_AT=$ends\n";
 
-struct State {
-  std::string_view word;
-  JobState state;
-  JobEnd end;
+const SchedulerTable kSlurm = {
+    .name = "slurm",
+    .title = "Slurm",
+    .mark = "#SBATCH",
+    // Sites preset ntasks-per-node: both are stated. The coordinator submits again by itself (--no-requeue),
+    // and a dead node must not end the workers on the others (--no-kill).
+    .directives = R"(
+        --job-name={job}
+        --comment={comment}
+        --nodes={nodes}
+        --ntasks={nodes}
+        --ntasks-per-node=1
+        {?exclusive}--exclusive
+        {?shared}--cpus-per-task={cores}
+        {memory}
+        --time={minutes}
+        --account={account}
+        --partition={partition}
+        --qos={qos}
+        --constraint={constraint}
+        --reservation={reservation}
+        --gpus-per-node={gpus}
+        --exclude={excluded}
+        {?chain}--dependency=singleton
+        --chdir={directory}
+        --output={output}
+        --open-mode=append
+        --no-requeue
+        --no-kill
+        {args})",
+    .submit = {"sbatch", "--parsable"},
+    .cancel = {"scancel", "--quiet"},
+    .check = {"squeue", "--noheader"},
+    .environment = "SLURM_TIME_FORMAT=%s",
+    .passes = {"MaxSubmitJob", "violates accounting/QOS policy", "timed out",
+               "Unable to contact slurm controller", "Resource temporarily unavailable", "temporarily unable",
+               "try again", "not responding", "connection refused", "Communication connection failure",
+               "Zero Bytes were transmitted", "slurmctld", "system maintenance", "Transport endpoint",
+               "Requested partition configuration not available now", "in standby mode"},
+    .gone = {"Invalid job id", "already completing or completed"},
+    .states = {{JobState::queued, JobEnd::none, {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED"}},
+               {JobState::held, JobEnd::none, {"SPECIAL_EXIT", "REQUEUE_HOLD", "RESV_DEL_HOLD"}},
+               {JobState::running,
+                JobEnd::none,
+                {"RUNNING", "RESIZING", "SIGNALING", "STOPPED", "SUSPENDED"}},
+               {JobState::ending, JobEnd::none, {"COMPLETING", "STAGE_OUT"}},
+               {JobState::done, JobEnd::none, {"COMPLETED"}},
+               {JobState::failed, JobEnd::exit, {"FAILED"}},
+               {JobState::failed, JobEnd::walltime, {"TIMEOUT", "DEADLINE"}},
+               {JobState::failed, JobEnd::node, {"NODE_FAIL", "BOOT_FAIL", "LAUNCH_FAILED"}},
+               {JobState::failed, JobEnd::memory, {"OUT_OF_MEMORY"}},
+               {JobState::failed, JobEnd::preempted, {"PREEMPTED"}},
+               {JobState::failed, JobEnd::cancelled, {"CANCELLED", "REVOKED"}}},
+    .never =
+        {{{"BadConstraints"}, "no node has what the allocation asks for (constraint, memory, gpus, nodes)"},
+         {{"InvalidAccount"}, "the account is not known, or you may not charge it (account)"},
+         {{"InvalidQOS"}, "the quality of service is not known, or the account may not use it (qos)"},
+         {{"PartitionTimeLimit"}, "the walltime is longer than the partition allows (walltime, partition)"},
+         {{"PartitionNodeLimit"}, "the partition never gives so many nodes to a job (nodes, partition)"},
+         {{"PartitionInactive"}, "the partition does not start jobs (partition)"},
+         {{"QOSTimeLimit", "QOSMaxWallDurationPerJobLimit"},
+          "the walltime is longer than the quality of service allows (walltime, qos)"},
+         {{"QOSMaxNodePerJobLimit"},
+          "the quality of service never gives so many nodes to a job (nodes, qos)"},
+         {{"QOSMaxCpuPerJobLimit"},
+          "the quality of service never gives so many processors to a job (nodes, qos)"},
+         {{"QOSMinCpuNotSatisfied"}, "the quality of service wants more processors a job (nodes, qos)"},
+         {{"QOSUsageThreshold"}, "the quality of service has used up its share (qos)"},
+         {{"AssocMaxNodePerJobLimit"}, "your account never gives so many nodes to a job (nodes, account)"},
+         {{"AssocMaxCpuPerJobLimit"},
+          "your account never gives so many processors to a job (nodes, account)"},
+         {{"AssocMaxWallDurationPerJobLimit"},
+          "the walltime is longer than your account allows (walltime, account)"},
+         {{"AssociationTimeLimit"}, "your account has used up its time (account)"},
+         {{"AssocGrpCPUMinutesLimit"}, "your account has used up its processor time (account)"},
+         {{"AssocGrpBillingMinutes"}, "your account has used up its budget (account)"},
+         {{"AccountNotAllowed"}, "the partition does not take this account (account, partition)"},
+         {{"QOSNotAllowed"}, "the partition does not take this quality of service (qos, partition)"},
+         {{"DependencyNeverSatisfied"}, "it depends on a job that ended in another way than asked (args)"},
+         {{"JobHeldAdmin"}, "an administrator holds the job; ask the site"},
+         {{"JobHeldUser"}, "the job is held; `scontrol release` lets it go"},
+         {{"ReservationDeleted"}, "its reservation is gone (reservation)"},
+         {{"launch failed requeued held"},
+          "it could not be started on its node and is held; `scontrol release` tries again"}},
 };
-
-constexpr auto kStates = std::to_array<State>({
-    {"PENDING", JobState::queued, JobEnd::none},        {"CONFIGURING", JobState::queued, JobEnd::none},
-    {"REQUEUED", JobState::queued, JobEnd::none},       {"REQUEUE_FED", JobState::queued, JobEnd::none},
-    {"SPECIAL_EXIT", JobState::held, JobEnd::none},     {"REQUEUE_HOLD", JobState::held, JobEnd::none},
-    {"RESV_DEL_HOLD", JobState::held, JobEnd::none},    {"RUNNING", JobState::running, JobEnd::none},
-    {"RESIZING", JobState::running, JobEnd::none},      {"SIGNALING", JobState::running, JobEnd::none},
-    {"STOPPED", JobState::running, JobEnd::none},       {"SUSPENDED", JobState::running, JobEnd::none},
-    {"COMPLETING", JobState::ending, JobEnd::none},     {"STAGE_OUT", JobState::ending, JobEnd::none},
-    {"COMPLETED", JobState::done, JobEnd::none},        {"FAILED", JobState::failed, JobEnd::exit},
-    {"TIMEOUT", JobState::failed, JobEnd::walltime},    {"DEADLINE", JobState::failed, JobEnd::walltime},
-    {"NODE_FAIL", JobState::failed, JobEnd::node},      {"BOOT_FAIL", JobState::failed, JobEnd::node},
-    {"LAUNCH_FAILED", JobState::failed, JobEnd::node},  {"OUT_OF_MEMORY", JobState::failed, JobEnd::memory},
-    {"PREEMPTED", JobState::failed, JobEnd::preempted}, {"CANCELLED", JobState::failed, JobEnd::cancelled},
-    {"REVOKED", JobState::failed, JobEnd::cancelled},
-});
-
-struct Reason {
-  std::string_view word, meaning;
-};
-
-constexpr auto kNever = std::to_array<Reason>({
-    {"BadConstraints", "no node has what the allocation asks for (constraint, memory, gpus, nodes)"},
-    {"InvalidAccount", "the account is not known, or you may not charge it (account)"},
-    {"InvalidQOS", "the quality of service is not known, or the account may not use it (qos)"},
-    {"PartitionTimeLimit", "the walltime is longer than the partition allows (walltime, partition)"},
-    {"PartitionNodeLimit", "the partition never gives so many nodes to a job (nodes, partition)"},
-    {"PartitionInactive", "the partition does not start jobs (partition)"},
-    {"QOSTimeLimit", "the walltime is longer than the quality of service allows (walltime, qos)"},
-    {"QOSMaxNodePerJobLimit", "the quality of service never gives so many nodes to a job (nodes, qos)"},
-    {"QOSMaxCpuPerJobLimit", "the quality of service never gives so many processors to a job (nodes, qos)"},
-    {"QOSMaxWallDurationPerJobLimit",
-     "the walltime is longer than the quality of service allows (walltime, qos)"},
-    {"QOSMinCpuNotSatisfied", "the quality of service wants more processors a job (nodes, qos)"},
-    {"QOSUsageThreshold", "the quality of service has used up its share (qos)"},
-    {"AssocMaxNodePerJobLimit", "your account never gives so many nodes to a job (nodes, account)"},
-    {"AssocMaxCpuPerJobLimit", "your account never gives so many processors to a job (nodes, account)"},
-    {"AssocMaxWallDurationPerJobLimit",
-     "the walltime is longer than your account allows (walltime, account)"},
-    {"AssociationTimeLimit", "your account has used up its time (account)"},
-    {"AssocGrpCPUMinutesLimit", "your account has used up its processor time (account)"},
-    {"AssocGrpBillingMinutes", "your account has used up its budget (account)"},
-    {"AccountNotAllowed", "the partition does not take this account (account, partition)"},
-    {"QOSNotAllowed", "the partition does not take this quality of service (qos, partition)"},
-    {"DependencyNeverSatisfied", "it depends on a job that ended in another way than asked (args)"},
-    {"JobHeldAdmin", "an administrator holds the job; ask the site"},
-    {"JobHeldUser", "the job is held; `scontrol release` lets it go"},
-    {"ReservationDeleted", "its reservation is gone (reservation)"},
-    {"launch failed requeued held",
-     "it could not be started on its node and is held; `scontrol release` tries again"},
-});
-
-const std::vector<std::string_view> kPasses = {"MaxSubmitJob",
-                                               "violates accounting/QOS policy",
-                                               "timed out",
-                                               "Unable to contact slurm controller",
-                                               "Resource temporarily unavailable",
-                                               "temporarily unable",
-                                               "try again",
-                                               "not responding",
-                                               "connection refused",
-                                               "Communication connection failure",
-                                               "Zero Bytes were transmitted",
-                                               "slurmctld",
-                                               "system maintenance",
-                                               "Transport endpoint",
-                                               "Requested partition configuration not available now",
-                                               "in standby mode"};
 
 std::optional<double> time_of(std::string_view text) {
   const auto seconds = text::to_integer(text);
@@ -191,38 +173,12 @@ std::optional<double> time_of(std::string_view text) {
   return static_cast<double>(*seconds);
 }
 
-CommandCall slurm_call(std::vector<std::string> argv) {
-  return {"slurm", std::move(argv), {}, {}, {kEpochTimes}};
-}
-
-// squeue for this user alone: the adapter filters names, because squeue takes no patterns.
-CommandCall squeue_call() {
-  return slurm_call({"squeue", "--noheader", "--user=" + std::to_string(::getuid()), "--states=all",
-                     "--Format=" + std::string(kSqueueFormat)});
-}
-
-class Slurm : public BatchSystem {
+class Slurm : public Adapter {
  public:
-  std::string_view name() const override { return "slurm"; }
-
-  std::string script(const JobRequest& request) const override {
-    return script_head("Slurm", slurm_directives(request)) + std::string(kUnset) + script_setup(request) +
-           std::string(kAskEnd) + launch_line(request, agents_launcher(request.nodes));
-  }
-
-  Submission submit(const JobRequest& request) override {
-    write_script(request, script(request));
-    CommandCall command{"slurm", {"sbatch", "--parsable", script_file(request)}, request.directory, {}, {}};
-    const CommandAnswer answer = call(command);
-    if (!answer.ok()) return slurm_refusal(answer);
-    const auto id = parse_sbatch_id(answer.out);
-    // It may well be in the queue: the caller looks for its token before it tries again.
-    if (!id) return {{}, Submission::Refusal::wait, "sbatch gave no job id: " + one_line(answer.out)};
-    return {*id, Submission::Refusal::none, {}};
-  }
+  Slurm() : Adapter(kSlurm) {}
 
   JobList query(const std::string& prefix) override {
-    const CommandAnswer answer = call(squeue_call());
+    const CommandAnswer answer = jobs();
     if (!answer.ok()) return {false, answer.problem(), {}};
     JobList list{true, {}, {}};
     for (const std::string_view line : lines_of(answer.out)) {
@@ -232,35 +188,12 @@ class Slurm : public BatchSystem {
     return list;
   }
 
-  std::optional<std::string> cancel(const std::vector<std::string>& ids) override {
-    if (ids.empty()) return std::nullopt;
-    std::vector<std::string> argv = {"scancel", "--quiet"};
-    argv.insert(argv.end(), ids.begin(), ids.end());
-    const CommandAnswer answer = call(slurm_call(std::move(argv)));
-    if (answer.ok() || mentions_any(answer.err, {"Invalid job id", "already completing or completed"}))
-      return std::nullopt;
-    return answer.problem();
-  }
-
-  // The launcher of an MPI program: all of its processes end with the first that fails; the program has its
-  // own processors, beside the workers' step.
-  std::vector<std::string> launcher(int nodes, int procs) const override {
-    return {"srun",
-            fmt::format("--nodes={}", nodes),
-            fmt::format("--ntasks={}", procs),
-            "--overlap",
-            "--exact",
-            "--kill-on-bad-exit=1",
-            "--mem=0"};
-  }
-
   std::optional<double> ends_unix_s() override {
     const char* id = std::getenv("SLURM_JOB_ID");
     if (id == nullptr) return std::nullopt;
     // The limit of a running job can be changed: the variable (Slurm 22.05 has none) is what it was at the
     // start.
-    const CommandAnswer answer =
-        call(slurm_call({"squeue", "--noheader", "--jobs=" + std::string(id), "--format=%e"}));
+    const CommandAnswer answer = ask(table_.check, {"--jobs=" + std::string(id), "--format=%e"});
     const auto lines = lines_of(answer.out);
     if (answer.ok() && !lines.empty()) {
       if (const auto end = time_of(lines.front())) return end;
@@ -272,7 +205,7 @@ class Slurm : public BatchSystem {
   // "sbatch: Job 3 to start at 1795325825 using 2 processors on nodes n[1-2] in partition batch"
   Trial try_out(const JobRequest& request) override {
     write_script(request, script(request));
-    const CommandAnswer answer = call(slurm_call({"sbatch", "--test-only", script_file(request)}));
+    const CommandAnswer answer = ask({"sbatch", "--test-only"}, {script_file(request)});
     if (!answer.ok()) return {std::nullopt, slurm_refusal(answer)};
     constexpr std::string_view kMark = " to start at ";
     const std::size_t at = answer.err.find(kMark);
@@ -282,9 +215,25 @@ class Slurm : public BatchSystem {
   }
 
   std::optional<std::string> check() override {
-    if (auto problem = check_answer("slurm", call(squeue_call()))) return problem;
+    if (auto problem = problem_of(jobs())) return problem;
     if (!find_program("sbatch")) return "slurm is only half here: no 'sbatch' in PATH";
     return std::nullopt;
+  }
+
+ private:
+  Values values(const JobRequest& request) const override { return slurm_values(request); }
+  Submission refusal(const CommandAnswer& answer) const override { return slurm_refusal(answer); }
+  std::optional<std::string> id_in(const std::string& out) const override { return parse_sbatch_id(out); }
+
+  std::string body(const JobRequest& request) const override {
+    return std::string(kUnset) + script_setup(request) + std::string(kAskEnd) +
+           launch_line(request, agents_launcher(request.nodes));
+  }
+
+  // squeue for this user alone: the adapter filters names, because squeue takes no patterns.
+  CommandAnswer jobs() const {
+    return ask(table_.check, {"--user=" + std::to_string(::getuid()), "--states=all",
+                              "--Format=" + std::string(kSqueueFormat)});
   }
 };
 
@@ -293,14 +242,6 @@ bool is_token(std::string_view text) {
   return text.size() > 1 && text.size() <= 14 && text.front() == 'w' &&
          std::ranges::all_of(text,
                              [](unsigned char c) { return std::isdigit(c) != 0 || std::islower(c) != 0; });
-}
-
-// A sentence for a reason that never clears; else empty.
-std::string_view meaning_of(std::string_view words) {
-  const auto known = std::find_if(kNever.begin(), kNever.end(), [&](const Reason& reason) {
-    return words.find(reason.word) != std::string_view::npos;
-  });
-  return known == kNever.end() ? std::string_view() : known->meaning;
 }
 
 // "01-03" -> its numbers, with their zeros.
@@ -358,16 +299,11 @@ std::optional<JobStatus> parse_squeue_line(std::string_view line) {
         fields[i].ends_with(".sh") ? std::filesystem::path(fields[i]).stem().string() : "";
     if (is_token(stem)) job.token = stem;
   }
-  const auto known =
-      std::find_if(kStates.begin(), kStates.end(), [&](const State& state) { return job.raw == state.word; });
-  if (known != kStates.end()) {
-    job.state = known->state;
-    job.end = known->end;
-  }
+  set_state(job, kSlurm);
   if (job.state != JobState::queued && job.state != JobState::held) return job;
   if (job.reason.starts_with("JobHeld") || job.reason.find("held") != std::string::npos)
     job.state = JobState::held;
-  job.never_clears = why_slurm_never_starts(job.reason);
+  job.never_clears = why_never(kSlurm, job.reason);
   return job;
 }
 
@@ -393,11 +329,6 @@ std::vector<std::string> expand_host_list(std::string_view list) {
   return names;
 }
 
-std::string why_slurm_never_starts(std::string_view reason) {
-  const std::string_view meaning = meaning_of(reason);
-  return meaning.empty() ? "" : fmt::format("{}: {}", reason, meaning);
-}
-
 std::optional<std::string> parse_sbatch_id(std::string_view out) {
   const auto lines = lines_of(out);
   for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
@@ -412,9 +343,9 @@ std::optional<std::string> parse_sbatch_id(std::string_view out) {
 // "violates accounting/QOS policy" stands behind limits of jobs, which pass, and of one job's size or time,
 // which do not: the line before it names the limit.
 Submission slurm_refusal(const CommandAnswer& answer) {
-  Submission submission = refused(answer, kPasses);
+  Submission submission = refused(answer, kSlurm.passes);
   if (submission.refusal != Submission::Refusal::wait || answer.timed_out) return submission;
-  const std::string_view meaning = meaning_of(answer.err);
+  const std::string_view meaning = meaning_of(kSlurm, answer.err);
   if (meaning.empty()) return submission;
   submission.refusal = Submission::Refusal::fix;
   submission.text += fmt::format(": {}", meaning);

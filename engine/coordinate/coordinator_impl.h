@@ -11,12 +11,12 @@
 #include <string>
 #include <vector>
 
+#include "base/loop_inputs.h"
 #include "engine/batch/batch_thread.h"
 #include "engine/batch/local_pool.h"
 #include "engine/batch/orphans.h"
 #include "engine/coordinate/coordinator.h"
 #include "engine/coordinate/journals.h"
-#include "engine/coordinate/loop_inputs.h"
 #include "engine/coordinate/machine.h"
 #include "engine/monitor/live_status.h"
 #include "engine/monitor/merlin_status.h"

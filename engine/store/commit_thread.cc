@@ -1,26 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/store/commit_thread.h"
 
-#include <sys/eventfd.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <chrono>
-#include <system_error>
 #include <utility>
 
 #include "base/error.h"
 
 namespace wflow::engine::store {
 
-CommitThread::CommitThread(Store& store) : store_(store), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (!wake_) throw system_error(errno, "cannot make an event descriptor");
-  try {
-    thread_ = std::thread([this] { run(); });
-  } catch (const std::system_error& error) {
-    throw system_error(error.code().value(),
-                       "cannot start the thread that commits; allow more processes (ulimit -u)");
-  }
+CommitThread::CommitThread(Store& store) : store_(store) {
+  thread_ = start_thread("commits", [this] { run(); });
 }
 
 CommitThread::~CommitThread() {
@@ -43,8 +32,7 @@ void CommitThread::submit(Batch batch) {
 }
 
 bool CommitThread::committed() {
-  std::uint64_t count = 0;
-  [[maybe_unused]] const ssize_t got = ::read(wake_.get(), &count, sizeof(count));
+  wake_.clear();
   const std::lock_guard lock(mutex_);
   if (!std::exchange(finished_, false)) return false;
   busy_ = false;
@@ -80,7 +68,7 @@ void CommitThread::run() {
       finished_ = true;
     }
     changed_.notify_all();
-    signal();
+    wake_.signal();
   }
 }
 
@@ -95,7 +83,7 @@ bool CommitThread::commit(const Batch& batch) {
       if (!is_disk_trouble(error)) throw;
       std::unique_lock lock(mutex_);
       if (!said) trouble_ = error.what();
-      signal();
+      wake_.signal();
       if (changed_.wait_for(lock, std::chrono::duration<double>(kAgain_s), [this] { return stop_; }))
         return false;
     }
@@ -105,11 +93,6 @@ bool CommitThread::commit(const Batch& batch) {
 std::optional<std::string> CommitThread::trouble() {
   const std::lock_guard lock(mutex_);
   return std::exchange(trouble_, std::nullopt);
-}
-
-void CommitThread::signal() const {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t put = ::write(wake_.get(), &one, sizeof(one));
 }
 
 }  // namespace wflow::engine::store

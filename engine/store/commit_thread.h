@@ -4,14 +4,13 @@
 #pragma once
 
 #include <condition_variable>
-#include <cstdint>
 #include <exception>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 
-#include "base/file.h"
+#include "base/loop_inputs.h"
 #include "engine/store/store.h"
 
 namespace wflow::engine::store {
@@ -25,7 +24,7 @@ class CommitThread {
   CommitThread& operator=(const CommitThread&) = delete;
 
   // Readable when a commit has ended; take it with committed().
-  int descriptor() const { return wake_.get(); }
+  int descriptor() const { return wake_.descriptor(); }
   bool busy() const { return busy_; }
   // Starts to write `batch`; only when not busy().
   void submit(Batch batch);
@@ -42,10 +41,9 @@ class CommitThread {
 
   void run();
   bool commit(const Batch& batch);
-  void signal() const;
 
   Store& store_;
-  FileDescriptor wake_;
+  WakeUp wake_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<Batch> next_;

@@ -11,11 +11,6 @@ namespace {
 
 constexpr double kGamma = (1 + QuantileSketch::kRelativeError) / (1 - QuantileSketch::kRelativeError);
 
-void put_real(std::string& bytes, double value) {
-  const auto bits = std::bit_cast<std::uint64_t>(value);
-  for (unsigned shift = 0; shift < 64; shift += 8) bytes.push_back(static_cast<char>(bits >> shift));
-}
-
 bool get_real(std::string_view& bytes, double& value) {
   if (bytes.size() < sizeof(double)) return false;
   std::uint64_t bits = 0;
@@ -68,8 +63,8 @@ double QuantileSketch::quantile(double fraction) const {
 
 void QuantileSketch::write(std::string& bytes) const {
   put_varint(bytes, zeros_);
-  put_real(bytes, sum_);
-  put_real(bytes, most_);
+  put_little_endian(bytes, std::bit_cast<std::uint64_t>(sum_));
+  put_little_endian(bytes, std::bit_cast<std::uint64_t>(most_));
   put_varint(bytes, buckets_.size());
   std::int64_t before = 0;
   for (const auto& [bucket, count] : buckets_) {

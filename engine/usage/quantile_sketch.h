@@ -9,27 +9,11 @@
 #include <string>
 #include <string_view>
 
+#include "base/protobuf.h"
+
 namespace wflow::engine {
 
-// Whole numbers in as few bytes as possible: seven bits a byte, lowest first, the highest bit set on all but
-// the last (LEB128); signed numbers are folded so that small ones of either sign stay short (zigzag).
-inline void put_varint(std::string& bytes, std::uint64_t value) {
-  for (; value >= 0x80; value >>= 7U) bytes.push_back(static_cast<char>(value | 0x80U));
-  bytes.push_back(static_cast<char>(value));
-}
-
-// Takes a number from the front; false if the bytes end inside it.
-inline bool get_varint(std::string_view& bytes, std::uint64_t& value) {
-  value = 0;
-  for (unsigned shift = 0; shift < 64 && !bytes.empty(); shift += 7) {
-    const auto byte = static_cast<unsigned char>(bytes.front());
-    bytes.remove_prefix(1);
-    value |= static_cast<std::uint64_t>(byte & 0x7FU) << shift;
-    if (byte < 0x80U) return true;
-  }
-  return false;
-}
-
+// Signed numbers are folded so that small ones of either sign stay short (zigzag).
 inline void put_signed(std::string& bytes, std::int64_t value) {
   put_varint(bytes, (static_cast<std::uint64_t>(value) << 1U) ^ static_cast<std::uint64_t>(value >> 63));
 }

@@ -14,13 +14,28 @@
 #include <utility>
 
 #include "error.h"
-#include "handle.h"
-#include "noise.h"
+#include "lpt.h"
 
 namespace cola {
 namespace {
 
 constexpr int kAttempts = 100;  // at a free name for the temporary file
+
+// An HDF5 identifier, closed with its own function.
+class Handle {
+ public:
+  Handle(hid_t id, herr_t (*close)(hid_t)) : id_(id), close_(close) {}
+  Handle(Handle&& other) noexcept : id_(std::exchange(other.id_, -1)), close_(other.close_) {}
+  Handle& operator=(Handle&&) = delete;
+  ~Handle() {
+    if (id_ >= 0) close_(id_);
+  }
+  operator hid_t() const { return id_; }
+
+ private:
+  hid_t id_;
+  herr_t (*close_)(hid_t);
+};
 
 void require(herr_t status) {
   if (status < 0) throw Error(ExitCode::output, "HDF5 could not build the result in memory.");

@@ -1,14 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Initial displacements: first and second order Lagrangian perturbation theory (Scoccimarro 1998, appendix D;
-// Tassev, Zaldarriaga & Eisenstein 2013).
+// Initial conditions. Phases: counter-based random numbers, each cell's value follows from (seed, cell)
+// alone, so that neither the order of computation nor other universes of the same process can change it.
+// Displacements: first and second order Lagrangian perturbation theory (Scoccimarro 1998, appendix D; Tassev,
+// Zaldarriaga & Eisenstein 2013).
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "buffer.h"
 #include "cosmology.h"
 
 namespace cola {
+
+// The seed of one universe's phases; independent of its parameters and of the order of tasks.
+std::uint64_t universe_seed(std::uint64_t campaign_seed, std::uint64_t index);
+
+// n^3 independent values of N(0, 1), x slowest and z fastest.
+std::vector<float> white_noise(std::uint64_t seed, int n);
 
 // Position of the particle of lattice point q at scale factor a: q + D1(a) first + D2(a) second, with D2 < 0.
 // Mpc/h, normalised to z = 0; indexed (x * n + y) * n + z.

@@ -7,8 +7,6 @@
 #include <cmath>
 #include <numbers>
 
-#include "noise.h"
-
 namespace cola {
 namespace {
 

@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <numbers>
 
-#include "noise.h"
+#include "lpt.h"
 #include "test_support.h"
 
 namespace cola {

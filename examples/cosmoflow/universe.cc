@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "error.h"
-#include "noise.h"
+#include "lpt.h"
 
 namespace cola {
 namespace {

@@ -15,6 +15,7 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "engine/batch/adapters.h"
+#include "engine/batch/mpi_launch.h"
 
 namespace wflow::engine::batch {
 namespace {
@@ -277,7 +278,12 @@ TEST_F(Cluster, IsNotMisledByAnOuterJob) {
 
 TEST_F(Cluster, StartsProgramsBesideTheWorkers) {
   // A task's launcher, inside the step of the worker that runs it.
-  const std::string launch = text::join(slurm_->launcher(2, 4), " ");
+  const std::string node = "$(scontrol show hostnames | sed -n ";
+  MpiLaunch ranks;
+  ranks.manager = "slurm";
+  ranks.nodes = {node + "1p)", node + "2p)"};
+  ranks.procs = 4;
+  const std::string launch = text::join(launch_words(ranks), " ");
   const JobRequest job = request(
       2,
       "[ $SLURM_PROCID = 0 ] || exec sleep 1000; unset ${!SLURM_STEP*} SLURM_NTASKS SLURM_NPROCS "

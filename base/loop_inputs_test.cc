@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/coordinate/loop_inputs.h"
+#include "base/loop_inputs.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>
 
 #include <future>
 
-namespace wflow::engine {
+namespace wflow {
 namespace {
 
 bool readable(const SideThread& thread, int timeout_ms) {
@@ -49,4 +49,4 @@ TEST(SideThread, ItsEndWaitsForAllWork) {
 }
 
 }  // namespace
-}  // namespace wflow::engine
+}  // namespace wflow

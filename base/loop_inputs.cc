@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/coordinate/loop_inputs.h"
+#include "base/loop_inputs.h"
 
+#include <fmt/format.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
@@ -13,22 +14,40 @@
 
 #include "base/error.h"
 
-namespace wflow::engine {
+namespace wflow {
 
-SideThread::SideThread() : wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (!wake_) throw system_error(errno, "cannot make an event descriptor");
+WakeUp::WakeUp() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (!fd_) throw system_error(errno, "cannot make an event descriptor");
+}
+
+void WakeUp::signal() const {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t put = ::write(fd_.get(), &one, sizeof(one));
+}
+
+void WakeUp::clear() const {
+  std::uint64_t count = 0;
+  [[maybe_unused]] const ssize_t got = ::read(fd_.get(), &count, sizeof(count));
+}
+
+std::thread start_thread(const std::string& purpose, std::function<void()> run) {
   try {
-    thread_ = std::thread([this] { run(); });
+    return std::thread(std::move(run));
   } catch (const std::system_error& error) {
-    throw system_error(error.code().value(),
-                       "cannot start the thread that works with files; allow more processes (ulimit -u)");
+    throw system_error(
+        error.code().value(),
+        fmt::format("cannot start the thread that {}; allow more processes (ulimit -u)", purpose));
   }
 }
+
+SideThread::SideThread(const std::string& purpose, AtEnd at_end)
+    : at_end_(at_end), thread_(start_thread(purpose, [this] { run(); })) {}
 
 SideThread::~SideThread() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
+    if (at_end_ == AtEnd::drop) work_.clear();
   }
   changed_.notify_all();
   thread_.join();
@@ -43,8 +62,7 @@ void SideThread::call(Work work) {
 }
 
 std::vector<SideThread::OnLoop> SideThread::take() {
-  std::uint64_t count = 0;
-  [[maybe_unused]] const ssize_t got = ::read(wake_.get(), &count, sizeof(count));
+  wake_.clear();
   const std::lock_guard lock(mutex_);
   return std::exchange(done_, {});
 }
@@ -65,8 +83,7 @@ void SideThread::run() {
       const std::lock_guard lock(mutex_);
       done_.push_back(std::move(then));
     }
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const ssize_t put = ::write(wake_.get(), &one, sizeof(one));
+    wake_.signal();
   }
 }
 
@@ -97,4 +114,4 @@ std::optional<int> SignalQueue::take() {
   return static_cast<int>(info.ssi_signo);
 }
 
-}  // namespace wflow::engine
+}  // namespace wflow
