@@ -11,6 +11,7 @@
 #include <functional>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/process.h"
 #include "base/text.h"
