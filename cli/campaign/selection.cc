@@ -484,12 +484,14 @@ std::optional<specs::TaskId> task_named(const specs::Plan& plan, const Selection
 
 ChosenTasks chosen_tasks(const specs::Plan& plan, engine::Client& client, const SelectionOptions& options,
                          std::uint64_t limit) {
+  const bool by_state = chooses_single_tasks(options) || !options.states.empty() || options.exit_code;
+  if (!by_state && options.tasks.empty() && options.step.empty() && options.range.empty())
+    throw Error(ExitCode::usage, "name the tasks: STEP/3, STEP/1-5,7, STEP, --failed or --where EXPRESSION");
   ChosenTasks chosen;
   const auto add = [&](ArrayId array, Element element) {
     if (limit == 0 || chosen.tasks.size() < limit) chosen.tasks.push_back({array, element});
     ++chosen.all;
   };
-  const bool by_state = chooses_single_tasks(options) || !options.states.empty() || options.exit_code;
   if (const auto task = by_state ? std::nullopt : task_named(plan, options)) {
     chosen = {{*task}, 1};
   } else if (by_state) {

@@ -172,7 +172,7 @@ std::optional<Earlier> earlier_campaign(const specs::Study& study) {
     const engine::CampaignStatus status = engine::campaign_status(*last);
     earlier.to_run += status.elements() - status.ended();
     earlier.failed = status.failed();
-    if (earlier.to_run > 0 || earlier.changed) return earlier;
+    if (earlier.to_run + earlier.failed > 0 || earlier.changed) return earlier;
   } catch (const Error& error) {
     fmt::print(stderr, "wflow: a new campaign begins, because the last one can't be looked at: {}\n",
                error.what());
@@ -187,9 +187,14 @@ Course course_of(const Earlier& earlier, const RunOptions& options, std::uint64_
   const std::string state =
       earlier.changed ? fmt::format("{} has changed since the campaign {} began", options.study, name)
                       : fmt::format("the campaign {} of {} is not finished", name, options.study);
-  if (earlier.to_run + earlier.failed == 0) {
-    if (!options.silent())
-      fmt::print("{}; there, wflow resume --update takes it in, and nothing runs again\n", state);
+  if (earlier.to_run == 0 && (!earlier.changed || earlier.failed == 0)) {
+    const std::string note =
+        earlier.changed
+            ? state + "; there, wflow resume --update takes it in, and nothing runs again"
+            : fmt::format("a new campaign: in the last one {} failed; wflow retry {} runs {} again",
+                          tasks_text(earlier.failed), text::shell_quote(earlier.campaign.string()),
+                          earlier.failed == 1 ? "it" : "them");
+    if (!options.silent()) fmt::print("{}\n", note);
     return Course::begin;
   }
   const std::string verb = earlier.changed ? "update" : "resume";

@@ -33,6 +33,16 @@ std::string duration_text(double seconds) {
                      whole % 60);
 }
 
+// PyYAML reads 1.0e+3 as a number, and 1e3 and 1.0e3 as texts (YAML 1.1: a point, and a sign in the
+// exponent).
+bool is_number_in_python(const std::string& value) {
+  const std::size_t exponent = value.find_first_of("eE");
+  if (exponent == std::string::npos) return true;
+  const bool has_sign =
+      exponent + 1 < value.size() && (value[exponent + 1] == '+' || value[exponent + 1] == '-');
+  return has_sign && value.find('.') < exponent;
+}
+
 // With its type in YAML, as Python reads it.
 OrderedJson typed(const StatusParameter& parameter) {
   const std::string& value = parameter.value;
@@ -40,7 +50,7 @@ OrderedJson typed(const StatusParameter& parameter) {
   if (value == "True" || value == "False") return value == "True";
   if (value == "None") return nullptr;
   const OrderedJson number = OrderedJson::parse(value, nullptr, false);
-  return number.is_number() ? number : OrderedJson(value);
+  return number.is_number() && is_number_in_python(value) ? number : OrderedJson(value);
 }
 
 OrderedJson parameters_json(const std::vector<StatusParameter>& parameters) {

@@ -58,11 +58,12 @@ TEST(MerlinStatus, SaysOfEveryLeafHowItEnded) {
 
 TEST(MerlinStatus, ParametersKeepTheirTypes) {
   ArrayStatus status = of_samples();
-  status.cmd_parameters = {{"F", "0.5"},  {"I", "3"},   {"B", "True"},
-                           {"N", "None"}, {"W", "a b"}, {"Q", "3", true}};
+  status.cmd_parameters = {{"F", "0.5"},     {"I", "3"},   {"B", "True"},  {"N", "None"},  {"W", "a b"},
+                           {"Q", "3", true}, {"E", "1e3"}, {"G", "1.0e3"}, {"H", "2.0e+1"}};
   const Json all = Json::parse(merlin_status_text(status));
   EXPECT_EQ(all.at("sim_P.1").at("parameters").at("cmd"),
-            Json::parse(R"({"F": 0.5, "I": 3, "B": true, "N": null, "W": "a b", "Q": "3"})"));
+            Json::parse(R"({"F": 0.5, "I": 3, "B": true, "N": null, "W": "a b", "Q": "3",
+                             "E": "1e3", "G": "1.0e3", "H": 20.0})"));
 }
 
 TEST(MerlinStatus, LeavesHaveTheirOwnFiles) {

@@ -31,9 +31,7 @@ double open_unit(std::uint64_t bits) {
 class CubeTransform {
  public:
   explicit CubeTransform(int n)
-      : n_(n),
-        real_(static_cast<std::size_t>(n) * n * n),
-        modes_(static_cast<std::size_t>(n) * n * (n / 2 + 1)) {
+      : real_(static_cast<std::size_t>(n) * n * n), modes_(static_cast<std::size_t>(n) * n * (n / 2 + 1)) {
     auto* modes = reinterpret_cast<fftwf_complex*>(modes_.data());
     forward_ = fftwf_plan_dft_r2c_3d(n, n, n, real_.data(), modes, FFTW_ESTIMATE);
     inverse_ = fftwf_plan_dft_c2r_3d(n, n, n, modes, real_.data(), FFTW_ESTIMATE);
@@ -51,7 +49,6 @@ class CubeTransform {
   void inverse() { fftwf_execute(inverse_); }  // destroys the modes; unnormalised
 
  private:
-  int n_;
   Buffer<float> real_;
   Buffer<Complex> modes_;
   fftwf_plan forward_;

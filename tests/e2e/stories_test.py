@@ -299,6 +299,7 @@ class Words(Life):
         self.assertIn("write numbers and ranges", self.says("redo", "sim/x"))
         self.assertIn("name the step once", self.says("tasks", "sim", "--step", "post"))
         self.assertIn("collect is a single task", self.says("explain", "collect/2"))
+        self.assertIn("name the tasks: STEP/3", self.says("logs"))
         self.assertEqual(self.wflow("logs", "sim/2-3").out.count("simulates"), 2)
         self.assertEqual(json.loads(self.wflow("logs", "sim/2", "--json").out)["out"], "simulates 2\n")
         self.assertEqual([one["out"] for one in json.loads(self.wflow("logs", "sim/2-3", "--json").out)],
