@@ -139,10 +139,12 @@ std::vector<Check> all_checks() {
   checks.push_back(program("python3", "only for python shells and --pgen; install python3", false));
   checks.emplace_back([] { return CheckLines{check_manual()}; });
   checks.emplace_back(check_limits);
-  constexpr std::pair<const char*, const char*> kSchedulers[] = {
-      {"slurm", "sbatch"}, {"flux", "flux"}, {"pbs", "pbsnodes"}, {"lsf", "bsub"}, {"sge", "qconf"}};
-  for (const auto& [scheduler, command] : kSchedulers)
-    checks.emplace_back([=] { return check_scheduler(scheduler, command); });
+  struct Known {
+    const char *scheduler, *command;
+  };
+  for (const Known known : {Known{"slurm", "sbatch"}, Known{"flux", "flux"}, Known{"pbs", "pbsnodes"},
+                            Known{"lsf", "bsub"}, Known{"sge", "qconf"}})
+    checks.emplace_back([known] { return check_scheduler(known.scheduler, known.command); });
   return checks;
 }
 

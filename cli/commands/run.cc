@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <ctime>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -158,9 +159,10 @@ bool asks_for_another(const RunOptions& options) {
          !read.samples_file.empty() || !read.generator.empty();
 }
 
-std::optional<Earlier> earlier_campaign(const specs::Study& study) {
+std::optional<Earlier> earlier_campaign(const specs::Study& study, bool silent) {
   const auto last = study.iterate ? std::nullopt : last_campaign_of(study);
   if (!last) return std::nullopt;
+  specs::require_trusted(*last);
   try {
     const specs::Plan plan = read_plan(*last);
     if (is_coordinated(plan)) return std::nullopt;
@@ -170,12 +172,14 @@ std::optional<Earlier> earlier_campaign(const specs::Study& study) {
     for (const engine::StepChange& step : update.changes.steps)
       earlier.to_run += step.stale + step.more + step.deletes;
     const engine::CampaignStatus status = engine::campaign_status(*last);
+    if (status.ended() == 0) return std::nullopt;  // there is nothing to go on with
     earlier.to_run += status.elements() - status.ended();
     earlier.failed = status.failed();
     if (earlier.to_run + earlier.failed > 0 || earlier.changed) return earlier;
   } catch (const Error& error) {
-    fmt::print(stderr, "wflow: a new campaign begins, because the last one can't be looked at: {}\n",
-               error.what());
+    if (!silent)
+      fmt::print(stderr, "wflow: a new campaign begins, because the last one can't be looked at: {}\n",
+                 error.what());
   }
   return std::nullopt;
 }
@@ -240,11 +244,12 @@ int run_study(RunOptions options) {
     return preview(read.study, options);
   }
   if (options.update || !asks_for_another(options)) {
-    const auto earlier = earlier_campaign(read.study);
+    const auto earlier = earlier_campaign(read.study, options.silent());
     const std::uint64_t tasks = specs::Plan(read.study, "/").element_count();
     if (options.update && !earlier)
       throw Error(ExitCode::usage,
-                  fmt::format("there is nothing to update: {} has no campaign that differs", options.study));
+                  fmt::format("there is nothing to update: {} has no campaign with results that differs",
+                              options.study));
     const Course course = !earlier         ? Course::begin
                           : options.update ? Course::go_on
                                            : course_of(*earlier, options, tasks);

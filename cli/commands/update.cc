@@ -262,7 +262,7 @@ bool may_go_on(const UpdateFlags& flags, const RunOptions& run, bool live, const
 }
 
 specs::Plan take_turn(const specs::Plan& plan, RunOptions& run) {
-  const fs::path campaign = plan.campaign();
+  const fs::path& campaign = plan.campaign();
   drain_and_wait(campaign, run.silent());
   take_start(campaign, run);
   specs::Plan now = read_plan_to_run(campaign);
@@ -293,7 +293,7 @@ std::optional<specs::Plan> take_over(const specs::Plan& plan, const std::functio
   }
   options.keep_old = options.keep_old || flags.keep_old;
   options.why = flags.why;
-  const fs::path campaign = update.from.campaign();
+  const fs::path& campaign = update.from.campaign();
   const fs::path old = take(update, options);
   std::error_code none;
   if (!run.silent() && fs::exists(old, none)) fmt::print("replaced outputs are in {}\n", old.string());

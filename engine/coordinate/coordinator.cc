@@ -19,6 +19,7 @@
 #include "engine/coordinate/coordinator_impl.h"
 #include "engine/coordinate/journals.h"
 #include "engine/coordinate/pool_specs.h"
+#include "engine/query/selection.h"
 #include "engine/schedule/graph.h"
 #include "engine/update/sources.h"
 #include "engine/wire/addresses.h"

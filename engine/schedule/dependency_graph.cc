@@ -156,7 +156,7 @@ std::vector<Judged> DependencyGraph::judge_edge(const std::vector<Judged>& parts
       continue;
     }
     for_each_verdict(edge, range, policy,
-                     [&](Range r, Verdict verdict) { add(r, std::max(before, verdict)); });
+                     [&, before = before](Range r, Verdict verdict) { add(r, std::max(before, verdict)); });
   }
   return result;
 }

@@ -179,7 +179,7 @@ void Scheduler::saved() {
   bad_ends_saved_ = bad_ends_in_commit_;
   std::vector<std::pair<ArrayId, Range>> saved;
   for (const auto& [id, waiting] : unsaved_) {
-    waiting.for_each([&](Range part, std::uint64_t ends) {
+    waiting.for_each([&, id = id](Range part, std::uint64_t ends) {
       if (ends <= bad_ends_saved_) saved.emplace_back(id, part);
     });
   }

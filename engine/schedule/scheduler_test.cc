@@ -786,7 +786,7 @@ TEST(Scheduler, RandomCampaignsEndWithEverythingAccountedFor) {
       const auto [worker, lease] = campaign.leased[pick];
       const unsigned dice = random() % 100;
       if (dice < 3) {
-        std::erase_if(campaign.leased, [&](const auto& item) { return item.first == worker; });
+        std::erase_if(campaign.leased, [lost = worker](const auto& item) { return item.first == lost; });
         campaign.scheduler.worker_lost(worker, {});
         continue;
       }

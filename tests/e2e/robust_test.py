@@ -60,7 +60,7 @@ study:
     def test_few_open_files(self):
         for number in (9, 14, 40):
             with self.subTest(number):
-                process = self.limited(f"-n {number}", "run", self.small_study(), "-j", "1")
+                process = self.limited(f"-n {number}", "run", "--new", self.small_study(), "-j", "1")
                 self.assert_clear_end(process, SYSTEM)
                 self.assert_one_sentence(process, "open")
 
@@ -87,7 +87,7 @@ study:
         if self.limited("-c 0", "--version", user="65534").process.returncode != OK:
             self.skipTest("another user can't start the programs here")
         for number in (2, 3, 4, 5, 6, 7, 8, 10, 12):
-            process = self.limited(f"-u {number}", "run", self.small_study(), "-j", "1", user="65534")
+            process = self.limited(f"-u {number}", "run", "--new", self.small_study(), "-j", "1", user="65534")
             with self.subTest(number):
                 self.assert_clear_end(process, OK, TASKS_FAILED, SYSTEM, INTERRUPTED)
                 if process.process.returncode == SYSTEM:
