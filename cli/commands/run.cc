@@ -159,6 +159,12 @@ bool asks_for_another(const RunOptions& options) {
          !read.samples_file.empty() || !read.generator.empty();
 }
 
+// A comparison of two plans takes long where they have millions of tasks, and is not made without a cause.
+bool may_have_changed(const specs::Plan& plan) {
+  const auto& samples = plan.study().samples;
+  return !notice_of_changes(plan).empty() || (samples && !specs::sample_files(samples->design).empty());
+}
+
 std::optional<Earlier> earlier_campaign(const specs::Study& study, bool silent) {
   const auto last = study.iterate ? std::nullopt : last_campaign_of(study);
   if (!last) return std::nullopt;
@@ -167,12 +173,14 @@ std::optional<Earlier> earlier_campaign(const specs::Study& study, bool silent) 
     const specs::Plan plan = read_plan(*last);
     if (is_coordinated(plan)) return std::nullopt;
     Earlier earlier{*last, false, 0, 0};
-    const Update update = propose(*last, read_changed_study(*last, {}).study);
-    earlier.changed = update.generates || !update.keys.empty() || !update.changes.same_tasks();
-    for (const engine::StepChange& step : update.changes.steps)
-      earlier.to_run += step.stale + step.more + step.deletes;
     const engine::CampaignStatus status = engine::campaign_status(*last);
     if (status.ended() == 0) return std::nullopt;  // there is nothing to go on with
+    if (may_have_changed(plan)) {
+      const Update update = propose(*last, read_changed_study(*last, {}).study);
+      earlier.changed = update.generates || !update.keys.empty() || !update.changes.same_tasks();
+      for (const engine::StepChange& step : update.changes.steps)
+        earlier.to_run += step.stale + step.more + step.deletes;
+    }
     earlier.to_run += status.elements() - status.ended();
     earlier.failed = status.failed();
     if (earlier.to_run + earlier.failed > 0 || earlier.changed) return earlier;
