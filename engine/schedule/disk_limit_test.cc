@@ -74,6 +74,8 @@ class Campaign {
     outcome.element = lease.first;
     outcome.exit_code = code;
     scheduler_.ended_badly(outcome, "w", now_s);
+    scheduler_.saving();
+    scheduler_.saved();
   }
   // To the end, or until nothing is leased any more.
   template <typename Fails>
