@@ -4,7 +4,11 @@
 // (--wrap in CMakeLists.txt), so that no reading escapes the count and production code has no counter.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <string>
+
 #include "base/error.h"
+#include "base/file.h"
 #include "base/yaml.h"
 #include "engine/coordinate/coordinator_impl.h"
 #include "engine/wire/messages.h"
@@ -12,6 +16,7 @@
 #include "specs/plan/plan_formats.h"
 #include "specs/study/test_study.h"
 #include "steps/step.h"
+#include "steps/test_samples.h"
 
 namespace wflow {
 
@@ -59,7 +64,25 @@ std::string templates_of(const specs::Plan& plan) {
   return engine::wire::encode(message);
 }
 
-TEST(ReadOnce, ABlockIsReadOnceInTheProcessOfTheCoordinator) {
+// Programs of these names in PATH, so that the real ones need not be built: the worker only names them.
+class ReadOnce : public ::testing::Test {
+ protected:
+  ReadOnce() {
+    for (const char* name : {"/wflow-convert", "/wflow-train"}) {
+      const std::string file = directory_.path() + name;
+      write_file_durably(file, "#!/bin/sh\n", 0755);
+    }
+    path_ = std::getenv("PATH");
+    ::setenv("PATH", (directory_.path() + ":" + path_).c_str(), 1);
+  }
+  ~ReadOnce() override { ::setenv("PATH", path_.c_str(), 1); }
+
+ private:
+  steps::TemporaryDirectory directory_;
+  std::string path_;
+};
+
+TEST_F(ReadOnce, ABlockIsReadOnceInTheProcessOfTheCoordinator) {
   readings = {};
   const specs::Plan plan = specs::StudyText(kStudy).plan();
   use_blocks(plan);
@@ -86,7 +109,7 @@ TEST(ReadOnce, ABlockIsReadOnceInTheProcessOfTheCoordinator) {
 }
 
 // The values of another combination are another block.
-TEST(ReadOnce, ABlockWithParametersIsReadForEachCombination) {
+TEST_F(ReadOnce, ABlockWithParametersIsReadForEachCombination) {
   std::string text(kStudy);
   text += "parameters: {LR: [1, 2, 3]}\n";
   text.replace(text.find("epochs: 3"), 9, "epochs: $(LR)");
