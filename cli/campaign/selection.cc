@@ -411,7 +411,8 @@ bool chooses_single_tasks(const SelectionOptions& options) {
 std::vector<Stretch> stretches_of(const specs::Plan& plan, const SelectionOptions& options) {
   if (!options.step.empty() && !options.tasks.empty())
     throw Error(ExitCode::usage, "name the step once: as the tasks, or with --step");
-  engine::arrays_of_step(plan, options.step);  // throws with the names of the steps
+  if (!options.step.empty())
+    engine::arrays_of_step(plan, options.step);  // throws with the names of the steps
   const std::vector<Stretch> all =
       tasks_named(plan, options.step.empty() ? options.tasks : TaskWords{options.step});
   if (options.range.empty()) return all;
@@ -501,7 +502,7 @@ ChosenTasks chosen_tasks(const specs::Plan& plan, engine::Client& client, const 
     });
   } else {
     for (const Stretch& stretch : stretches_of(plan, options)) {
-      const std::uint64_t count = (stretch.last - stretch.first + 1) * stretch.range.size();
+      const std::uint64_t count = stretch.size();
       for (std::uint64_t i = 0; i < count && (limit == 0 || chosen.tasks.size() < limit); ++i) {
         chosen.tasks.push_back({static_cast<ArrayId>(stretch.first + i / stretch.range.size()),
                                 static_cast<Element>(stretch.range.first + i % stretch.range.size())});

@@ -46,20 +46,6 @@ bool names_step(const specs::Plan& plan, const std::string& word) {
   });
 }
 
-// The place of the word that names a campaign; the number of words if none does.
-std::size_t campaign_among(const TaskWords& words) {
-  const auto path = std::ranges::find_if(words, is_path_of_campaign);
-  if (path != words.end() || words.empty()) return static_cast<std::size_t>(path - words.begin());
-  const auto here = campaign_named("");
-  const std::optional<specs::Plan> newest = here ? std::optional(read_plan(*here)) : std::nullopt;
-  const auto name = std::ranges::find_if(words, [&](const std::string& word) {
-    std::error_code ignored;
-    return !(newest && names_step(*newest, word)) &&
-           (fs::is_directory(word, ignored) || campaign_named(word));
-  });
-  return static_cast<std::size_t>(name - words.begin());
-}
-
 std::optional<Range> range_of(std::string_view text) {
   const std::size_t sign = text.find_first_of(":-");
   if (sign == std::string_view::npos) {
@@ -147,18 +133,24 @@ void add_task_words(CLI::App& command, TaskWords& words) {
 }
 
 Meant meant_by(const TaskWords& words) {
-  Meant meant;
-  meant.tasks = words;
-  const std::size_t place = campaign_among(words);
-  if (place < words.size()) {
-    meant.campaign = find_campaign(words[place]);
-    meant.tasks.erase(meant.tasks.begin() + static_cast<std::ptrdiff_t>(place));
+  if (words.empty()) return {find_campaign(""), {}};
+  const auto meant = [&](TaskWords::const_iterator word, fs::path campaign) {
+    Meant meant{std::move(campaign), words};
+    meant.tasks.erase(meant.tasks.begin() + (word - words.begin()));
     return meant;
+  };
+  const auto path = std::ranges::find_if(words, is_path_of_campaign);
+  if (path != words.end()) return meant(path, find_campaign(*path));
+  const auto here = campaign_named("");
+  const std::optional<specs::Plan> newest = here ? std::optional(read_plan(*here)) : std::nullopt;
+  for (auto word = words.begin(); word != words.end(); ++word) {
+    if (newest && names_step(*newest, *word)) continue;
+    std::error_code ignored;
+    if (fs::is_directory(*word, ignored)) return meant(word, find_campaign(*word));
+    if (auto campaign = campaign_named(*word)) return meant(word, std::move(*campaign));
   }
   // Without a campaign here, the first word is one that is not there: it is named.
-  const bool none_here = !words.empty() && !campaign_named("");
-  meant.campaign = find_campaign(none_here ? words.front() : std::string());
-  return meant;
+  return {here ? *here : find_campaign(words.front()), words};
 }
 
 std::vector<Range> parse_ranges(std::string_view written, std::string_view what) {

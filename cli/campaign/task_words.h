@@ -39,6 +39,11 @@ std::vector<engine::Range> parse_ranges(std::string_view text, std::string_view 
 struct Stretch {
   specs::ArrayId first = 0, last = 0;
   engine::Range range;
+  std::uint64_t arrays() const { return std::uint64_t{last} - first + 1; }
+  std::uint64_t size() const { return arrays() * range.size(); }  // in tasks
+  bool is_whole(const specs::PlannedStep& step) const {
+    return arrays() == step.arrays && range.size() == step.elements;
+  }
   bool contains(specs::ArrayId array, specs::Element element) const {
     return array >= first && array <= last && element >= range.first && element <= range.last;
   }

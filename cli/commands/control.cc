@@ -177,7 +177,8 @@ int cancel(ControlOptions& options) {
     return wire::CancelRequest{std::move(part), options.kill};
   });
   if (!done) {
-    if (selection.chosen || !command_between_allocations(plan, wire::CancelRequest{selection, options.kill}))
+    if (chooses_single_tasks(options.selection) ||
+        !command_between_allocations(plan, wire::CancelRequest{selection, options.kill}))
       throw no_coordinator(plan.campaign(), "cancel");
     if (!options.json) fmt::print("cancelled\n");
     return 0;

@@ -40,6 +40,8 @@ void add_update_flags(CLI::App& command, UpdateFlags& flags);
 // no task of an old plan runs beside those of a new one. Error{busy} if a coordinator lives.
 void settle(const specs::Plan& plan, const RunOptions& run);
 
+// The number of tasks that run (again) if the changes are taken in.
+std::uint64_t tasks_to_run(const engine::Changes& changes);
 // Prints what has changed and what would run.
 void print_update(const Update& update, bool keep_old = false);
 

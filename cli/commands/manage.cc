@@ -68,6 +68,17 @@ std::vector<fs::path> doomed(const fs::path& campaign, const std::vector<std::st
   return paths;
 }
 
+void remove_one(const fs::path& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  if (error) throw system_error(error.value(), "cannot remove " + path.string());
+}
+
+void require_people(const std::string& what) {
+  if (::isatty(STDIN_FILENO) == 0)
+    throw Error(ExitCode::usage, what + "; say --yes where there is nobody to ask");
+}
+
 int remove(const ManageOptions& options) {
   const fs::path campaign = find_campaign(options.campaign);
   std::vector<std::string> keep;
@@ -88,8 +99,7 @@ int remove(const ManageOptions& options) {
   std::vector<std::string> names;
   for (const fs::path& path : paths) names.push_back(path.filename().string());
   if (!options.yes) {
-    if (::isatty(STDIN_FILENO) == 0)
-      throw Error(ExitCode::usage, "wflow rm asks before it removes; say --yes where there is nobody to ask");
+    require_people("wflow rm asks before it removes");
     const std::string what =
         fmt::format("remove {} ({}){}", campaign.string(), text::format_bytes(bytes_below(campaign)),
                     keep.empty() ? "" : ", but keep " + text::join(keep, ", "));
@@ -98,11 +108,6 @@ int remove(const ManageOptions& options) {
       return 0;
     }
   }
-  const auto remove_one = [](const fs::path& path) {
-    std::error_code error;
-    fs::remove_all(path, error);
-    if (error) throw system_error(error.value(), "cannot remove " + path.string());
-  };
   // Remove the record last, so that the user can repeat an interrupted command.
   for (const fs::path& path : paths) {
     if (path.filename() != ".wflow") remove_one(path);
@@ -137,7 +142,7 @@ std::vector<const specs::PlannedStep*> steps_to_clean(const specs::Plan& plan, e
   for (const Stretch& stretch : tasks_named(plan, words)) {
     const specs::PlannedStep& step = plan.steps()[plan.step_of(stretch.first)];
     const bool raw = step.kind == specs::StepKind::shell || step.kind == specs::StepKind::plugin;
-    if (stretch.last - stretch.first + 1 != step.arrays || stretch.range.size() != step.elements)
+    if (!stretch.is_whole(step))
       throw Error(ExitCode::usage, fmt::format("name whole steps, such as {}", step.name));
     if (!raw || plan.study().steps[step.study_step].output == specs::OutputMode::packed) {
       throw Error(
@@ -200,9 +205,7 @@ void delete_outputs(const fs::path& campaign, const std::vector<Folder>& folders
   engine::store::Store held(campaign);
   std::vector<std::string> names;
   for (const Folder& folder : folders) {
-    std::error_code error;
-    fs::remove_all(folder.path, error);
-    if (error) throw system_error(error.value(), "cannot remove " + folder.path.string());
+    remove_one(folder.path);
     names.push_back(folder.step);
   }
   engine::store::Batch batch;
@@ -227,9 +230,7 @@ int clean(const ManageOptions& options) {
       fmt::print("{}: {} in {}\n", folder.step, text::format_bytes(folder.bytes), folder.path.string());
   }
   bool deletes = !options.preview && !folders.empty();
-  if (deletes && !options.yes && ::isatty(STDIN_FILENO) == 0)
-    throw Error(ExitCode::usage,
-                "wflow clean asks before it deletes; say --yes where there is nobody to ask");
+  if (deletes && !options.yes) require_people("wflow clean asks before it deletes");
   deletes = deletes && (options.yes || says_yes("delete these, with what their tasks printed?"));
   if (deletes) delete_outputs(meant.campaign, folders);
   print_cleaned(folders, options, deletes);

@@ -178,8 +178,7 @@ std::optional<Earlier> earlier_campaign(const specs::Study& study, bool silent) 
     if (may_have_changed(plan)) {
       const Update update = propose(*last, read_changed_study(*last, {}).study);
       earlier.changed = update.generates || !update.keys.empty() || !update.changes.same_tasks();
-      for (const engine::StepChange& step : update.changes.steps)
-        earlier.to_run += step.stale + step.more + step.deletes;
+      earlier.to_run = tasks_to_run(update.changes);
     }
     earlier.to_run += status.elements() - status.ended();
     earlier.failed = status.failed();
@@ -194,7 +193,7 @@ std::optional<Earlier> earlier_campaign(const specs::Study& study, bool silent) 
 
 enum class Course { begin, go_on, nothing };
 
-Course course_of(const Earlier& earlier, const RunOptions& options, std::uint64_t new_tasks) {
+Course course_of(const Earlier& earlier, const RunOptions& options, const specs::Study& study) {
   const std::string name = earlier.campaign.filename().string();
   const std::string state =
       earlier.changed ? fmt::format("{} has changed since the campaign {} began", options.study, name)
@@ -212,6 +211,7 @@ Course course_of(const Earlier& earlier, const RunOptions& options, std::uint64_
   const std::string verb = earlier.changed ? "update" : "resume";
   std::string left = fmt::format("{} to run", tasks_text(earlier.to_run));
   if (earlier.failed > 0) left += fmt::format(", {} failed", text::format_count(earlier.failed));
+  const std::uint64_t new_tasks = specs::Plan(study, "/").element_count();
   if (!asks_people(options.silent())) {
     throw Error(
         ExitCode::usage,
@@ -253,14 +253,13 @@ int run_study(RunOptions options) {
   }
   if (options.update || !asks_for_another(options)) {
     const auto earlier = earlier_campaign(read.study, options.silent());
-    const std::uint64_t tasks = specs::Plan(read.study, "/").element_count();
     if (options.update && !earlier)
       throw Error(ExitCode::usage,
                   fmt::format("there is nothing to update: {} has no campaign with results that differs",
                               options.study));
     const Course course = !earlier         ? Course::begin
                           : options.update ? Course::go_on
-                                           : course_of(*earlier, options, tasks);
+                                           : course_of(*earlier, options, read.study);
     if (course == Course::nothing) return 0;
     if (course == Course::go_on) return go_on_with(earlier->campaign, options, earlier->changed);
   }

@@ -33,12 +33,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::uint64_t tasks_to_run(const engine::Changes& changes) {
-  std::uint64_t count = 0;
-  for (const engine::StepChange& step : changes.steps) count += step.stale + step.more + step.deletes;
-  return count;
-}
-
 nlohmann::ordered_json to_json(const engine::Changes& changes) {
   constexpr const char* kKinds[] = {"changed", "follows", "grown", "added", "removed", "applies"};
   nlohmann::ordered_json steps = nlohmann::json::array();
@@ -202,6 +196,12 @@ int redo(RedoOptions& options) {
 }
 
 }  // namespace
+
+std::uint64_t tasks_to_run(const engine::Changes& changes) {
+  std::uint64_t count = 0;
+  for (const engine::StepChange& step : changes.steps) count += step.stale + step.more + step.deletes;
+  return count;
+}
 
 void print_update(const Update& update, bool keep_old) {
   for (const specs::KeyChange& key : update.keys) {

@@ -91,7 +91,7 @@ void keep_named(const std::filesystem::path& campaign, const TaskWords& tasks, U
   std::set<std::string> names;
   for (const Stretch& stretch : tasks_named(plan, tasks)) {
     const specs::PlannedStep& step = plan.steps()[plan.step_of(stretch.first)];
-    if (stretch.last - stretch.first + 1 != step.arrays || stretch.range.size() != step.elements) {
+    if (!stretch.is_whole(step)) {
       throw Error(ExitCode::usage,
                   fmt::format("wflow usage sums up whole steps; of single tasks: wflow tasks {} --csv",
                               text::join(tasks, " ")));
