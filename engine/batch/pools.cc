@@ -107,9 +107,7 @@ const Allocation* Pools::find(const std::string& token) const {
 }
 
 bool Pools::any_left() const {
-  return std::any_of(live_.begin(), live_.end(), [&](const auto& entry) {
-    return entry.first != own_ && (entry.second.under_way || !allocations_.at(entry.first).id.empty());
-  });
+  return std::any_of(live_.begin(), live_.end(), [&](const auto& entry) { return entry.first != own_; });
 }
 
 const Allocation* Pools::waited_for(const std::string& pool) const {

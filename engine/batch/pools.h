@@ -178,7 +178,7 @@ class Pools {
   // ---- questions
   const std::map<std::string, Allocation>& allocations() const { return allocations_; }
   const Allocation* find(const std::string& token) const;
-  // True if a job of this campaign is queued or runs, or may be.
+  // True if a job of this campaign is queued or runs, or may be: also one whose submission was not answered.
   bool any_left() const;
   // The allocation of this pool that is on its way, if the status should show it.
   const Allocation* waited_for(const std::string& pool) const;

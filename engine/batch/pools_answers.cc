@@ -186,7 +186,6 @@ void Pools::learn(const JobStatus& job, Now now) {
     live.hosts.clear();
     live.nodes.clear();
     live.manned.clear();
-    actions_.gone.push_back({job.token, {}});
     live.left_since_s.reset();
     if (live.left) live.left = live.goes_on = live.leaving = live.cancel_asked = false;
     live.since_s = now.steady_s;

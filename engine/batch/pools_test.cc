@@ -507,6 +507,24 @@ TEST(Pools, AtTheEndAllIsCancelledAlsoWhatIsUnderWay) {
   EXPECT_FALSE(cluster.pools->any_left());
 }
 
+// sbatch may time out although the job is in the queue: the next list has its name.
+TEST(Pools, TheEndWaitsForASubmissionThatWasNotAnswered) {
+  Cluster cluster(pool(1));
+  cluster.refusal = {"", Submission::Refusal::wait, "Socket timed out"};
+  cluster.pools->set_demand("all", work(1000, 0));
+  cluster.pass(1);
+  ASSERT_EQ(cluster.submitted.size(), 1U);
+  JobStatus& job = cluster.jobs[cluster.token(0)];
+  job.token = cluster.token(0);
+  job.id = "7";
+  job.state = JobState::queued;
+  cluster.pools->finish(cluster.now);
+  EXPECT_TRUE(cluster.pools->any_left());
+  cluster.pass(60);
+  EXPECT_EQ(cluster.cancels, std::vector<std::string>{"7"});
+  EXPECT_FALSE(cluster.pools->any_left());
+}
+
 TEST(Pools, ACancelThatFailsIsAskedForAgain) {
   Cluster cluster(pool(1));
   cluster.pools->set_demand("all", work(1000, 0));

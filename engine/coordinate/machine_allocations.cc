@@ -166,7 +166,8 @@ void CoordinatorMachine::Impl::drain_allocation(const std::string& token) {
 }
 
 bool CoordinatorMachine::Impl::is_of_old_incarnation(const Worker& worker) const {
-  const batch::Allocation* allocation = worker.allocation.empty() ? nullptr : pools_->find(worker.allocation);
+  if (!pools_ || worker.allocation.empty()) return false;
+  const batch::Allocation* allocation = pools_->find(worker.allocation);
   return allocation != nullptr && allocation->restarts > worker.incarnation;
 }
 

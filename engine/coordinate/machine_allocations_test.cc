@@ -198,6 +198,46 @@ TEST(Allocations, ARequeuedAllocationIsANewIncarnation) {
   EXPECT_EQ(campaign.leases(next.id)[0].attempt, 1U);
 }
 
+// Workers of the first start may run on for a while, and those of the next one may have joined before the
+// list that reports the requeue.
+TEST(Allocations, WorkersOfARequeuedAllocationHaveUntilTheirFence) {
+  for (const int incarnation : {0, 1}) {
+    Campaign campaign(1);
+    campaign.start();
+    campaign.accept();
+    wire::Hello hello = campaign.hello_from(kThere);
+    hello.incarnation = incarnation;
+    campaign.say(kThere.id, std::move(hello));
+    campaign.beat(kThere.id);
+    ASSERT_EQ(campaign.leases(kThere.id).size(), 1U);
+    batch::JobStatus again = campaign.job(batch::JobState::running);
+    again.restarts = 1;
+    campaign.list({again});
+    campaign.pass(campaign.options.timing.lost_s);
+    EXPECT_TRUE(campaign.reads.empty()) << "it is silent, and its fence has not passed";
+  }
+}
+
+TEST(Allocations, AnEarlierIncarnationGetsNothingFromTheNextCoordinator) {
+  Campaign campaign(1);
+  batch::Allocation running;
+  running.token = "wabcdef000001";
+  running.pool = "default";
+  running.scheduler = "slurm";
+  running.id = "1";
+  running.state = batch::AllocationState::running;
+  running.restarts = 1;
+  campaign.restored.allocations.push_back(running);
+  campaign.known.push_back(kThere.known());
+  campaign.start();
+  wire::Hello hello = campaign.TestEdge::hello(kThere);
+  hello.allocation = running.token;
+  campaign.say(kThere.id, std::move(hello));
+  campaign.beat(kThere.id);
+  EXPECT_TRUE(campaign.leases(kThere.id).empty());
+  EXPECT_EQ(campaign.sent<wire::Drain>(kThere.id).size(), 1U);
+}
+
 TEST(Allocations, ATaskThatEndsItsAllocationByItsMemoryIsCharged) {
   Campaign campaign(1);
   campaign.start();

@@ -177,7 +177,7 @@ void CoordinatorMachine::Impl::join(Worker& worker) {
   worker.held.clear();
   worker.scheduled = true;
   if (worker.ends_s) scheduler_.worker_ends(worker.id, *worker.ends_s);
-  worker.drain = worker.drain || phase_ != Phase::running;
+  worker.drain = worker.drain || phase_ != Phase::running || is_of_old_incarnation(worker);
   move(worker, worker.drain ? WorkerState::draining : WorkerState::working);
   if (!worker.killed.empty()) send(worker, wire::Revoke{worker.killed, false, true});
   if (phase_ == Phase::stopping) send(worker, wire::Revoke{{}, true, true});

@@ -129,8 +129,12 @@ bool Scheduler::grant_reserved(const std::string& allocation) {
     drop_reservation(allocation);
     return false;
   }
-  const auto has_room = [&](const auto& member) { return room(queue, *member.second) >= 1; };
-  const auto free = std::count_if(members->second.begin(), members->second.end(), has_room);
+  // A worker starts its spare leases by itself as soon as it has a free core.
+  const auto has_room = [&](const Worker& worker) {
+    return room(queue, worker) - worker.spare_cores / cores_of(queue, worker) >= 1;
+  };
+  const auto free = std::count_if(members->second.begin(), members->second.end(),
+                                  [&](const auto& member) { return has_room(*member.second); });
   const bool all_there = static_cast<int>(members->second.size()) >= reservation.nodes;
   if (all_there && now_s_ < reservation.look_s && free < reservation.nodes) return false;
   reservations_.at(allocation).look_s = now_s_ + kLookForAllocation_s;
@@ -139,7 +143,7 @@ bool Scheduler::grant_reserved(const std::string& allocation) {
     drop_reservation(allocation);
     return false;
   }
-  std::erase_if(workers, [&](const Worker* worker) { return room(queue, *worker) < 1; });
+  std::erase_if(workers, [&](const Worker* worker) { return !has_room(*worker); });
   if (static_cast<int>(workers.size()) < reservation.nodes) return false;
   std::stable_partition(workers.begin(), workers.end(),
                         [](const Worker* worker) { return worker->reserved_cores > 0; });

@@ -402,5 +402,27 @@ TEST(Gangs, AndSmallTasksAtRandom) {
   }
 }
 
+// Its worker starts them as soon as it has a free core, and knows nothing of the gang.
+TEST(Gangs, DoNotTakeCoresThatSpareLeasesGet) {
+  constexpr LeaseId kEarlier = (LeaseId{1} << 40) + 1;
+  Scheduler scheduler({small_tasks(0, 3), gangs(1, 1, 2, 1)}, 2);
+  scheduler.start();
+  const auto capacity = [](const std::string& node) {
+    WorkerCapacity capacity(2);
+    capacity.allocation = "allocation";
+    capacity.node = node;
+    capacity.alone_s = 60;
+    return capacity;
+  };
+  scheduler.worker_joined("a", capacity("node-a"), {});
+  scheduler.worker_joined("b", capacity("node-b"), {{kEarlier, 0, 0, 3, 0, false, 0}});
+  scheduler.done({kEarlier, 0, 0, 1, 0, 0.1, 0.01, 0});
+  scheduler.assign(0);
+  EXPECT_TRUE(scheduler.take_actions().grants.empty()) << "b runs the other two";
+  scheduler.done({kEarlier, 0, 1, 1, 0, 0.1, 0.01, 0});
+  scheduler.assign(5);
+  EXPECT_EQ(scheduler.take_actions().grants.size(), 1U);
+}
+
 }  // namespace
 }  // namespace wflow::engine

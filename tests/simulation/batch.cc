@@ -15,7 +15,12 @@ using engine::batch::JobState;
 constexpr double kQueued_s = 4;                                // at most, before a job starts
 constexpr double kAgain_s = 3;                                 // until it is looked for free hosts again
 constexpr double kNoticeAtLeast_s = 0.3, kNoticeAtMost_s = 3;  // a node that has failed
-constexpr double kKillWait_s = 4;                              // between the two signals of a cancellation
+constexpr double kKillWait_s = 4;                              // between the two signals of an end
+constexpr double kLongQueued_s = 60;                           // at most, for a part of the jobs
+constexpr double kUnreachable_s = 40;  // at most, that processes of a requeued job run on
+// What happens to a call, an answer or a job, and how often.
+constexpr double kTimesOut = 0.1, kNotCancelled = 0.1, kHidden = 0.15;
+constexpr double kWaitsLong = 0.2, kHasWalltime = 0.3, kIsPreempted = 0.3;
 
 }  // namespace
 
@@ -49,7 +54,13 @@ engine::batch::PoolTiming Batch::timing() {
   return timing;
 }
 
-std::string Batch::submit(const engine::batch::JobRequest& request) {
+engine::batch::Submission Batch::submit(const engine::batch::JobRequest& request) {
+  const bool times_out = fails(kTimesOut);
+  const engine::batch::Submission no_answer{"", engine::batch::Submission::Refusal::wait, "it timed out"};
+  if (times_out) {
+    around_.faults.count(Fault::submission_unanswered);
+    if (draw_.chance(0.5)) return no_answer;
+  }
   const std::string id = std::to_string(jobs_.size() + 1);
   Job& job = jobs_[id];
   job.status.id = id;
@@ -59,8 +70,16 @@ std::string Batch::submit(const engine::batch::JobRequest& request) {
   job.slots = request.cores;
   job.nodes = static_cast<std::size_t>(request.nodes);
   around_.trace.line("batch", "job {} ({}) of {} nodes is queued", id, request.token, request.nodes);
-  around_.timeline.after(draw_.logarithmic(0.05, kQueued_s), [this, id] { start(id); });
-  return id;
+  queue(id);
+  return times_out ? no_answer : engine::batch::Submission{id, engine::batch::Submission::Refusal::none, ""};
+}
+
+void Batch::queue(const std::string& id) {
+  const bool waits_long = fails(kWaitsLong);
+  if (waits_long) around_.faults.count(Fault::job_pending);
+  const double wait_s =
+      waits_long ? draw_.logarithmic(kQueued_s, kLongQueued_s) : draw_.logarithmic(0.05, kQueued_s);
+  around_.timeline.after(wait_s, [this, id] { start(id); });
 }
 
 void Batch::start(const std::string& id) {
@@ -79,24 +98,95 @@ void Batch::start(const std::string& id) {
   for (std::size_t i = 0; i < job.nodes; ++i) {
     const std::size_t at = draw_.below(hosts.size());
     job.status.nodes.push_back(hosts[at]->name);
-    job.workers.push_back(&workers_.start(*hosts[at], job.group, job.slots, 0, linger_s_, job.status.token));
+    job.workers.push_back(&workers_.start(*hosts[at], job.group, job.slots, 0, linger_s_,
+                                          {job.status.token, job.status.restarts}));
     hosts.erase(hosts.begin() + static_cast<std::ptrdiff_t>(at));
     if (job.cancel_asked) around_.history.job_is_cancelled(job.workers.back()->number());
   }
+  draw_end(id);
 }
 
-engine::batch::JobList Batch::list() const {
+// A job may have a walltime, which its workers and the lists know, or be preempted.
+void Batch::draw_end(const std::string& id) {
+  Job& job = jobs_.at(id);
+  const int restarts = job.status.restarts;
+  job.status.ends_unix_s.reset();
+  if (fails(kHasWalltime)) {
+    const double in_s = draw_.logarithmic(5, 100);
+    job.status.ends_unix_s = around_.timeline.now_s() + in_s;
+    for (Worker* const worker : job.workers) worker->end_at(in_s);
+    around_.timeline.after(in_s, [this, id, restarts] { reach_walltime(id, restarts); });
+  } else if (fails(kIsPreempted)) {
+    around_.timeline.after(draw_.logarithmic(1, 60), [this, id, restarts] { preempt(id, restarts); });
+  }
+}
+
+void Batch::reach_walltime(const std::string& id, int restarts) {
+  Job& job = jobs_.at(id);
+  if (job.status.state != JobState::running || job.status.restarts != restarts) return;
+  around_.faults.count(Fault::job_at_walltime);
+  kill(job.workers);
+  end(job, JobEnd::walltime);
+}
+
+// Its processes get SIGTERM, and SIGKILL later. Then it ends, or is queued again.
+void Batch::preempt(const std::string& id, int restarts) {
+  Job& job = jobs_.at(id);
+  if (healed_ || job.status.state != JobState::running || job.status.restarts != restarts || job.cancelled)
+    return;
+  around_.faults.count(Fault::job_preempted);
+  around_.trace.line("batch", "job {} is preempted", id);
+  job.ending = true;
+  for (Worker* const worker : job.workers) {
+    around_.history.job_is_cancelled(worker->number());
+    if (!worker->gone()) worker->guardian().terminate();
+  }
+  around_.timeline.after(kKillWait_s, [this, id, requeued = draw_.chance(0.5)] {
+    Job& ended = jobs_.at(id);
+    if (ended.status.state != JobState::running) return;
+    kill(ended.workers);
+    requeued ? requeue(id) : end(ended, JobEnd::preempted);
+  });
+}
+
+// The same job starts again, elsewhere. Its node may be one that the scheduler does not reach, and on which
+// processes run on.
+void Batch::requeue(const std::string& id) {
+  Job& job = jobs_.at(id);
+  around_.faults.count(Fault::job_requeued);
+  around_.trace.line("batch", "job {} is queued again", id);
+  ++job.status.restarts;
+  job.status.state = JobState::queued;
+  job.status.nodes.clear();
+  job.status.ends_unix_s.reset();
+  job.ending = false;
+  job.earlier.insert(job.earlier.end(), job.workers.begin(), job.workers.end());
+  job.workers.clear();
+  queue(id);
+}
+
+void Batch::kill(const std::vector<Worker*>& workers) {
+  for (Worker* const worker : workers) {
+    if (!worker->gone()) worker->kill();
+  }
+}
+
+engine::batch::JobList Batch::list() {
   engine::batch::JobList list;
   list.answered = true;
-  for (const auto& [id, job] : jobs_) {
+  for (auto& [id, job] : jobs_) {
+    job.is_hidden = !job.is_hidden && fails(kHidden);
+    if (job.is_hidden) around_.faults.count(Fault::job_left_out);
+    if (job.is_hidden && draw_.chance(0.5)) continue;
     list.jobs.push_back(job.status);
     engine::batch::JobStatus& status = list.jobs.back();
+    if (job.is_hidden) status.state = JobState::unknown;
     if (status.state != JobState::running) continue;
     const bool ended = std::ranges::all_of(job.workers, [](const Worker* worker) { return worker->gone(); });
     if (ended) {
       status.state = JobState::failed;
       status.end = job.cancelled ? JobEnd::cancelled : JobEnd::exit;
-    } else if (job.cancelled) {
+    } else if (job.cancelled || job.ending) {
       status.state = JobState::ending;
     }
   }
@@ -106,8 +196,10 @@ engine::batch::JobList Batch::list() const {
 std::vector<std::string> Batch::gone() const {
   std::vector<std::string> gone;
   for (const auto& [id, job] : jobs_) {
+    if (job.is_hidden) continue;
     const bool left = std::ranges::all_of(job.workers, [](const Worker* worker) { return worker->gone(); });
-    const bool whole = job.status.state == JobState::failed || left;
+    const bool whole =
+        job.status.state == JobState::failed || (left && job.status.state == JobState::running);
     for (const Worker* worker : job.workers) {
       const bool out = std::ranges::find(job.status.nodes, worker->host().name) == job.status.nodes.end();
       if (whole || out) gone.push_back(worker->id());
@@ -125,7 +217,11 @@ void Batch::asked_to_cancel(const std::vector<std::string>& ids) {
   }
 }
 
-void Batch::cancel(const std::vector<std::string>& ids) {
+std::optional<std::string> Batch::cancel(const std::vector<std::string>& ids) {
+  if (fails(kNotCancelled)) {
+    around_.faults.count(Fault::cancel_failed);
+    return "it timed out";
+  }
   for (const std::string& id : ids) {
     const auto at = jobs_.find(id);
     if (at == jobs_.end()) continue;
@@ -141,6 +237,7 @@ void Batch::cancel(const std::vector<std::string>& ids) {
       });
     }
   }
+  return std::nullopt;
 }
 
 void Batch::end(Job& job, JobEnd end) {
@@ -159,7 +256,7 @@ void Batch::host_crashes(const Host& host) {
   }
 }
 
-// A job of several nodes goes on with the others, or is ended with all of them.
+// A job of several nodes goes on with the others, or is ended with all of them, or starts again as a whole.
 void Batch::node_failed(const std::string& id, const std::string& host) {
   Job& job = jobs_.at(id);
   const auto at = std::ranges::find(job.status.nodes, host);
@@ -170,10 +267,13 @@ void Batch::node_failed(const std::string& id, const std::string& host) {
     job.status.nodes.erase(at);
     return;
   }
-  around_.faults.count(Fault::job_lost);
-  for (Worker* const worker : job.workers) {
-    if (!worker->gone()) worker->kill();
+  if (!healed_ && !job.cancelled && draw_.chance(0.5)) {
+    around_.timeline.after(draw_.logarithmic(0.01, kUnreachable_s),
+                           [workers = job.workers] { kill(workers); });
+    return requeue(id);
   }
+  around_.faults.count(Fault::job_lost);
+  kill(job.workers);
   end(job, JobEnd::node);
 }
 

@@ -24,10 +24,10 @@ constexpr double kSpinTime_s = 0.5;
 }  // namespace
 
 Worker& Workers::start(Host& host, const std::string& group, int slots, std::uint64_t started_by,
-                       double linger_s, std::string allocation) {
+                       double linger_s, JobStart job) {
   const auto number = static_cast<WorkerNumber>(workers_.size());
-  workers_.push_back(std::make_unique<Worker>(around_, host, number, group, slots, started_by, linger_s,
-                                              std::move(allocation)));
+  workers_.push_back(
+      std::make_unique<Worker>(around_, host, number, group, slots, started_by, linger_s, std::move(job)));
   around_.trace.line(workers_.back()->id(), "worker of group {} begins on {}", group, host.name);
   return *workers_.back();
 }

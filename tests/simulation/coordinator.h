@@ -25,7 +25,7 @@ class Workers {
  public:
   explicit Workers(Surroundings& around) : around_(around) {}
   Worker& start(Host& host, const std::string& group, int slots, std::uint64_t started_by, double linger_s,
-                std::string allocation = "");
+                JobStart job = {});
   Worker* find(const std::string& id);
   Worker* with_agent(const ProcessIdentity& agent);
   const std::vector<std::unique_ptr<Worker>>& all() const { return workers_; }

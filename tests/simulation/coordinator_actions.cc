@@ -265,9 +265,9 @@ void Coordinator::on(engine::action::RemoveJournal& remove) {
 void Coordinator::on(engine::action::SubmitJob& submit) {
   around_.timeline.after(around_.draw.logarithmic(kCallAtLeast_s, kCallAtMost_s), [this, job = submit.job] {
     if (!alive() || options_.batch == nullptr) return;
-    const std::string id = options_.batch->submit(job);
-    around_.timeline.after(around_.draw.logarithmic(kCallAtLeast_s, kCallAtMost_s), [this, id, job] {
-      post(engine::event::JobSubmitted{job.token, {id, engine::batch::Submission::Refusal::none, ""}});
+    const engine::batch::Submission answer = options_.batch->submit(job);
+    around_.timeline.after(around_.draw.logarithmic(kCallAtLeast_s, kCallAtMost_s), [this, answer, job] {
+      post(engine::event::JobSubmitted{job.token, answer});
     });
   });
 }
@@ -276,8 +276,7 @@ void Coordinator::on(engine::action::CancelJobs& cancel) {
   if (options_.batch != nullptr) options_.batch->asked_to_cancel(cancel.ids);
   around_.timeline.after(around_.draw.logarithmic(kCallAtLeast_s, kCallAtMost_s), [this, cancel] {
     if (!alive() || options_.batch == nullptr) return;
-    options_.batch->cancel(cancel.ids);
-    post(engine::event::JobsCancelled{cancel.scheduler, cancel.ids, std::nullopt});
+    post(engine::event::JobsCancelled{cancel.scheduler, cancel.ids, options_.batch->cancel(cancel.ids)});
   });
 }
 
@@ -289,9 +288,10 @@ void Coordinator::on(engine::action::QueryJobs& query) {
       none.text = "it is busy";
       return post(engine::event::JobsListed{query.scheduler, std::move(none)});
     }
+    engine::batch::JobList list = options_.batch->list();
     expect_leased_again();
     if (around_.planted == Planted::ignore_the_scheduler) return;
-    post(engine::event::JobsListed{query.scheduler, options_.batch->list()});
+    post(engine::event::JobsListed{query.scheduler, std::move(list)});
   });
 }
 

@@ -169,13 +169,13 @@ void Guardian::ended(bool with_host) {
 // ---- the worker
 
 Worker::Worker(Surroundings& around, Host& host, WorkerNumber number, std::string group, int slots,
-               std::uint64_t started_by, double linger_s, std::string allocation)
+               std::uint64_t started_by, double linger_s, JobStart job)
     : around_(around),
       host_(host),
       number_(number),
       group_(std::move(group)),
       id_(fmt::format("w{}", number)),
-      allocation_(std::move(allocation)),
+      job_(std::move(job)),
       tasks_(
           around, host, number, [this](workers::SlotId slot) { agent_->task_ended(slot); },
           [this] { agent_->end(); }) {
@@ -190,11 +190,12 @@ Worker::Worker(Surroundings& around, Host& host, WorkerNumber number, std::strin
   options.slots = static_cast<std::size_t>(slots);
   options.capacity.cores = slots;
   options.capacity.memory_bytes = kMemory_bytes;
-  options.allocation = allocation_;
+  options.allocation = job_.token;
+  options.incarnation = job_.restarts;
   // A batch scheduler calls its nodes by their hosts' names. Of a task on several nodes each worker is one,
   // though several of them may run on one simulated host.
   options.node = around_.study.gangs ? id_ : host_.name;
-  around_.history.note_worker(number, slots, !allocation_.empty());
+  around_.history.note_worker(number, slots, !job_.token.empty());
   options.linger_s = linger_s;
   agent_ = std::make_unique<Agent>(around_, host_, *this, std::move(options));
   const engine::wire::JournalHeader header{id_,        group_, guardian_->identity(), agent_->identity(),

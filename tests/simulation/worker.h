@@ -128,12 +128,18 @@ class Agent final : public Process, public Client {
   std::set<ResultId> acknowledged_;
 };
 
+// The job that starts a worker; without a token there is none.
+struct JobStart {
+  std::string token;
+  int restarts = 0;  // its earlier starts
+};
+
 class Worker {
  public:
   Worker(Surroundings& around, Host& host, WorkerNumber number, std::string group, int slots,
-         std::uint64_t started_by, double linger_s, std::string allocation);
+         std::uint64_t started_by, double linger_s, JobStart job);
 
-  const std::string& allocation() const { return allocation_; }
+  const std::string& allocation() const { return job_.token; }
   const std::string& id() const { return id_; }
   const std::string& group() const { return group_; }
   WorkerNumber number() const { return number_; }
@@ -181,7 +187,8 @@ class Worker {
   Surroundings& around_;
   Host& host_;
   WorkerNumber number_;
-  std::string group_, id_, allocation_;
+  std::string group_, id_;
+  JobStart job_;
   TaskTable tasks_;
   std::unique_ptr<Guardian> guardian_;
   std::unique_ptr<Agent> agent_;

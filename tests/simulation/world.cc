@@ -235,7 +235,8 @@ void World::start_remote_worker() {
   Host& host = hosts_[draw_.below(hosts_.size())];
   if (!host.up || host.frozen) return;
   const auto& group = study_.groups[draw_.below(study_.groups.size())];
-  workers_.start(host, group.name, 1 + static_cast<int>(draw_.below(4)), 0, settings_.linger_s, allocation_);
+  workers_.start(host, group.name, 1 + static_cast<int>(draw_.below(4)), 0, settings_.linger_s,
+                 {allocation_, 0});
 }
 
 // Acts like a pool of allocations: there is always one with enough workers, or will be soon.

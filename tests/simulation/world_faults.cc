@@ -303,6 +303,7 @@ void World::end_faults() {
   healed_ = true;
   healed_s_ = now_s_;
   around_.mishaps = {};
+  if (batch_) batch_->heal();
   disk_.set_full(false);
   disk_.mend();
   for (std::size_t i = 0; i < hosts_.size(); ++i) {

@@ -328,6 +328,7 @@ void AgentMachine::Impl::say_hello() {
   hello.left_s = left_s();
   hello.held = held();
   returned.clear();  // Hello names the held leases; the coordinator frees all others
+  refused.clear();
   link.hello_sent();
   fence.hello_sent(now.steady_s);
   send(std::move(hello));
@@ -425,6 +426,9 @@ void AgentMachine::Impl::send_returned() {
 // The first heartbeat after a Welcome follows all earlier results and ends the hand-over.
 void AgentMachine::Impl::send_heartbeat() {
   if (!link.is_welcome() || now.steady_s < next_heartbeat_s) return;
+  refuses = false;
+  give_back(std::exchange(refused, {}));
+  send_returned();
   send(wire::Heartbeat{fence.next_heartbeat(now.steady_s), queue.elements(), running_elements(), left_s()});
   next_heartbeat_s = now.steady_s + link.heartbeat_s();
 }

@@ -131,6 +131,7 @@ struct AgentMachine::Impl {
   void hear(engine::wire::Revoke& revoke);
   bool takes_leases() const { return mode == Mode::working && !fence.passed(now.steady_s); }
   void give_back(std::vector<engine::wire::Lease> leases);
+  void refuse(std::vector<engine::wire::Lease> leases);
   static specs::Resources resources_of(const Array& array, const engine::wire::Lease& lease);
   bool next_fits() const;
   void start_ready();
@@ -159,7 +160,9 @@ struct AgentMachine::Impl {
   std::vector<SlotId> free_slots;
   std::vector<engine::wire::Lease> returned;  // not sent yet
   std::optional<specs::SampleDesign> samples;
-  std::string campaign;  // directory of the campaign, as in the Welcome
+  std::vector<engine::wire::Lease> refused;  // returned with the next heartbeat
+  bool refuses = false;                      // it has refused some since the last heartbeat
+  std::string campaign;                      // directory of the campaign, as in the Welcome
   Mode mode = Mode::working;
   std::string reason;  // why the worker ends
   // The result of running tasks if the allocation ends; no value if the worker ends for another reason.

@@ -36,12 +36,13 @@ void AgentMachine::Impl::hear(wire::Templates& templates) {
 }
 
 void AgentMachine::Impl::hear(wire::Leases& leases) {
+  std::vector<wire::Lease> not_taken;
   for (const wire::Lease& lease : leases.leases) {
     if (!sensible(lease)) continue;
     log(LogLevel::debug, fmt::format("lease {}: elements {} to {} of array {}", lease.id, lease.first,
                                      lease.first + lease.count - 1, lease.array));
     if (!takes_leases()) {
-      give_back({lease});
+      not_taken.push_back(lease);
     } else if (options.complete) {
       // Not in the journal: no process ran that could run twice.
       outbox.add(options.complete(lease, now.unix_s), now.steady_s);
@@ -49,6 +50,14 @@ void AgentMachine::Impl::hear(wire::Leases& leases) {
       queue.add(lease);
     }
   }
+  if (!not_taken.empty()) refuse(std::move(not_taken));
+}
+
+// A coordinator that does not know yet that this worker takes nothing (its guardian was killed, on another
+// host) would lease it at once again what it returns: only the first ones go back before the next heartbeat.
+void AgentMachine::Impl::refuse(std::vector<wire::Lease> leases) {
+  if (!std::exchange(refuses, true)) return give_back(std::move(leases));
+  refused.insert(refused.end(), leases.begin(), leases.end());
 }
 
 void AgentMachine::Impl::hear(wire::Revoke& revoke) {

@@ -265,6 +265,23 @@ TEST(AgentMachine, GivesBackThePartsThatAreRevoked) {
   EXPECT_EQ(bench.returned(), 8U);
 }
 
+// Its coordinator leases it at once again what it returns, until it has heard that this worker ends.
+TEST(AgentMachine, RefusesLeasesOnceAHeartbeat) {
+  Bench bench;
+  bench.join();
+  bench.run_tasks(2);
+  bench.give(event::GuardianGone{});
+  bench.turn();
+  const std::uint64_t before = bench.returned();
+  for (engine::wire::LeaseId id = 8; id < 100; ++id) {
+    bench.hear(engine::wire::Leases{{Bench::lease(id, 50, 1)}});
+    bench.turn();
+  }
+  EXPECT_EQ(bench.returned() - before, 1U);
+  ASSERT_TRUE(bench.pass_until(bench.now_s + 1.5));
+  EXPECT_EQ(bench.returned() - before, 92U);
+}
+
 TEST(AgentMachine, AStaleRevokeChangesNothing) {
   Bench bench;
   bench.join();
