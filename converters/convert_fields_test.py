@@ -154,6 +154,7 @@ class Fields(unittest.TestCase):
             (folder / "run.csv").write_text("t,x,v\n" + "".join(f"{k},{k + i},{-k}\n" for k in range(5)))
             (folder / "run.txt").write_text("# t x\n" + "".join(f"{k} {2 * k + i}\n" for k in range(4)))
             (folder / "run.json").write_text(json.dumps({"result": {"energy": i / 2, "list": [1, 2, i]}}))
+            (folder / "flat.json").write_text(json.dumps({"flat": [i, 7]}))
             (folder / "log").write_text(f"starting\nstep 1 E = {i}\nstep 2 E = {i}.5D0\nsteps done: {i}\n")
             np.savez_compressed(folder / "run.npz", u=np.full((3, 4), i, ">i2"), v=np.arange(3))
 
@@ -162,6 +163,7 @@ class Fields(unittest.TestCase):
             inputs={"path": {"file": "run.csv", "columns": ["x", "v"]}, "x": {"file": "run.txt", "columns": "x"},
                     "u": {"file": "run.npz", "dataset": "u"}},
             targets={"energy": {"file": "run.json", "json": "$.result.energy"}, "list": {"file": "run.json", "json": "/result/list"},
+                     "flat": {"file": "flat.json"},
                      "last": {"file": "log", "regex": r"E = (\S+)", "match": "last"},
                      "all": {"file": "log", "regex": r"step (\d+) E = (\S+)", "match": "all"},
                      "done": {"file": "log", "regex": r"done: (\d+)"}, "end": {"file": "run.csv", "columns": "x", "slice": "-1"}})
@@ -174,6 +176,7 @@ class Fields(unittest.TestCase):
         np.testing.assert_array_equal(data["u"][7], np.full((3, 4), i))
         self.assertEqual(data["u"].dtype, np.int16)
         np.testing.assert_array_equal(data["list"][7], [1, 2, i])
+        np.testing.assert_array_equal(data["flat"][7], [i, 7])
         np.testing.assert_array_equal(data["all"][7], [[1, 2], [i, i + 0.5]])
         self.assertEqual([data[k][7] for k in ("energy", "last", "done", "end")], [i / 2, i + 0.5, i, i + 4])
 

@@ -318,8 +318,10 @@ const config::Table<Selector>& selector_table() {
              if (reader.has("match") && selector.regex.empty())
                reader.diagnostics().error(reader.mark_of("match"), "'match' belongs to 'regex'");
            }),
-       config::text("json", &Selector::json,
-                    "path of a number, or of lists of numbers: `$.a.b[0]` or `/a/b/0`")
+       config::text(
+           "json", &Selector::json,
+           "path of a number, or of lists of numbers: `$.a.b[0]` or `/a/b/0`; without it a field of a "
+           "file `*.json` is the value of its own name")
            .unless_default()
            .then(check_json),
        config::text("slice", &Selector::slice,

@@ -121,20 +121,29 @@ FieldValue read_parameter_field(const FieldConfig& field, const std::vector<std:
   return parameter_field(field, field.parameters, values, parameters);
 }
 
+// A field of a JSON file, without a path of its own, is the value of its name.
+std::string json_path_of(const ConvertConfig& config, const FieldConfig& field) {
+  const std::string& file = field.files.empty() ? config.file : field.files.front();
+  const bool by_name = field.selector.json.empty() && field.selector.format == Format::automatic &&
+                       !config.short_form && fs::path(file).extension() == ".json";
+  return by_name ? "/" + field.name : field.selector.json;
+}
+
 }  // namespace
 
 struct SampleReader::State {
   const ConvertConfig& config;
   const std::vector<std::string>& columns;
-  std::vector<Selector> stacked;  // by field, for stacked files
+  std::vector<Selector> selectors;  // by field
   OpenFiles open;
 };
 
 SampleReader::SampleReader(const ConvertConfig& config, const std::vector<std::string>& columns)
     : state_(std::make_unique<State>(State{config, columns, {}, {}})) {
   for (const FieldConfig& field : config.fields) {
-    state_->stacked.push_back(field.selector);
-    state_->stacked.back().stacked = config.stacked;
+    state_->selectors.push_back(field.selector);
+    state_->selectors.back().stacked = config.stacked;
+    state_->selectors.back().json = json_path_of(config, field);
   }
 }
 
@@ -155,8 +164,8 @@ std::vector<FieldValue> SampleReader::read(const SampleRow& row) {
       if (value.form.values() > 0) values.push_back(std::move(value));
       continue;
     }
-    const Selector& selector = row.row ? state_->stacked[k] : field.selector;
-    for (FieldValue& value : read_file_field(config, field, selector, row, parameters, state_->open))
+    for (FieldValue& value :
+         read_file_field(config, field, state_->selectors[k], row, parameters, state_->open))
       values.push_back(std::move(value));
   }
   if (!row.row) state_->open.close();

@@ -222,8 +222,8 @@ std::string narrowed_design(const SampleDesign& design, const Growth& growth, st
                             std::uint64_t number) {
   std::vector<SampleColumn> columns = design.columns;
   for (const auto& [name, range] : growth.ranges) {
-    const auto column =
-        std::find_if(columns.begin(), columns.end(), [&](const auto& c) { return c.name == name; });
+    const auto column = std::find_if(columns.begin(), columns.end(),
+                                     [&name = name](const auto& c) { return c.name == name; });
     if (column == columns.end()) {
       throw Error(ExitCode::usage, fmt::format("'{}' is no column of the samples{}", name,
                                                text::suggestion(name, column_names(design))));

@@ -44,6 +44,23 @@ TEST(ShellNames, MayBeSetByASource) {
   EXPECT_THAT(said, testing::Not(HasSubstr("gamma")));
 }
 
+TEST(Scripts, BesideTheStudyAreNotInTheDirectoryOfATask) {
+  const auto said = [](const std::string& command) {
+    const StudyText text(study("", "\"" + command + "\""));
+    text.folder().write("sim.py", "print(1)\n");
+    return warnings(text);
+  };
+  const char* const kMessage =
+      "'sim.py' is beside the study, and a task runs in a directory of its own; write $(SPECROOT)/sim.py";
+  EXPECT_THAT(said("python3 sim.py"), HasSubstr(kMessage));
+  EXPECT_THAT(said("time srun /usr/bin/python3.11 -u 'sim.py' 4"), HasSubstr(kMessage));
+  EXPECT_THAT(said("./sim.py"), HasSubstr(kMessage));
+  for (const char* command :
+       {"python3 $(SPECROOT)/sim.py", "cp $(SPECROOT)/sim.py .; python3 sim.py", "cd $(SPECROOT); ./sim.py",
+        "python3 other.py sim.py", "echo sim.py", "python3; sim.py", "python3 -c sim.py2"})
+    EXPECT_EQ(said(command), "") << command;
+}
+
 TEST(Columns, AreUsedByScriptsThatReadTheTable) {
   const TemporaryFolder folder;
   const auto table = folder.write("points.csv", "1,2\n3,4\n");

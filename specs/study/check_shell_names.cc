@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Warns of ${name} in a script where $(name) was meant.
+// Warns of names in scripts that mean something else there: ${name} where $(name) was meant, and a script
+// beside the study that a task looks for in its own directory.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -69,6 +70,41 @@ std::optional<Token> find_braced(std::string_view text, std::size_t from) {
   return std::nullopt;
 }
 
+bool is_interpreter(std::string_view word) {
+  constexpr std::array<std::string_view, 9> kNames = {"python", "bash", "sh",     "perl", "Rscript",
+                                                      "julia",  "node", "octave", "ruby"};
+  std::string_view name = word.substr(word.find_last_of('/') + 1);
+  while (!name.empty() && (std::isdigit(static_cast<unsigned char>(name.back())) != 0 || name.back() == '.'))
+    name.remove_suffix(1);
+  return std::ranges::find(kNames, name) != kNames.end();
+}
+
+std::size_t count(std::string_view text, std::string_view part) {
+  std::size_t found = 0;
+  for (std::size_t at = text.find(part); at != std::string_view::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+// Relative paths that a script runs: "./NAME", and what follows an interpreter and its options.
+std::vector<std::string> scripts_run_by(std::string_view script) {
+  std::vector<std::string> found;
+  bool follows_interpreter = false;
+  for (std::size_t at = 0; at < script.size();) {
+    const std::size_t begin = script.find_first_not_of(" \t\"'", at);
+    if (begin == std::string_view::npos) break;
+    const std::size_t end = std::min(script.find_first_of(" \t\n\"';|&<>", begin), script.size());
+    const std::string_view word = script.substr(begin, end - begin);
+    const bool relative = word.starts_with("./") || (follows_interpreter && !word.starts_with('/'));
+    const bool option = word.starts_with('-');
+    if (relative && !option && word.find('$') == std::string_view::npos) found.emplace_back(word);
+    if (!option) follows_interpreter = is_interpreter(word);
+    if (end < script.size() && std::string_view("\n;|&<>").find(script[end]) != std::string_view::npos)
+      follows_interpreter = false;
+    at = std::max(end, begin + 1);
+  }
+  return found;
+}
+
 class ShellNames {
  public:
   explicit ShellNames(Reading& reading) : reading_(reading) {
@@ -88,6 +124,7 @@ class ShellNames {
       if (at == reading_.step_nodes.end() || step.kind != StepKind::shell || !shell) continue;
       for_each_scalar(*at->second, [&](const yaml::Node& node, bool script) {
         if (script) check(node);
+        if (script) check_places(node);
       });
     }
   }
@@ -106,6 +143,23 @@ class ShellNames {
           place_of_text(reading_, node, fmt::format("${{{}}}", name)),
           fmt::format("'${{{0}}}' is the shell's, which has no variable '{0}'; the {1} is '$({0})'", name,
                       what));
+    }
+  }
+
+  // Where the script changes its directory, or names the file somewhere else, too, it may know what it does.
+  void check_places(const yaml::Node& node) {
+    const fs::path folder = reading_.study.file.parent_path();
+    if (folder.empty() || node.text.find("cd ") != std::string::npos) return;
+    for (const std::string& word : scripts_run_by(node.text)) {
+      const std::string name = word.starts_with("./") ? word.substr(2) : word;
+      std::error_code none;
+      if (name.empty() || !fs::is_regular_file(folder / name, none)) continue;
+      if (count(node.text, "/" + name) > count(node.text, "./" + name)) continue;
+      reading_.diagnostics.warning(
+          place_of_text(reading_, node, word),
+          fmt::format("'{0}' is beside the study, and a task runs in a directory of its own; write "
+                      "$(SPECROOT)/{0}",
+                      name));
     }
   }
 

@@ -205,7 +205,7 @@ void AgentMachine::Impl::leave() {
   settle_held(kNever);
   flush = true;
   send_results();
-  send_returned();
+  return_refused();
   log(LogLevel::info, fmt::format("ends: {}", reason));
   say_goodbye();
   emit(action::Exit{static_cast<int>(exit_code)});
@@ -423,12 +423,16 @@ void AgentMachine::Impl::send_returned() {
   send(wire::Returned{std::exchange(returned, {})});
 }
 
-// The first heartbeat after a Welcome follows all earlier results and ends the hand-over.
-void AgentMachine::Impl::send_heartbeat() {
-  if (!link.is_welcome() || now.steady_s < next_heartbeat_s) return;
+void AgentMachine::Impl::return_refused() {
   refuses = false;
   give_back(std::exchange(refused, {}));
   send_returned();
+}
+
+// The first heartbeat after a Welcome follows all earlier results and ends the hand-over.
+void AgentMachine::Impl::send_heartbeat() {
+  if (!link.is_welcome() || now.steady_s < next_heartbeat_s) return;
+  return_refused();
   send(wire::Heartbeat{fence.next_heartbeat(now.steady_s), queue.elements(), running_elements(), left_s()});
   next_heartbeat_s = now.steady_s + link.heartbeat_s();
 }

@@ -108,6 +108,7 @@ struct AgentMachine::Impl {
   bool results_due() const;
   void send_results();
   void send_returned();
+  void return_refused();
   void send_heartbeat();
   bool journal_full() const;
 

@@ -282,6 +282,25 @@ TEST(AgentMachine, RefusesLeasesOnceAHeartbeat) {
   EXPECT_EQ(bench.returned() - before, 92U);
 }
 
+// Otherwise the coordinator takes them for tasks that ran when this worker was lost.
+TEST(AgentMachine, ReturnsRefusedLeasesBeforeItEnds) {
+  Bench bench;
+  bench.join();
+  bench.hear(engine::wire::Leases{{Bench::lease(7, 0, 1)}});
+  bench.turn();
+  const auto starts = bench.take<action::StartTask>();
+  ASSERT_EQ(starts.size(), 1U);
+  bench.give(event::GuardianGone{});
+  bench.turn();
+  bench.hear(engine::wire::Leases{{Bench::lease(8, 50, 1)}});
+  bench.hear(engine::wire::Leases{{Bench::lease(9, 60, 1)}});
+  bench.turn();
+  bench.give(event::TaskEnded{starts[0].slot, {}, {Bench::lease(7, 0, 1)}});
+  bench.turn();
+  EXPECT_EQ(bench.sent<engine::wire::Goodbye>().size(), 1U);
+  EXPECT_EQ(bench.returned(), 3U);
+}
+
 TEST(AgentMachine, AStaleRevokeChangesNothing) {
   Bench bench;
   bench.join();
