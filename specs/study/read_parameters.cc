@@ -133,10 +133,15 @@ std::vector<Parameter> read_zipped(Reading& reading, const yaml::Node& node, con
     const std::size_t length = parameters.back().values.size();
     if (parameters.size() == 1) first = length;
     if (length != first && length != 0) {
+      const std::string all =
+          leave_out.contains("product")
+              ? fmt::format("; for all combinations write product: {{{}: [...], {}: [...]}}",
+                            parameters.front().name, key.text)
+              : "";
       reading.diagnostics.error(
           key.mark,
-          fmt::format("the parameter '{}' has {} value{}, '{}' has {}; all must have the same number",
-                      key.text, length, length == 1 ? "" : "s", parameters.front().name, first));
+          fmt::format("the parameter '{}' has {} value{}, '{}' has {}; all must have the same number{}",
+                      key.text, length, length == 1 ? "" : "s", parameters.front().name, first, all));
     }
   }
   return parameters;
