@@ -92,7 +92,10 @@ std::vector<Tick> logarithmic_ticks(double low, double high, int wanted) {
 
 std::vector<Tick> ticks(Scale scale, double low, double high, int wanted) {
   if (!(low < high)) return {{low, label_of(scale, low, 1)}};
-  if (scale == Scale::logarithmic) return logarithmic_ticks(low, high, wanted);
+  if (scale == Scale::logarithmic) {
+    // A range of less than a decade may contain too few of them, but then contains others.
+    if (auto found = logarithmic_ticks(low, high, wanted); found.size() > 1) return found;
+  }
   const double step = step_of(scale, high - low, wanted);
   const double first = std::ceil(low / step - 1e-9) * step;
   std::vector<Tick> found;
