@@ -26,7 +26,7 @@ void write_plots(const report::Report& made, const std::string& folder, const ch
   const std::filesystem::path directory = absolute_path(folder);
   make_directories(directory);
   std::vector<plot::PlotFile> files;
-  for (const plot::Figure& figure : made.figures)
+  for (const plot::Figure& figure : made.page.figures())
     files.push_back({.figure = figure, .path = directory / (figure.id + ending)});
   plot::write_files(files);
   fmt::print("{} plots in {}\n", files.size(), directory.string());
@@ -36,11 +36,12 @@ int report_of(const ReportCommand& command) {
   const std::filesystem::path campaign = find_campaign(command.campaign);
   const std::filesystem::path file =
       command.output.empty() ? campaign / "report.html" : absolute_path(command.output);
-  const report::Report made = report::make_report(report::gather(campaign), {.share = command.share});
+  report::Report made = report::make_report(report::gather(campaign), {.share = command.share});
+  const std::string html = made.page.html(made.title, made.subtitle);
   make_directories(file.parent_path());
-  write_file_durably(file, made.html);
+  write_file_durably(file, html);
   // A pipe gets the page and nothing after it.
-  if (!is_special_file(file)) fmt::print("{} ({})\n", file.string(), text::format_bytes(made.html.size()));
+  if (!is_special_file(file)) fmt::print("{} ({})\n", file.string(), text::format_bytes(html.size()));
   write_plots(made, command.png, ".png");
   write_plots(made, command.svg, ".svg");
   return 0;
