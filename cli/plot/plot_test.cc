@@ -137,6 +137,8 @@ TEST(Ticks, AreRoundAndInside) {
   };
   EXPECT_EQ(labels(Scale::linear, 0, 1), "0.0|0.5|1.0|");
   EXPECT_EQ(labels(Scale::linear, -3, 9), "0|5|");
+  EXPECT_EQ(labels(Scale::linear, -1.2e6, 1.2e6), "-1,000,000|0|1,000,000|");
+  EXPECT_EQ(labels(Scale::linear, 0, 3e9), "0|1e+09|2e+09|3e+09|");
   EXPECT_EQ(labels(Scale::logarithmic, 0.01, 100), "0.01|0.1|1|10|100|");
   EXPECT_EQ(labels(Scale::logarithmic, 1.02, 1.11), "1.05|1.10|");
   EXPECT_EQ(labels(Scale::elapsed, 0, 120), "0|30 s|1 min|1 min 30 s|2 min|");
