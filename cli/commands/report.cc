@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -11,6 +12,7 @@
 #include "cli/commands/commands.h"
 #include "cli/plot/figure.h"
 #include "cli/report/report.h"
+#include "cli/report/serve.h"
 
 namespace wflow::cli {
 
@@ -18,7 +20,9 @@ namespace {
 
 struct ReportCommand {
   std::string campaign, output, png, svg;
+  std::string address;  // of --serve, or empty
   bool share = false;
+  bool serves = false;
 };
 
 void write_plots(const report::Report& made, const std::string& folder, const char* ending) {
@@ -26,21 +30,37 @@ void write_plots(const report::Report& made, const std::string& folder, const ch
   const std::filesystem::path directory = absolute_path(folder);
   make_directories(directory);
   std::vector<plot::PlotFile> files;
-  for (const plot::Figure& figure : made.figures)
+  for (const plot::Figure& figure : made.page.figures())
     files.push_back({.figure = figure, .path = directory / (figure.id + ending)});
   plot::write_files(files);
   fmt::print("{} plots in {}\n", files.size(), directory.string());
 }
 
-int report_of(const ReportCommand& command) {
+// `--serve CAMPAIGN`: the word is no address, so it is the campaign.
+void sort_words(ReportCommand& command) {
+  if (command.address.empty() || report::is_address(command.address)) return;
+  if (!command.campaign.empty())
+    throw Error(ExitCode::usage,
+                fmt::format("--serve takes an address such as 127.0.0.1:8000, or nothing; found '{}'",
+                            command.address));
+  command.campaign = std::exchange(command.address, {});
+}
+
+int report_of(ReportCommand command) {
+  sort_words(command);
+  if (command.serves) {
+    report::serve(find_campaign(command.campaign), command.address, {.share = command.share});
+    return 0;
+  }
   const std::filesystem::path campaign = find_campaign(command.campaign);
   const std::filesystem::path file =
       command.output.empty() ? campaign / "report.html" : absolute_path(command.output);
-  const report::Report made = report::make_report(report::gather(campaign), {.share = command.share});
+  report::Report made = report::make_report(report::gather(campaign), {.share = command.share});
+  const std::string html = made.page.html(made.title, made.subtitle);
   make_directories(file.parent_path());
-  write_file_durably(file, made.html);
+  write_file_durably(file, html);
   // A pipe gets the page and nothing after it.
-  if (!is_special_file(file)) fmt::print("{} ({})\n", file.string(), text::format_bytes(made.html.size()));
+  if (!is_special_file(file)) fmt::print("{} ({})\n", file.string(), text::format_bytes(html.size()));
   write_plots(made, command.png, ".png");
   write_plots(made, command.svg, ".svg");
   return 0;
@@ -56,7 +76,8 @@ void add_report(CLI::App& app, Command& chosen) {
       "The file needs no network and no other file. It works while the campaign runs, too.\n"
       "Examples:\n  wflow report\n  wflow report campaigns/cosmoflow_20261121-160001 --share -o "
       "cosmoflow.html\n"
-      "  wflow report --png plots");
+      "  wflow report --png plots\n"
+      "  wflow report --serve                   a page that keeps itself up to date; prints how to open it");
   command->add_option("campaign", options->campaign, kCampaign);
   command->add_option("-o,--output", options->output,
                       "the file to write (default: report.html in the campaign's directory)");
@@ -64,7 +85,20 @@ void add_report(CLI::App& app, Command& chosen) {
                     "leave out paths, names of machines and users, environment and study text");
   command->add_option("--png", options->png, "write each plot into this directory, as a PNG file");
   command->add_option("--svg", options->svg, "write each plot into this directory, as an SVG file");
-  command->callback([options, &chosen] { chosen = [options] { return report_of(*options); }; });
+  CLI::Option* serve =
+      command
+          ->add_option(
+              "--serve", options->address,
+              "serve the report as a page that keeps itself up to date, until Ctrl-C: at a Unix "
+              "socket that only you can use, or at an address of this machine, 127.0.0.1:PORT, with a "
+              "secret in its URL")
+          ->type_name("[ADDRESS]")
+          ->expected(0, 1);
+  for (const char* other : {"--output", "--png", "--svg"}) serve->excludes(command->get_option(other));
+  command->callback([options, serve, &chosen] {
+    options->serves = serve->count() > 0;
+    chosen = [options] { return report_of(*options); };
+  });
 }
 
 }  // namespace wflow::cli

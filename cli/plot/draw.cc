@@ -259,6 +259,12 @@ void draw_timeline(Pen& pen, const Figure& figure, const Frame& frame) {
     pen.rectangle(left, top, width, height);
     if (height > 4) pen.hatch(span.series, left, top, width, height);
   }
+  constexpr std::size_t kCross = 1;
+  pen.grey(0);
+  for (const Span& span : figure.spans)
+    if (span.failed)
+      pen.mark(kCross, frame.x(span.end), frame.row_top(span.row) + frame.row_height() / 2,
+               std::clamp(height / 2, 2.0, 4.0));
 }
 
 // Colours from dark to light through blue, green and yellow; rising lightness keeps them readable in grey.

@@ -154,7 +154,8 @@ Figure read_figure(const Json& json) {
                             .begin = number_or_nan(span.at(1)),
                             .end = number_or_nan(span.at(2)),
                             .series = span.at(3).get<std::uint32_t>(),
-                            .text = span.at(4).get<std::string>()});
+                            .text = span.at(4).get<std::string>(),
+                            .failed = span.size() > 5 && span.at(5).get<bool>()});
   for (const Json& image : json.value("images", Json::array())) figure.images.push_back(image_from(image));
   for (const Json& line : json.value("references", Json::array()))
     figure.references.push_back({.value = number_or_nan(line.at("value")),
@@ -213,9 +214,11 @@ nlohmann::json to_json(const Figure& figure, int digits) {
   for (const Series& series : figure.series) json["series"].push_back(json_of(series, rounded));
   if (!figure.edges.empty()) json["edges"] = rounded.list(figure.edges);
   if (!figure.categories.empty()) json["categories"] = figure.categories;
-  for (const Span& span : figure.spans)
-    json["spans"].push_back(
-        Json::array({span.row, rounded(span.begin), rounded(span.end), span.series, span.text}));
+  for (const Span& span : figure.spans) {
+    Json item = Json::array({span.row, rounded(span.begin), rounded(span.end), span.series, span.text});
+    if (span.failed) item.push_back(true);
+    json["spans"].push_back(std::move(item));
+  }
   for (const Image& image : figure.images)
     json["images"].push_back({{"name", image.name},
                               {"columns", image.columns},
@@ -225,6 +228,34 @@ nlohmann::json to_json(const Figure& figure, int digits) {
     json["references"].push_back(
         {{"value", rounded(line.value)}, {"horizontal", line.horizontal}, {"text", line.text}});
   if (figure.diagonal) json["diagonal"] = true;
+  return json;
+}
+
+namespace {
+
+// Ticks for short and long axes, the fewest first: the page takes the last list that fits.
+void add_ticks(const Axis& axis, const Extent& extent, Json& json) {
+  constexpr int kDigits = 9;
+  const Rounding rounded(kDigits);
+  json["extent"] = rounded.list(std::array{extent.low, extent.high});
+  Json lists = Json::array();
+  for (const int wanted : {2, 3, 4, 6, 8, 12}) {
+    Json list = Json::array();
+    for (const Tick& tick : ticks(axis.scale, extent.low, extent.high, wanted))
+      list.push_back({rounded(tick.value), tick.label});
+    if (lists.empty() || list.size() > lists.back().size()) lists.push_back(std::move(list));
+  }
+  json["ticks"] = std::move(lists);
+}
+
+}  // namespace
+
+nlohmann::json to_page_json(const Figure& figure) {
+  Json json = to_json(figure);
+  if (figure.kind == Kind::images) return json;
+  add_ticks(figure.x, x_extent(figure), json["x"]);
+  const bool rows = figure.kind == Kind::bars || figure.kind == Kind::timeline;
+  if (!rows) add_ticks(figure.y, y_extent(figure), json["y"]);
   return json;
 }
 

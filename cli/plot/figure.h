@@ -43,6 +43,7 @@ struct Span {
   double begin = 0, end = 0;
   std::uint32_t series = 0;
   std::string text = {};  // shown under the pointer
+  bool failed = false;    // drawn with a cross
 };
 
 // A line across the plot, such as a limit of tasks.
@@ -75,6 +76,8 @@ struct Figure {
 
 // Numbers are rounded to `digits` significant digits; one that is not finite is null.
 nlohmann::json to_json(const Figure& figure, int digits = 5);
+// The same with what the page needs to draw it: the extent of each axis, and its ticks for several lengths.
+nlohmann::json to_page_json(const Figure& figure);
 // Error{data} with a sentence if the JSON is not a figure.
 Figure figure_from_json(const nlohmann::json& json);
 

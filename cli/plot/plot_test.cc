@@ -48,7 +48,7 @@ Figure of_kind(Kind kind) {
       figure.categories = {"w1", "w2"};
       figure.series = {{.name = "busy"}, {.name = "idle"}};
       figure.spans = {{.row = 0, .begin = 0, .end = 30, .series = 0, .text = "x"},
-                      {.row = 1, .begin = 10, .end = 95, .series = 1, .text = ""}};
+                      {.row = 1, .begin = 10, .end = 95, .series = 1, .text = "", .failed = true}};
       break;
     case Kind::images:
       figure.images = {{.name = "channel 0", .columns = 3, .rows = 2, .values = {0, 1, 2, 3, 4, 5}}};
@@ -119,6 +119,16 @@ TEST(Figure, RefusesWhatDoesNotFit) {
   EXPECT_THROW(figure_from_json(nlohmann::json::array()), Error);
 }
 
+TEST(Figure, HasItsTicksInAPage) {
+  const nlohmann::json json = to_page_json(of_kind(Kind::histogram));
+  EXPECT_EQ(json.at("x").at("extent").dump(), "[0,4]");
+  const nlohmann::json& lists = json.at("x").at("ticks");
+  ASSERT_GT(lists.size(), 1U);
+  EXPECT_EQ(lists.at(0).dump(), R"([[0,"0"],[2,"2"],[4,"4"]])");
+  for (std::size_t i = 1; i < lists.size(); ++i) EXPECT_GT(lists.at(i).size(), lists.at(i - 1).size());
+  EXPECT_FALSE(to_page_json(of_kind(Kind::bars)).at("y").contains("ticks")) << "its rows have names";
+}
+
 TEST(Ticks, AreRoundAndInside) {
   const auto labels = [](Scale scale, double low, double high) {
     std::string all;
@@ -127,7 +137,10 @@ TEST(Ticks, AreRoundAndInside) {
   };
   EXPECT_EQ(labels(Scale::linear, 0, 1), "0.0|0.5|1.0|");
   EXPECT_EQ(labels(Scale::linear, -3, 9), "0|5|");
+  EXPECT_EQ(labels(Scale::linear, -1.2e6, 1.2e6), "-1,000,000|0|1,000,000|");
+  EXPECT_EQ(labels(Scale::linear, 0, 3e9), "0|1e+09|2e+09|3e+09|");
   EXPECT_EQ(labels(Scale::logarithmic, 0.01, 100), "0.01|0.1|1|10|100|");
+  EXPECT_EQ(labels(Scale::logarithmic, 1.02, 1.11), "1.05|1.10|");
   EXPECT_EQ(labels(Scale::elapsed, 0, 120), "0|30 s|1 min|1 min 30 s|2 min|");
   EXPECT_EQ(labels(Scale::bytes, 0, 4.0 * (1 << 20)), "0|1.0 MiB|2.0 MiB|3.0 MiB|4.0 MiB|");
   EXPECT_EQ(ticks(Scale::linear, 5, 5, 4).size(), 1U);

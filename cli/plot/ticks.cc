@@ -66,8 +66,11 @@ std::string elapsed_label(double seconds) {
 std::string label_of(Scale scale, double value, double step) {
   if (scale == Scale::elapsed) return elapsed_label(value);
   if (scale == Scale::bytes) return value <= 0 ? "0" : text::format_bytes(static_cast<std::uint64_t>(value));
-  constexpr double kPlain = 1e6;
-  if (std::abs(value) >= kPlain || (value != 0 && step < 1e-4)) return fmt::format("{:.3g}", value);
+  constexpr double kGrouped = 1e3, kPlain = 1e9;
+  const double size = std::abs(value);
+  if (step >= 1 && size >= kGrouped && size < kPlain)
+    return (value < 0 ? "-" : "") + text::format_count(static_cast<std::uint64_t>(std::llround(size)));
+  if (size >= kPlain || (value != 0 && step < 1e-4)) return fmt::format("{:.3g}", value);
   const int digits = std::clamp(static_cast<int>(std::ceil(-std::log10(step) - 1e-9)), 0, 6);
   return fmt::format("{:.{}f}", value, digits);
 }
@@ -92,7 +95,10 @@ std::vector<Tick> logarithmic_ticks(double low, double high, int wanted) {
 
 std::vector<Tick> ticks(Scale scale, double low, double high, int wanted) {
   if (!(low < high)) return {{low, label_of(scale, low, 1)}};
-  if (scale == Scale::logarithmic) return logarithmic_ticks(low, high, wanted);
+  if (scale == Scale::logarithmic) {
+    // A range of less than a decade may contain too few of them, but then contains others.
+    if (auto found = logarithmic_ticks(low, high, wanted); found.size() > 1) return found;
+  }
   const double step = step_of(scale, high - low, wanted);
   const double first = std::ceil(low / step - 1e-9) * step;
   std::vector<Tick> found;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Axes of plots, for every renderer in C++: figures drawn by cairo and plots in character cells
-// (cli/top/chart.h). The page's script has the same rules (cli/report/page/axes.js). Pure and light: no
+// (cli/top/chart.h). The page of `wflow report` gets its ticks from here, too (figure.h). Pure and light: no
 // figure, no drawing.
 #pragma once
 

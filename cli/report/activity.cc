@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The activity over time: throughput, executions at the same time, allocations and workers.
+// The activity over time: throughput, executions at the same time, tasks or workers, allocations.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -87,7 +87,7 @@ void add_lines(const ReportData& data, std::vector<double> engine::Overview::Act
 
 void add_throughput(const ReportData& data, Page& page) {
   plot::Figure figure{.id = "throughput", .kind = plot::Kind::lines, .title = "Throughput"};
-  figure.caption = "Tasks that ended, a second.";
+  figure.caption = "Tasks that ended per second.";
   figure.x = time_axis();
   figure.y = {.name = "tasks ended", .unit = "1/s", .low = 0.0};
   std::map<std::string, double> factors;
@@ -212,12 +212,15 @@ void add_allocations(const ReportData& data, double now_s, plot::Figure& figure)
   }
 }
 
-void add_timeline(const ReportData& data, Page& page) {
-  plot::Figure figure{.id = "timeline", .kind = plot::Kind::timeline, .title = "Allocations and workers"};
+// `with_workers`: also the workers, where no timeline of tasks shows them.
+void add_timeline(const ReportData& data, bool with_workers, Page& page) {
+  plot::Figure figure{.id = "timeline",
+                      .kind = plot::Kind::timeline,
+                      .title = with_workers ? "Allocations and workers" : "Allocations"};
   figure.x = time_axis();
   const double now_s = data.live ? data.made_s : data.overview.end_s;
   add_allocations(data, now_s, figure);
-  if (data.workers.size() <= kWorkerRows) {
+  if (with_workers && data.workers.size() <= kWorkerRows) {
     for (const engine::wire::WorkerView& worker : data.workers) {
       const auto row = static_cast<std::uint32_t>(figure.categories.size());
       figure.categories.push_back(worker.id);
@@ -279,8 +282,9 @@ void write_activity(const ReportData& data, Page& page) {
   add_throughput(data, page);
   add_running(data, page);
   add_slots(data, page);
-  add_timeline(data, page);
-  add_map(data, page);
+  const bool shows_tasks = add_tasks(data, page);
+  add_timeline(data, !shows_tasks, page);
+  if (!shows_tasks) add_map(data, page);
   if (data.overview.records == 0)
     page.paragraph("No execution has a record yet: those of less than a millisecond have none.");
 }

@@ -24,6 +24,14 @@ struct Predictions {
   std::vector<std::vector<double>> truths, predicted;  // a list per target
 };
 
+// A figure or table that a task left for the report: report: of its step.
+struct StudyFile {
+  std::string task;                            // "simulate/12"
+  std::string name;                            // relative to the directory of the task
+  std::string bytes;                           // of a figure; empty for a table
+  std::vector<std::vector<std::string>> rows;  // of a table, the first is its header
+};
+
 struct DataSet {
   std::string step;
   nlohmann::json summary;  // output of `wflow shards summary`
@@ -42,6 +50,8 @@ struct ReportData {
   std::map<std::string, engine::StepUsage> usage;  // by step
   std::vector<DataSet> data_sets;
   std::vector<Predictions> predictions;
+  std::vector<StudyFile> study_files;
+  std::vector<std::string> study_notes;  // files that are left out, and why
   std::vector<specs::VersionInfo> versions;
   std::vector<std::string> notes;  // inputs that could not be read, and why
 };
@@ -49,5 +59,7 @@ struct ReportData {
 // Throws Error as engine::Client does. Copies a running campaign's record first (`wflow snapshot`), beside
 // it, and removes the copy. Data sets and predictions that can't be read become notes.
 ReportData gather(const std::filesystem::path& campaign);
+// study_files.cc: a part of gather().
+void read_study_files(ReportData& data);
 
 }  // namespace wflow::cli::report

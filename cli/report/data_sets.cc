@@ -2,8 +2,11 @@
 // The training data: splits, statistics, histograms, a few samples.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/text.h"
 #include "cli/report/report.h"
+#include "engine/monitor/views.h"
 
 namespace wflow::cli::report {
 
@@ -50,6 +53,14 @@ void add_fields(const Json& summary, Page& page) {
   page.table(table);
 }
 
+std::string counted_values(std::uint64_t shown, std::uint64_t below, std::uint64_t above) {
+  std::string text = fmt::format("{} of the training samples", counted(shown + below + above, "value"));
+  if (below + above > 0)
+    text += fmt::format(": {} in the plot, {} below and {} above it", text::format_count(shown),
+                        text::format_count(below), text::format_count(above));
+  return text + ".";
+}
+
 void add_histograms(const std::string& set, const Json& summary, Page& page) {
   std::size_t drawn = 0;
   for (const Json& field : summary.at("fields")) {
@@ -59,16 +70,22 @@ void add_histograms(const std::string& set, const Json& summary, Page& page) {
       plot::Figure figure{.id = plot::figure_id(fmt::format("{}-{}", set, title)),
                           .kind = plot::Kind::histogram,
                           .title = title};
-      figure.caption = "Training samples, between the 0.5 % and the 99.5 % quantile.";
       figure.x = {.name = title, .unit = field.value("units", "")};
       figure.y = {.name = "values", .low = 0.0};
-      const auto counts = channel.at("counts").get<std::vector<double>>();
+      const auto counts = channel.at("counts").get<std::vector<std::uint64_t>>();
       const double low = channel.at("low").get<double>();
-      const double high = channel.at("high").get<double>();
+      const double width = channel.at("width").get<double>();
+      plot::Series series{.name = "values"};
+      std::uint64_t shown = 0;
       for (std::size_t i = 0; i <= counts.size(); ++i)
-        figure.edges.push_back(low +
-                               (high - low) * static_cast<double>(i) / static_cast<double>(counts.size()));
-      figure.series = {{.name = "values", .y = counts}};
+        figure.edges.push_back(low + width * static_cast<double>(i));
+      for (const std::uint64_t count : counts) {
+        series.y.push_back(static_cast<double>(count));
+        shown += count;
+      }
+      figure.series.push_back(std::move(series));
+      figure.caption = counted_values(shown, channel.at("below").get<std::uint64_t>(),
+                                      channel.at("above").get<std::uint64_t>());
       page.figure(std::move(figure));
     }
   }
@@ -120,16 +137,40 @@ void add_examples(const std::string& set, const Json& summary, Page& page) {
   if (!lines.series.empty()) page.figure(std::move(lines));
 }
 
+// "312 samples: 300 in shards, 9 failed, 3 not converted yet."
+std::string samples_sentence(const ReportData& data, const DataSet& set) {
+  std::uint64_t in_shards = 0;
+  for (const Json& split : set.summary.at("splits")) in_shards += split.at("samples").get<std::uint64_t>();
+  const auto missing = set.summary.value("missing", std::uint64_t{0});
+  const auto dropped = set.summary.value("dropped", std::uint64_t{0});
+  const std::uint64_t converted = in_shards + missing + dropped;
+  std::uint64_t all = converted;
+  std::uint64_t failed = 0;
+  for (const engine::StepStatus& step : data.status.steps) {
+    if (step.name != set.step || step.samples == 0) continue;
+    all = std::max(all, step.samples / std::max<std::uint64_t>(1, step.arrays));
+    // The reasons are those of all combinations together.
+    for (const auto& reason : step.missing)
+      if (step.arrays == 1 && engine::is_left_out(reason.reason)) failed += reason.samples;
+  }
+  failed = std::min(failed, missing);
+  std::string text = fmt::format("{}: {} in shards", counted(all, "sample"), text::format_count(in_shards));
+  const auto add = [&](std::uint64_t count, const char* what) {
+    if (count > 0) text += fmt::format(", {} {}", text::format_count(count), what);
+  };
+  add(failed, "failed");
+  add(missing - failed, "without usable output");
+  add(dropped, "left out by a filter");
+  add(all - converted, "not converted yet");
+  return text + ".";
+}
+
 }  // namespace
 
 void write_data_sets(const ReportData& data, Page& page) {
   for (const DataSet& set : data.data_sets) {
     page.section(plot::figure_id("data-" + set.step), "Data: " + set.step);
-    const std::uint64_t missing = set.summary.value("missing", 0U);
-    const std::uint64_t dropped = set.summary.value("dropped", 0U);
-    if (missing + dropped > 0)
-      page.paragraph(fmt::format("{} have no usable output, and a filter left out {}.",
-                                 counted(missing, "sample"), dropped));
+    page.paragraph(samples_sentence(data, set));
     add_splits(set.summary, page);
     add_fields(set.summary, page);
     add_examples(set.step, set.summary, page);

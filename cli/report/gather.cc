@@ -172,6 +172,7 @@ ReportData gather(const fs::path& campaign) {
   data.versions = specs::versions(campaign, recorded_version(campaign));
   read_predictions(data);
   read_data_sets(data);
+  read_study_files(data);
   return data;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <set>
 #include <string>
 #include <string_view>
@@ -19,12 +20,19 @@ struct PageTable {
   std::vector<std::vector<std::string>> rows;
 };
 
+struct PageSection {
+  std::string id, title;
+  std::string body;                   // HTML
+  std::vector<plot::Figure> figures;  // whose places are in `body`
+};
+
 class Page {
  public:
   // Every text passes through this first.
   using Cleaner = std::function<std::string(std::string_view)>;
   explicit Page(Cleaner clean) : clean_(std::move(clean)) {}
 
+  // Begins a section: all below goes into the last one.
   void section(const std::string& id, const std::string& title);
   void heading(const std::string& title);
   void paragraph(const std::string& text);
@@ -34,27 +42,34 @@ class Page {
   // A text that opens on a click; a printout shows all of it.
   void details(const std::string& summary, const std::string& text);
   void figure(plot::Figure figure);
+  // A picture as an image, in which a browser runs no script. `type`: image/png, ...
+  void picture(const std::string& caption, std::string_view type, std::string_view bytes);
   // Adds markup that this program has made.
-  void markup(const std::string& html) { body_ += html; }
+  void markup(const std::string& html);
   std::string text(std::string_view text) const;  // cleaned and escaped
 
-  const std::vector<plot::Figure>& figures() const { return figures_; }
+  std::vector<plot::Figure> figures() const;  // in the order of the page; ids are unique
   // The whole file. `subtitle` appears below the title.
   std::string html(const std::string& title, const std::string& subtitle);
+  // The sections as a live page gets them: {id, title, digest, html, figures} each.
+  nlohmann::json sections_json();
 
  private:
+  void add(const std::string& html);  // ends a grid of figures
   void end_grid();
-  void end_section();
   std::string own_id(const std::string& id);
+  nlohmann::json figures_json(const PageSection& section) const;
 
   Cleaner clean_;
-  std::string body_;
-  bool in_section_ = false;
+  std::vector<PageSection> sections_;
   bool in_grid_ = false;
-  std::vector<std::pair<std::string, std::string>> sections_;  // id, title
-  std::vector<plot::Figure> figures_;
   std::set<std::string> ids_;  // ids of figures
 };
+
+// The page of a campaign that fills itself from `sections` at the same address.
+std::string live_page(const std::string& title);
+// The Content-Security-Policy of that page, for the header of an answer.
+std::string live_policy();
 
 // Escapes a text for HTML text and for attributes in double quotes.
 std::string escaped(std::string_view text);

@@ -39,13 +39,12 @@ Report make_report(const ReportData& data, const ReportOptions& options) {
   write_samples(data, page);
   write_data_sets(data, page);
   write_training(data, page);
+  write_study_files(data, page);
   write_lineage(data, options, page);
-  Report report;
-  report.html = page.html(data.status.name,
-                          fmt::format("{}, seen at {} with wflow {}", engine::name_of(data.status.state),
-                                      date_text(data.made_s), kVersion));
-  report.figures = page.figures();
-  return report;
+  return {.title = data.status.name,
+          .subtitle = fmt::format("{}, seen at {} with wflow {}", engine::name_of(data.status.state),
+                                  date_text(data.made_s), kVersion),
+          .page = std::move(page)};
 }
 
 }  // namespace wflow::cli::report

@@ -18,8 +18,8 @@ struct ReportOptions {
 };
 
 struct Report {
-  std::string html;
-  std::vector<plot::Figure> figures;  // in the order of the page; ids are unique
+  std::string title, subtitle;
+  Page page;
 };
 
 Report make_report(const ReportData& data, const ReportOptions& options);
@@ -34,7 +34,11 @@ void write_failures(const ReportData& data, Page& page);
 void write_samples(const ReportData& data, Page& page);
 void write_data_sets(const ReportData& data, Page& page);
 void write_training(const ReportData& data, Page& page);
+void write_study_files(const ReportData& data, Page& page);
 void write_lineage(const ReportData& data, const ReportOptions& options, Page& page);
+
+// The timeline of all tasks; false if there are too many to draw.
+bool add_tasks(const ReportData& data, Page& page);
 
 // The graph of the steps as SVG markup; empty for a study with one step or with too many to draw.
 std::string graph_markup(const ReportData& data, const Page& page);

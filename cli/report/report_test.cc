@@ -5,11 +5,17 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 #include <set>
 
 #include "base/file.h"
+#include "engine/monitor/views.h"
 #include "engine/store/store.h"
 #include "specs/plan/workspace.h"
 
@@ -132,13 +138,145 @@ TEST_F(RecordOfThree, SumsSlices) {
   EXPECT_TRUE(overview.failures[0].final);
 }
 
+TEST_F(RecordOfThree, ListsTheRunsOfASmallCampaign) {
+  engine::store::Store store(plan_->campaign());
+  const auto runs = store.overview({}).runs;
+  ASSERT_EQ(runs.size(), 3U);
+  EXPECT_EQ(runs[0].worker, "w1");
+  EXPECT_FALSE(runs[0].failed);
+  EXPECT_EQ(runs[1].worker, "w2");
+  EXPECT_TRUE(runs[1].failed);
+  EXPECT_EQ(runs[2].usage.count, 3U);
+  EXPECT_FALSE(runs[2].failed);
+  EXPECT_TRUE(store.overview({.runs = 2}).runs.empty());
+}
+
+const plot::Figure* figure_named(const std::vector<plot::Figure>& figures, std::string_view id) {
+  const auto found = std::ranges::find(figures, id, &plot::Figure::id);
+  return found == figures.end() ? nullptr : &*found;
+}
+
+TEST_F(RecordOfThree, DrawsTasksInTheSlotsOfTheirWorkers) {
+  ReportData data = gather(plan_->campaign());
+  // A second task of w1 during its first one, and one directly after it.
+  auto& runs = data.overview.runs;
+  runs.insert(runs.begin() + 1, {.step = "simulate", .worker = "w1", .usage = usage(2, 1, 1001, 1)});
+  runs.push_back({.step = "simulate", .worker = "w1", .usage = usage(3, 1, 1003.999, 1)});
+  const auto figures = make_report(data, {}).page.figures();
+  const plot::Figure* tasks = figure_named(figures, "tasks");
+  ASSERT_NE(tasks, nullptr);
+  EXPECT_THAT(tasks->categories, testing::UnorderedElementsAre("slot 1 of w1", "slot 2 of w1", "w2"));
+  std::map<std::string, int> spans;
+  for (const plot::Span& span : tasks->spans) ++spans[tasks->categories[span.row]];
+  EXPECT_THAT(spans, testing::UnorderedElementsAre(testing::Pair("slot 1 of w1", 2),
+                                                   testing::Pair("slot 2 of w1", 1), testing::Pair("w2", 2)));
+  ASSERT_EQ(std::ranges::count_if(tasks->spans, &plot::Span::failed), 1);
+  EXPECT_EQ(std::ranges::find_if(tasks->spans, &plot::Span::failed)->text, "simulate/1, failed");
+  EXPECT_EQ(figure_named(figures, "timeline"), nullptr) << "there is no allocation";
+}
+
+TEST_F(RecordOfThree, HistogramsAreNoFinerThanTheSketch) {
+  ReportData data = gather(plan_->campaign());
+  engine::StepUsage& used = data.usage["simulate"];
+  used = {};
+  for (int i = 0; i < 1000; ++i) {
+    engine::TaskUsage task = usage(0, 1, 0, 1 + 0.05 * i / 1000);
+    task.peak_bytes = i < 10 ? 0 : 1 << 20;
+    used.add(task);
+  }
+  const auto figures = make_report(data, {}).page.figures();
+  const plot::Figure* durations = figure_named(figures, "simulate-duration");
+  ASSERT_NE(durations, nullptr);
+  const auto& counts = durations->series.at(0).y;
+  for (std::size_t i = 0; i < counts.size(); ++i)
+    EXPECT_GT(durations->edges.at(i + 1) / durations->edges.at(i), 1.02) << "a bucket is 2 % wide";
+  EXPECT_EQ(std::accumulate(counts.begin(), counts.end(), 0.0), 1000);
+  for (const double count : counts) EXPECT_EQ(count, std::floor(count));
+  const plot::Figure* memory = figure_named(figures, "simulate-memory");
+  ASSERT_NE(memory, nullptr);
+  EXPECT_THAT(memory->caption, HasSubstr("10 of them have no measured memory and are not in the plot."));
+}
+
+TEST_F(RecordOfThree, CountsTheSamplesOfADataSet) {
+  ReportData data = gather(plan_->campaign());
+  engine::StepStatus step;
+  step.name = "data";
+  step.samples = 312;
+  step.missing = {{.reason = engine::reason_left_out("simulate", ElementState::failed), .samples = 9}};
+  data.status.steps.push_back(step);
+  data.data_sets.push_back(
+      {"data",
+       nlohmann::json::parse(
+           R"({"missing": 9, "dropped": 0, "fields": [{"name": "x", "role": "input", "dtype": "float32",
+                       "shape": [], "units": "", "channels": [{"name": "", "mean": 1, "std": 1, "min": 0, "max": 9,
+                       "low": 0, "width": 0.5, "counts": [100, 190], "below": 3, "above": 7}]}],
+                       "splits": [{"name": "train", "samples": 250, "shards": 1, "bytes": 9},
+                                  {"name": "test", "samples": 50, "shards": 1, "bytes": 9}], "examples": []})")});
+  Report report = make_report(data, {});
+  EXPECT_THAT(report.page.html("", ""),
+              HasSubstr("312 samples: 300 in shards, 9 failed, 3 not converted yet."));
+  const auto figures = report.page.figures();
+  const plot::Figure* histogram = figure_named(figures, "data-x");
+  ASSERT_NE(histogram, nullptr);
+  EXPECT_EQ(histogram->caption,
+            "300 values of the training samples: 290 in the plot, 3 below and 7 above it.");
+  EXPECT_THAT(histogram->edges, testing::ElementsAre(0, 0.5, 1));
+}
+
+TEST_F(RecordOfThree, PlotsErrorsAgainstParameters) {
+  ReportData data = gather(plan_->campaign());
+  Predictions predictions{.task = "train", .targets = {"y"}, .ids = {}, .truths = {{}}, .predicted = {{}}};
+  for (int i = 0; i < 100; ++i) {
+    predictions.ids.push_back(i % 5);
+    predictions.truths[0].push_back(1);
+    predictions.predicted[0].push_back(1.5);
+  }
+  data.predictions.push_back(predictions);
+  const auto figures = make_report(data, {}).page.figures();
+  const plot::Figure* errors = figure_named(figures, "error-train-y-x");
+  ASSERT_NE(errors, nullptr);
+  ASSERT_EQ(errors->series.size(), 2U);
+  EXPECT_EQ(errors->series[0].x.size(), 100U);
+  EXPECT_EQ(errors->series[1].x.size(), 10U);
+  EXPECT_THAT(errors->series[1].y, testing::Each(0.5));
+}
+
 TEST_F(RecordOfThree, MakesAPage) {
-  const Report report = make_report(gather(plan_->campaign()), {});
-  EXPECT_THAT(report.html, HasSubstr("4 of 5 tasks in 1 step are done, 1 failed."));
-  EXPECT_THAT(report.html, HasSubstr("no root"));
+  Report report = make_report(gather(plan_->campaign()), {});
+  const std::string html = report.page.html(report.title, report.subtitle);
+  EXPECT_THAT(html, HasSubstr("4 of 5 tasks in 1 step are done, 1 failed."));
+  EXPECT_THAT(html, HasSubstr("no root"));
   std::set<std::string> ids;
-  for (const plot::Figure& figure : report.figures) EXPECT_TRUE(ids.insert(figure.id).second) << figure.id;
+  for (const plot::Figure& figure : report.page.figures())
+    EXPECT_TRUE(ids.insert(figure.id).second) << figure.id;
   EXPECT_TRUE(ids.contains("failures-by-kind"));
+}
+
+TEST(Page, HasPicturesAsImages) {
+  Page page([](std::string_view text) { return std::string(text); });
+  page.section("a", "a");
+  page.picture("\"<plot>", "image/png", "ab");
+  page.picture("", "image/png", "abc");
+  page.picture("", "image/png", "abcd");
+  const std::string html = page.html("t", "u");
+  EXPECT_THAT(html, HasSubstr("alt=\"&quot;&lt;plot&gt;\" src=\"data:image/png;base64,YWI=\""));
+  EXPECT_THAT(html, HasSubstr("base64,YWJj\""));
+  EXPECT_THAT(html, HasSubstr("base64,YWJjZA==\""));
+}
+
+TEST(Page, ADigestChangesWithItsSectionAlone) {
+  const auto sections = [](double value) {
+    Page page([](std::string_view text) { return std::string(text); });
+    page.section("a", "a");
+    page.paragraph("same");
+    page.section("b", "b");
+    page.figure({.id = "f", .series = {{.name = "s", .x = {1}, .y = {value}}}});
+    return page.sections_json();
+  };
+  const nlohmann::json one = sections(1);
+  const nlohmann::json two = sections(2);
+  EXPECT_EQ(one.at(0), two.at(0));
+  EXPECT_NE(one.at(1).at("digest"), two.at(1).at("digest"));
 }
 
 }  // namespace

@@ -19,6 +19,7 @@ namespace {
 
 constexpr std::size_t kParameters = 6;
 constexpr std::size_t kShownFailures = 700;
+constexpr std::size_t kErrorPlots = 24;
 
 bool has_samples(const specs::PlannedStep& step) {
   return step.sample_dependent && step.block_samples == 0 && step.bundle <= 1;
@@ -156,29 +157,68 @@ void add_reported(const ReportData& data, const specs::PlannedStep& step, const 
   }
 }
 
-// Plots the errors of the network against the parameters.
+// The median of y in each of some parts of x with equally many points: shows a trend that thousands of marks
+// hide.
+plot::Series medians_of(const plot::Series& points) {
+  constexpr std::size_t kParts = 10;
+  constexpr std::size_t kLeast = 5;  // points in a part
+  plot::Series medians{.name = "median of a tenth of them"};
+  std::vector<std::pair<double, double>> sorted;
+  for (std::size_t i = 0; i < points.x.size(); ++i)
+    if (std::isfinite(points.x[i]) && std::isfinite(points.y[i]))
+      sorted.emplace_back(points.x[i], points.y[i]);
+  if (sorted.size() < kParts * kLeast) return medians;
+  std::ranges::sort(sorted);
+  for (std::size_t part = 0; part < kParts; ++part) {
+    const auto at = [&](std::size_t k) {
+      return sorted.begin() + static_cast<std::ptrdiff_t>(k * sorted.size() / kParts);
+    };
+    const auto middle = at(part) + (at(part + 1) - at(part)) / 2;
+    medians.x.push_back(middle->first);
+    std::nth_element(at(part), middle, at(part + 1),
+                     [](const auto& one, const auto& other) { return one.second < other.second; });
+    medians.y.push_back(middle->second);
+  }
+  return medians;
+}
+
+plot::Figure errors_against(const Predictions& predictions, std::size_t target,
+                            const specs::SampleTable& table, const NumberColumn& column) {
+  const std::string& name = predictions.targets[target];
+  plot::Figure figure{
+      .id = plot::figure_id(fmt::format("error-{}-{}-{}", predictions.task, name, column.name)),
+      .kind = plot::Kind::scatter,
+      .title = fmt::format("{}: error of {} against {}", predictions.task, name, column.name)};
+  figure.x = {.name = column.name};
+  figure.y = {.name = "predicted - true " + name};
+  figure.references.push_back({.value = 0, .horizontal = true});
+  plot::Series series{.name = "test samples"};
+  for (std::size_t i = 0; i < predictions.ids.size(); ++i) {
+    if (!(predictions.ids[i] >= 0)) continue;
+    series.x.push_back(value_at(table, static_cast<std::uint64_t>(predictions.ids[i]), column.index));
+    series.y.push_back(predictions.predicted[target][i] - predictions.truths[target][i]);
+  }
+  figure.caption =
+      fmt::format("The predicted value minus the true one, for {}.", counted(series.x.size(), "test sample"));
+  plot::Series medians = medians_of(series);
+  figure.series.push_back(std::move(series));
+  if (!medians.x.empty()) figure.series.push_back(std::move(medians));
+  return figure;
+}
+
+// Plots the errors of the networks against the parameters, the first trainings and targets first.
 void add_errors(const ReportData& data, const specs::SampleTable& table,
                 const std::vector<NumberColumn>& columns, Page& page) {
-  if (data.predictions.empty()) return;
-  const Predictions& predictions = data.predictions.front();
-  for (std::size_t target = 0; target < std::min<std::size_t>(predictions.targets.size(), 4); ++target) {
-    for (const NumberColumn& column : columns) {
-      plot::Figure figure{
-          .id = plot::figure_id(fmt::format("error-{}-{}", predictions.targets[target], column.name)),
-          .kind = plot::Kind::scatter,
-          .title = fmt::format("Error of {} against {}", predictions.targets[target], column.name)};
-      figure.caption = fmt::format("Predicted less true, of the test samples of {}.", predictions.task);
-      figure.x = {.name = column.name};
-      figure.y = {.name = "predicted - true " + predictions.targets[target]};
-      figure.references.push_back({.value = 0, .horizontal = true});
-      plot::Series series{.name = "test samples"};
-      for (std::size_t i = 0; i < predictions.ids.size(); ++i) {
-        if (!(predictions.ids[i] >= 0)) continue;
-        series.x.push_back(value_at(table, static_cast<std::uint64_t>(predictions.ids[i]), column.index));
-        series.y.push_back(predictions.predicted[target][i] - predictions.truths[target][i]);
+  std::size_t drawn = 0;
+  for (const Predictions& predictions : data.predictions) {
+    for (std::size_t target = 0; target < predictions.targets.size(); ++target) {
+      for (const NumberColumn& column : columns) {
+        if (drawn == kErrorPlots) return;
+        plot::Figure figure = errors_against(predictions, target, table, column);
+        if (figure.series.front().x.empty()) continue;
+        page.figure(std::move(figure));
+        ++drawn;
       }
-      figure.series.push_back(std::move(series));
-      if (!figure.series.front().x.empty()) page.figure(std::move(figure));
     }
   }
 }

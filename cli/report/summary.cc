@@ -77,7 +77,7 @@ std::string resources_sentence(const ReportData& data) {
   if (data.workers.empty()) return "No worker has joined yet.";
   std::string text = fmt::format("{} took part", counted(data.workers.size(), "worker"));
   if (executions > 0)
-    text += fmt::format("; {} used {} of CPU time, and the workers' cores were there for {}",
+    text += fmt::format("; {} used {} of CPU time, and the workers' cores offered {}",
                         counted(executions, "execution"), core_time_text(cpu_s), core_time_text(had_s));
   return text + ".";
 }

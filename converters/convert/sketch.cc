@@ -14,7 +14,8 @@ namespace wflow::converters {
 
 namespace {
 
-constexpr int kDropped = kBucketShift;  // lower bits of the mantissa
+constexpr int kDropped = kBucketShift;        // lower bits of the mantissa
+constexpr int kMantissaBits = 23 - kDropped;  // upper bits of it that a bucket keeps
 
 std::int32_t bucket_of_float(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
@@ -221,25 +222,31 @@ double Sketch::quantile(double level, double least, double most) const {
   return most;
 }
 
-std::vector<double> histogram_counts(const Sketch& sketch, double least, double most, std::size_t bins) {
-  if (!(most > least)) return {};
-  std::vector<double> counts(bins);
+Histogram histogram_of(const Sketch& sketch, double least, double most, std::size_t bins) {
+  if (!(most > least) || bins == 0) return {};
+  // Edges of buckets of smaller magnitude are multiples of the width of larger ones, so that all multiples of
+  // the greatest width up to here are edges. Twice this width has the same property.
+  const float greatest =
+      std::max(to_float(std::max(std::abs(least), std::abs(most))), std::numeric_limits<float>::min());
+  Histogram histogram;
+  histogram.width = std::ldexp(1.0, std::ilogb(greatest) - kMantissaBits);
+  const auto number = [&](double value) { return std::floor(value / histogram.width); };
+  while (number(most) - number(least) >= static_cast<double>(bins)) histogram.width *= 2;
+  const double first = number(least);
+  histogram.low = first * histogram.width;
+  histogram.counts.resize(static_cast<std::size_t>(number(most) - first) + 1);
   for (const auto& [bucket, count] : sketch.counts()) {
     const auto [from, to] = bucket_edges(bucket);
-    // A bucket's values are spread evenly over the bins that it touches.
-    const double low = std::max(from, least);
-    const double high = std::min(to, most);
-    if (high < low) continue;
-    const double scale = static_cast<double>(bins) / (most - least);
-    const auto bin = [&](double value) {
-      return std::min(bins - 1, static_cast<std::size_t>((value - least) * scale));
-    };
-    const std::size_t first = bin(low);
-    const std::size_t last = bin(high);
-    for (std::size_t k = first; k <= last; ++k)
-      counts[k] += static_cast<double>(count) / static_cast<double>(last - first + 1);
+    const double at = number(from + (to - from) / 2) - first;
+    if (at < 0) {
+      histogram.below += count;
+    } else if (at < static_cast<double>(histogram.counts.size())) {
+      histogram.counts[static_cast<std::size_t>(at)] += count;
+    } else {
+      histogram.above += count;
+    }
   }
-  return counts;
+  return histogram;
 }
 
 }  // namespace wflow::converters

@@ -98,5 +98,47 @@ TEST(Sketch, SmallWholeNumbersAndOddValues) {
   EXPECT_EQ(count_buckets(DType::uint8, raw_bytes(std::vector<std::uint8_t>(5000, 7))).front().second, 5000U);
 }
 
+// The bins end where buckets do: every bin has the count that the values themselves give.
+TEST(Histogram, CountsAreThoseOfTheValues) {
+  const auto check = [](const std::vector<double>& values, double least, double most) {
+    Sketch sketch;
+    sketch.add(count_buckets(DType::float64, raw_bytes(values)));
+    const Histogram histogram = histogram_of(sketch, least, most, 40);
+    ASSERT_FALSE(histogram.counts.empty());
+    EXPECT_LE(histogram.counts.size(), 40U);
+    EXPECT_LE(histogram.low, least);
+    EXPECT_GE(histogram.low + histogram.width * static_cast<double>(histogram.counts.size()), most);
+    Histogram exact{.low = histogram.low, .width = histogram.width, .counts = {}, .below = 0, .above = 0};
+    exact.counts.resize(histogram.counts.size());
+    for (const double value : values) {
+      const double at = std::floor((value - exact.low) / exact.width);
+      if (at < 0) {
+        ++exact.below;
+      } else if (at < static_cast<double>(exact.counts.size())) {
+        ++exact.counts[static_cast<std::size_t>(at)];
+      } else {
+        ++exact.above;
+      }
+    }
+    EXPECT_EQ(histogram.counts, exact.counts) << least << " to " << most;
+    EXPECT_EQ(histogram.below, exact.below);
+    EXPECT_EQ(histogram.above, exact.above);
+  };
+  std::vector<double> near_hundred(5000);
+  for (std::size_t i = 0; i < near_hundred.size(); ++i) near_hundred[i] = 100 + 2 * unit_real(hash64(3, i));
+  check(near_hundred, 100.01, 101.99);
+  check(numbers(20000), -900, 1500);
+  check(numbers(20000), 0.02, 7);
+  check({0, 0, 1, 1, 1}, 0, 1);
+}
+
+TEST(Histogram, IsNoFinerThanTheSketch) {
+  Sketch sketch;
+  sketch.add(count_buckets(DType::float64, raw_bytes(std::vector<double>{100, 100.3, 101.5, 102})));
+  // From 64 to 128 a bucket has the width 1.
+  EXPECT_EQ(histogram_of(sketch, 100, 102, 40).counts, (std::vector<std::uint64_t>{2, 1, 1}));
+  EXPECT_TRUE(histogram_of(sketch, 100, 100, 40).counts.empty());
+}
+
 }  // namespace
 }  // namespace wflow::converters

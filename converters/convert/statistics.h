@@ -81,7 +81,13 @@ class Sketch {
   std::uint64_t total_ = 0;
 };
 
-// The counts between `least` and `most` in bins of equal width; empty unless least < most.
-std::vector<double> histogram_counts(const Sketch& sketch, double least, double most, std::size_t bins);
+// A histogram whose bins are of equal width and begin and end where buckets do, so that each count is exact.
+struct Histogram {
+  double low = 0, width = 0;  // the first bin begins at `low`
+  std::vector<std::uint64_t> counts;
+  std::uint64_t below = 0, above = 0;  // values outside of the bins
+};
+// Bins that cover `least` to `most`, at most `bins` of them; no bin unless least < most.
+Histogram histogram_of(const Sketch& sketch, double least, double most, std::size_t bins);
 
 }  // namespace wflow::converters

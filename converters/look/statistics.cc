@@ -23,15 +23,16 @@ namespace {
 constexpr std::size_t kBins = 32;
 constexpr double kOutlier = 6;  // standard deviations from the mean of the labels
 
-// Counts between the 1 % and the 99 % quantile, in bars of equal width.
+// Counts about between the 1 % and the 99 % quantile, in bars of equal width.
 std::string bars(const Sketch& sketch, double least, double most) {
   static constexpr std::array<const char*, 9> kBars = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
-  if (!(most > least)) return {};
-  const std::vector<double> counts = histogram_counts(sketch, least, most, kBins);
-  const double top = *std::max_element(counts.begin(), counts.end());
+  const Histogram histogram = histogram_of(sketch, least, most, kBins);
+  std::uint64_t top = 1;
+  for (const std::uint64_t count : histogram.counts) top = std::max(top, count);
   std::string out;
-  for (const double count : counts)
-    out += kBars[top > 0 ? static_cast<std::size_t>(std::ceil(count / top * 8)) : 0];
+  for (const std::uint64_t count : histogram.counts)
+    out += kBars[static_cast<std::size_t>(
+        std::ceil(static_cast<double>(count) / static_cast<double>(top) * (kBars.size() - 1)))];
   return out;
 }
 

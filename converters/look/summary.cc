@@ -32,7 +32,8 @@ std::string name_of_channel(const FieldInfo& field, std::size_t channel) {
   return field.statistics.size() == 1 ? "" : std::to_string(channel);
 }
 
-// Between the 0.5 % and the 99.5 % quantile: with a single extreme value the histogram would be one bar.
+// The bins cover the 0.5 % to the 99.5 % quantile: with a single extreme value the histogram would be one
+// bar.
 SummaryJson channel_json(const FieldInfo& field, std::size_t channel, const Sketch* sketch) {
   const ChannelStatistics& s = field.statistics[channel];
   SummaryJson json = {{"name", name_of_channel(field, channel)},
@@ -43,11 +44,13 @@ SummaryJson channel_json(const FieldInfo& field, std::size_t channel, const Sket
   if (sketch == nullptr) return json;
   const double least = sketch->quantile(0.005, s.min, s.max);
   const double most = sketch->quantile(0.995, s.min, s.max);
-  const std::vector<double> counts = histogram_counts(*sketch, least, most, kHistogramBins);
-  if (counts.empty()) return json;
-  json["low"] = finite(least);
-  json["high"] = finite(most);
-  json["counts"] = counts;
+  const Histogram histogram = histogram_of(*sketch, least, most, kHistogramBins);
+  if (histogram.counts.empty()) return json;
+  json["low"] = histogram.low;
+  json["width"] = histogram.width;
+  json["counts"] = histogram.counts;
+  json["below"] = histogram.below;
+  json["above"] = histogram.above;
   return json;
 }
 

@@ -20,6 +20,7 @@ struct OverviewWish {
   std::size_t executions = 1500;  // per step, chosen evenly by their elements
   std::size_t failures = 3000;    // chosen evenly by their times
   std::size_t busiest = 400;      // workers; the others are counted in the sums alone
+  std::size_t runs = 5000;        // Overview::runs is empty if there are more records
 };
 
 struct Overview {
@@ -42,6 +43,14 @@ struct Overview {
         ElementState::ready;  // the element's current one: done, failed, ..; ready: it has not ended
   };
   std::vector<Execution> executions;
+
+  // All executions of a small campaign, in order of start.
+  struct Run {
+    std::string step, worker;
+    TaskUsage usage;
+    bool failed = false;  // this execution; a later one of the same task may have succeeded
+  };
+  std::vector<Run> runs;
 
   struct FailureCount {
     std::string step;

@@ -177,6 +177,7 @@ struct Store::Impl {
   void add_activity(Overview& overview, const OverviewWish& wish, std::size_t slices,
                     const std::map<std::string, std::uint64_t>& elements);
   void add_states(Overview& overview);
+  void mark_failed(std::vector<Overview::Run>& runs);
   void add_failures(Overview& overview, const OverviewWish& wish);
   // reads.cc
   std::vector<WorkerRow> read_living_workers();

@@ -80,6 +80,21 @@ bool is_chosen(const TaskUsage& usage, std::uint64_t elements_of_step, std::size
   return hash64(usage.array, usage.first) % of == 0;
 }
 
+using NumberedRuns = std::vector<std::pair<std::uint64_t, Overview::Run>>;  // with the number of the worker
+
+// Gives each run the id of its worker, and sorts them by their start.
+void name_runs(SQLite::Database& database, NumberedRuns numbered, Overview& overview) {
+  SQLite::Statement select(database, "SELECT number, id FROM usage_workers");
+  std::map<std::uint64_t, std::string> names;
+  while (select.executeStep())
+    names[static_cast<std::uint64_t>(select.getColumn(0).getInt64())] = select.getColumn(1).getString();
+  for (auto& [number, run] : numbered) {
+    run.worker = names[number];
+    overview.runs.push_back(std::move(run));
+  }
+  std::ranges::stable_sort(overview.runs, {}, [](const Overview::Run& run) { return run.usage.started_s; });
+}
+
 }  // namespace
 
 Overview Store::overview(const OverviewWish& wish) {
@@ -93,6 +108,7 @@ Overview Store::overview(const OverviewWish& wish) {
     for (const auto& [id, facts] : arrays) elements[facts.step] += facts.elements;
     impl_->add_activity(overview, wish, slices, elements);
     impl_->add_states(overview);
+    impl_->mark_failed(overview.runs);
     impl_->add_failures(overview, wish);
     return overview;
   });
@@ -104,6 +120,7 @@ void Store::Impl::add_activity(Overview& overview, const OverviewWish& wish, std
   const std::map<ArrayId, ArrayFacts> arrays = read_arrays(database);
   std::map<std::uint64_t, std::vector<double>> by_worker;
   std::map<std::string, std::size_t> chosen;
+  NumberedRuns runs;
   SQLite::Statement blocks(database, "SELECT array, body FROM task_usage WHERE array >= 0");
   while (blocks.executeStep()) {
     const ArrayId array = blocks.getColumn(0).getUInt();
@@ -132,6 +149,7 @@ void Store::Impl::add_activity(Overview& overview, const OverviewWish& wish, std
       sums.add_running(used, *on_worker);
       if (is_chosen(used, of_step, wish.executions) && chosen[step]++ < 2 * wish.executions)
         overview.executions.push_back({step, array, used.first, used, ElementState::ready});
+      if (overview.records <= wish.runs) runs.push_back({record.worker, {step, {}, used, false}});
     }
   }
   std::vector<std::pair<double, std::uint64_t>> busiest;
@@ -147,6 +165,20 @@ void Store::Impl::add_activity(Overview& overview, const OverviewWish& wish, std
     name.bind(1, signed_of(number));
     if (name.executeStep()) overview.workers[name.getColumn(0).getString()] = std::move(by_worker[number]);
     name.reset();
+  }
+  if (overview.records <= wish.runs) name_runs(database, std::move(runs), overview);
+}
+
+// Marks the runs whose execution is in the table of failures.
+void Store::Impl::mark_failed(std::vector<Overview::Run>& runs) {
+  SQLite::Statement select(
+      database, "SELECT 1 FROM failures WHERE array = ? AND element BETWEEN ? AND ? AND attempt = ? LIMIT 1");
+  for (Overview::Run& run : runs) {
+    const TaskUsage& used = run.usage;
+    SQLite::bind(select, used.array, signed_of(used.first), signed_of(used.first + used.count - 1),
+                 used.attempt);
+    run.failed = select.executeStep();
+    select.reset();
   }
 }
 

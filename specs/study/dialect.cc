@@ -20,9 +20,9 @@ namespace {
 // Blocks, and keys of run:, that neither Merlin nor Maestro has.
 constexpr std::array<std::string_view, 7> kOurBlocks = {"samples",  "workers", "parameters", "iterate",
                                                         "max_disk", "on",      "metrics"};
-constexpr std::array<std::string_view, 13> kOurKeys = {
-    "timeout", "memory",       "cores",         "bundle",        "output",  "outputs",     "continue_on",
-    "when",    "retry_memory", "stall_timeout", "trust_markers", "sources", "max_failures"};
+constexpr std::array<std::string_view, 14> kOurKeys = {
+    "timeout", "memory",       "cores",         "bundle",        "output",  "outputs",      "continue_on",
+    "when",    "retry_memory", "stall_timeout", "trust_markers", "sources", "max_failures", "report"};
 // Keys that Merlin has and Maestro has not, and keys with a wider meaning in wflow.
 constexpr std::array<std::string_view, 2> kRetryKeys = {"max_retries", "retry_delay"};
 

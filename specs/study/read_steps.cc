@@ -12,6 +12,7 @@
 #include "specs/study/blocks.h"
 #include "specs/study/key_tables.h"
 #include "specs/study/reading.h"
+#include "specs/study/report_files.h"
 #include "specs/study/tokens.h"
 #include "trainer/config.h"
 
@@ -407,6 +408,15 @@ StepKeys file_keys() {
                                     "files that a task must leave; without them, the task fails (see below)",
                                     read_outputs))
               .usually("none"),
+          custom<StepBlock>(
+              "report", schema_named("report"),
+              "figures and tables that tasks leave, for [`wflow report`](report.md) (see below)",
+              [](MapReader& reader, std::string_view key, StepBlock& step) {
+                ReportFiles files;  // the report reads them again: specs/study/report_files.h
+                if (const yaml::Node* node = reader.find(key))
+                  report_table().read(*node, files, reader.diagnostics(), "report: of " + step.where);
+              })
+              .usually("none"),
           config::text<StepBlock>("task_queue", &Step::task_queue, "kept for compatibility with Merlin")};
 }
 
@@ -647,8 +657,13 @@ BlockTables step_tables() {
   std::vector<config::Row> rows = run_table().rows();
   for (config::Row& row : step_key_table().rows()) rows.push_back(std::move(row));
   config::Json output = config::any_of({config::text_schema(), output_table().schema()});
-  return {{{"run", std::move(run)}, {"step", std::move(step)}, {"output", std::move(output)}},
-          {{"steps", std::move(rows)}, {"steps.outputs", output_table().rows()}}};
+  return {{{"run", std::move(run)},
+           {"step", std::move(step)},
+           {"output", std::move(output)},
+           {"report", report_table().schema()}},
+          {{"steps", std::move(rows)},
+           {"steps.outputs", output_table().rows()},
+           {"steps.report", report_table().rows()}}};
 }
 
 void read_steps(Reading& reading) {

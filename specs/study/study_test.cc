@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "specs/study/study.h"
+#include "specs/study/report_files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -225,6 +226,25 @@ study:
   const Plan plan = text.plan();
   EXPECT_EQ(plan.study().samples->design.count, 0U);
   EXPECT_EQ(plan.element_count(), 0U);
+}
+
+TEST(ReportFiles, AreThoseOfTheStep) {
+  const Study study = StudyText(R"(
+description: {name: n}
+env: {variables: {WHERE: plots}}
+study:
+  - {name: a, run: {cmd: sim, report: {figures: [$(WHERE)/*.png, all.SVG], tables: sums.csv}}}
+  - {name: b, report: {figures: one.jpeg}, run: {cmd: sim}}
+  - {name: c, run: {cmd: sim}}
+)")
+                          .study();
+  EXPECT_EQ(report_files(study, "a").figures, (std::vector<std::string>{"plots/*.png", "all.SVG"}));
+  EXPECT_EQ(report_files(study, "a").tables, (std::vector<std::string>{"sums.csv"}));
+  EXPECT_EQ(report_files(study, "b").figures, (std::vector<std::string>{"one.jpeg"}));
+  EXPECT_TRUE(report_files(study, "c").figures.empty());
+  EXPECT_EQ(study.format.dialect, Dialect::ours);
+  EXPECT_EQ(figure_type("x/all.SVG"), "image/svg+xml");
+  EXPECT_EQ(figure_type("all.pdf"), "");
 }
 
 TEST(Parameters, MakeProducts) {

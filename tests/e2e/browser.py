@@ -107,10 +107,11 @@ class Browser:
                 raise AssertionError(f"{method}: {answer['error']}")
             return answer["result"]
 
-    def open(self, path):
+    def open(self, page):
+        """A file, or an address that begins with http:."""
         self.loaded = False
         self.complaints, self.requests = [], []
-        self.call("Page.navigate", url=Path(path).resolve().as_uri())
+        self.call("Page.navigate", url=page if str(page).startswith("http:") else Path(page).resolve().as_uri())
         end = time.monotonic() + self.deadline_s
         while not self.loaded:
             self.note(self.message(end))

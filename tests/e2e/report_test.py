@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """wflow report: the page in a real browser, what it says, what --share leaves out, plots as files, a running campaign."""
 
+import base64
 import getpass
+import http.client
 import re
+import signal
 import socket
 import sqlite3
+import stat
 import subprocess
 import unittest
 
 from browser import CHROMIUM, Browser
-from wflow_test import OK, SMALL, TASKS_FAILED, USAGE, CampaignTest, Gate, gated_study
+from wflow_test import BUSY, OK, SMALL, TASKS_FAILED, USAGE, CampaignTest, Gate, gated_study, wait_for
 
 FAILING = """description: {{name: implosions, description: "short <tasks> & \\"some\\" fail"}}
 env: {{variables: {{OUTPUT_PATH: .}}}}
@@ -34,6 +38,25 @@ study:
           echo "{{\\"type\\":\\"metric\\",\\"name\\":\\"train_loss\\",\\"epoch\\":$e,\\"step\\":$e,\\"value\\":0.$((9 - e))}}" >> $WFLOW_EVENTS
           echo "{{\\"type\\":\\"metric\\",\\"name\\":\\"validation_loss\\",\\"epoch\\":$e,\\"step\\":$e,\\"value\\":0.$((10 - e))}}" >> $WFLOW_EVENTS
         done
+"""
+
+# A picture of one red pixel, and one that would run a script if it were part of the page.
+PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==")
+SVG = """<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20" onload="parent.ran = 1"><script>parent.ran = 1; document.title = 'ran'</script>
+<rect width="40" height="20" fill="blue"/></svg>"""
+WITH_FILES = """description: {name: files, description: figures and tables of its own}
+env: {variables: {OUTPUT_PATH: .}}
+samples: {design: uniform, count: 50, seed: 1, parameters: {x: [0, 1]}}
+study:
+  - name: simulate
+    run:
+      cmd: mkdir -p plots && cp $(SPECROOT)/a.png "plots/a $(MERLIN_SAMPLE_ID).png" && echo $(x)
+      report: {figures: "plots/*.png"}
+  - name: sum
+    report: {figures: [all.svg], tables: [summary.csv]}
+    run:
+      depends: [simulate_*]
+      cmd: cp $(SPECROOT)/a.svg all.svg && printf 'name,value\\n"<b>,",1.5\\nb,22\\n' > summary.csv
 """
 
 # The content of a plot that is not empty: marks, bars or lines in an SVG, or pixels that differ on a canvas.
@@ -64,8 +87,9 @@ class Report(CampaignTest):
         """No complaint, no request but for the file itself, no plot empty, no link broken. Gives the ids of the plots."""
         browser.open(file)
         self.assertEqual(browser.complaints, [])
-        self.assertEqual([r for r in browser.requests if not r.startswith("file://")], [])
-        self.assertEqual(len(browser.requests), 1, browser.requests)
+        outside = [r for r in browser.requests if not r.startswith("data:")]
+        self.assertEqual([r for r in outside if not r.startswith("file://")], [])
+        self.assertEqual(len(outside), 1, outside)
         self.assertEqual(browser.evaluate(BROKEN_LINKS), [])
         self.assertEqual(browser.evaluate(TWICE), [])
         plots = browser.evaluate(PLOTS)
@@ -84,7 +108,7 @@ class Report(CampaignTest):
         self.assertIsNone(re.search(r"(src|href)=[\"']?https?:", text.split("<script>")[0]))
         with Browser() as browser:
             plots = self.check_page(page, browser)
-            for name in ("throughput", "timeline", "simulate-duration", "simulate-memory", "failures-by-kind", "failures-by-node",
+            for name in ("throughput", "tasks", "simulate-duration", "simulate-memory", "failures-by-kind", "failures-by-node",
                          "samples-velocity-thickness", "duration-velocity", "metric-score-velocity", "curve-loss"):
                 self.assertIn("figure-" + name, plots)
             shown = browser.evaluate("document.body.innerText")
@@ -152,6 +176,108 @@ class Report(CampaignTest):
             self.assertEqual(file.read_bytes()[:8], b"\x89PNG\r\n\x1a\n", file)
         for file in (self.folder / "svg").iterdir():
             self.assertIn("<svg", file.read_text()[:400], file)
+
+    def test_figures_and_tables_of_the_study(self):
+        (self.folder / "a.png").write_bytes(PNG)
+        (self.folder / "a.svg").write_text(SVG)
+        self.wflow("run", self.study(WITH_FILES), "-q", "-j", "2")
+        self.report()
+        with Browser() as browser:
+            self.check_page(self.campaign() / "report.html", browser)
+            images = browser.evaluate("""Array.from(document.querySelectorAll('#study-files img')).map(i =>
+                ({width: i.naturalWidth, text: i.parentElement.innerText, src: i.src.slice(0, 30)}))""")
+            self.assertEqual(len(images), 40)
+            self.assertEqual({i["width"] for i in images}, {1}, "an image does not show")
+            self.assertEqual(images[3]["text"].strip(), "simulate/3: plots/a 3.png")
+            shown = " ".join(browser.evaluate("document.getElementById('study-files').innerText").split())
+            self.assertIn("up to 40 files, of up to 20 MB in all: 12 more are left out, the first of them is plots/a 40.png of simulate/40", shown)
+        # With fewer samples the others fit, too.
+        for sample in range(20):
+            next(self.campaign().glob(f"simulate/**/a {sample}.png")).unlink()
+        self.report()
+        with Browser() as browser:
+            self.check_page(self.campaign() / "report.html", browser)
+            self.assertEqual(browser.evaluate("Array.from(document.querySelectorAll('#study-files img')).pop().naturalWidth"), 40)
+            self.assertEqual(browser.evaluate("window.ran === undefined && document.title !== 'ran'"), True, "a picture has run its script")
+            cells = browser.evaluate("Array.from(document.querySelectorAll('#study-files td'), cell => cell.textContent)")
+            self.assertEqual(cells, ["<b>,", "1.5", "b", "22"])
+
+    def test_a_live_page_in_a_browser(self):
+        gate = Gate(self.folder, 2)
+        run = self.start("run", self.study(gated_study(gate, 6)), "-j", "2")
+        self.wait_for_campaign(run)
+        self.wait_for_done("work", 2, run)
+        served = self.start("report", self.campaign(), "--serve", "127.0.0.1:0")
+        address = self.wait(lambda: re.search(r"http://127.0.0.1:\d+/[0-9a-f]{32}/", served.out), "the address", served)[0]
+        with Browser() as browser:
+            browser.open(address)
+            text = lambda: " ".join(browser.evaluate("document.body.innerText").split())
+            self.wait(lambda: "is running" in text(), "the first state", served)
+            self.assertIn("2 of 6 tasks", text())
+            self.assertTrue(browser.evaluate(PLOTS))
+            browser.evaluate("document.getElementById('lineage').marked = true; document.getElementById('summary').marked = true")
+            gate.open()
+            self.assertEqual(run.wait(), OK)
+            self.wait(lambda: "has finished" in text(), "the end in the page", served)
+            self.assertIn("6 of 6 tasks", text())
+            self.assertEqual(browser.evaluate("document.getElementById('summary').marked === undefined"), True, "a changed section is replaced")
+            for plot in browser.evaluate(PLOTS):
+                self.assertGreater(plot["drawn"] + plot["pictures"], 0, plot)
+            self.assertEqual(browser.complaints, [])
+            self.assertEqual({r.split("?")[0] for r in browser.requests}, {address, address + "sections"})
+            marked = "document.getElementById('usage') === window.usage"
+            browser.evaluate("window.usage = document.getElementById('usage'); 1")
+            before = len(browser.requests)
+            self.wait(lambda: browser.evaluate("1") and len(browser.requests) > before, "another poll", served)
+            self.assertEqual(browser.evaluate(marked), True, "an unchanged section stays")
+        port = int(address.split(":")[2].split("/")[0])
+        for path, headers, status in (("/", {}, 404), ("/" + "0" * 32 + "/", {}, 404), (address[address.index("/", 8):], {"Host": "evil.example"}, 403)):
+            connection = http.client.HTTPConnection("127.0.0.1", port)
+            connection.request("GET", path, headers=headers)
+            self.assertEqual(connection.getresponse().status, status, path)
+            connection.close()
+        served.signal(signal.SIGINT)
+        self.assertEqual(served.wait(), OK, served.err)
+
+    def test_a_live_page_at_a_socket(self):
+        self.environment["XDG_RUNTIME_DIR"] = str(self.folder)
+        self.run_failing()
+
+        def ask(place, request=b"GET / HTTP/1.1\r\nHost: localhost:8000\r\n\r\n"):
+            with socket.socket(socket.AF_UNIX) as client:
+                client.connect(place)
+                client.sendall(request)
+                return b"".join(iter(lambda: client.recv(1 << 16), b""))
+
+        def serve():
+            served = self.start("report", "--serve", self.campaign())
+            place = self.wait(lambda: re.search(r"at the socket (\S+)\.\n", served.out), "the socket", served)[1]
+            return served, place
+
+        served, place = serve()
+        self.assertIn(f"ssh -N -L 8000:{place} ", served.out)
+        mode = (self.folder / "wflow").stat().st_mode
+        self.assertEqual((stat.S_IMODE(mode), stat.S_IMODE((self.folder / place).stat().st_mode)), (0o700, 0o600))
+        page = ask(place)
+        self.assertTrue(page.startswith(b"HTTP/1.1 200 OK\r\n"), page[:100])
+        self.assertIn(b"connect-src 'self'", page)
+        self.assertTrue(ask(place, b"POST / HTTP/1.1\r\nHost: localhost\r\n\r\n").startswith(b"HTTP/1.1 405 "))
+        self.assertTrue(ask(place, b"GET /../../etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n").startswith(b"HTTP/1.1 404 "))
+        sections = lambda: ask(place, b"GET /sections?have= HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        wait_for(lambda: b"115 of 121 tasks" in sections(), "the campaign's state")
+        self.assert_one_sentence(self.wflow("report", self.campaign(), "--serve", code=BUSY), place, "already")
+        # The next one replaces the socket of a killed one.
+        served.signal(signal.SIGKILL)
+        served.wait()
+        served, again = serve()
+        self.assertEqual(again, place)
+        self.assertTrue(ask(place).startswith(b"HTTP/1.1 200 OK\r\n"))
+        served.signal(signal.SIGTERM)
+        self.assertEqual(served.wait(), OK, served.err)
+        self.assertEqual(list((self.folder / "wflow").glob("report-*")), [])
+        for wrong in ("0.0.0.0:8000", "127.0.0.1:99999"):
+            self.assert_one_sentence(self.wflow("report", self.campaign(), "--serve", wrong, code=USAGE), wrong)
+        self.wflow("report", self.campaign(), "--serve", "--share", "-o", "x.html", code=USAGE)
 
     def test_while_it_runs_and_what_is_wrong(self):
         gate = Gate(self.folder, 2)

@@ -1,32 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scales, ticks and legends of the report's plots, with the same rules for labels as cli/plot/ticks.cc,
-// which a browser can't run.
+// Scales, texts, marks and legends of the report's plots. The extents and ticks of the axes are in the figures: cli/plot computes them.
 "use strict";
-
-const elapsedSteps = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 28800, 43200, 86400];
-
-function elapsedLabel(seconds) {
-  if (seconds === 0) return "0";
-  if (seconds < 0) return "-" + elapsedLabel(-seconds);
-  if (seconds < 1) return `${+(seconds * 1000).toPrecision(3)} ms`;
-  const units = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
-  const whole = seconds < 10 ? +seconds.toPrecision(3) : Math.round(seconds);
-  for (let i = 0; i + 1 < units.length; ++i) {
-    const [name, size] = units[i];
-    if (whole < size) continue;
-    const first = Math.floor(whole / size);
-    const second = Math.floor((whole - first * size) / units[i + 1][1]);
-    return `${first} ${name}` + (second ? ` ${second} ${units[i + 1][0]}` : "");
-  }
-  return `${whole} s`;
-}
-
-function bytesLabel(bytes) {
-  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
-  let unit = 0;
-  for (; bytes >= 1024 && unit + 1 < units.length; ++unit) bytes /= 1024;
-  return `${+bytes.toPrecision(4)} ${units[unit]}`;
-}
 
 function numberLabel(value) {
   if (value === 0) return "0";
@@ -34,55 +8,21 @@ function numberLabel(value) {
   return size >= 1e6 || size < 1e-4 ? value.toExponential(2).replace(/\.?0+e/, "e").replace("e+", "e") : String(+value.toPrecision(6));
 }
 
-function labelOf(scale) {
-  return scale === "elapsed" ? elapsedLabel : scale === "bytes" ? bytesLabel : numberLabel;
+const units = {elapsed: " s", bytes: " B"};
+
+// A value under the pointer.
+function valueLabel(axis, value) {
+  return numberLabel(value) + (units[axis.scale] || "");
 }
 
-function ticksOf(axis, scale, wanted) {
-  const [low, high] = scale.domain();
-  if (axis.scale === "logarithmic") {
-    const ticks = scale.ticks(wanted);
-    const powers = ticks.filter(t => Math.abs(Math.log10(t) - Math.round(Math.log10(t))) < 1e-9);
-    if (powers.length > 2) return powers.filter((_, i) => i % Math.ceil(powers.length / (wanted + 1)) === 0);
-    const few = ticks.filter(t => [1, 2, 5].includes(Math.round(t / Math.pow(10, Math.floor(Math.log10(t) + 1e-9)))));
-    return few.length > 1 ? few : ticks.filter((_, i) => i % Math.ceil(ticks.length / wanted) === 0);
-  }
-  if (axis.scale === "elapsed") {
-    const rough = (high - low) / wanted;
-    const step = elapsedSteps.find(s => s >= rough * 0.99) || 86400 * d3.tickStep(0, rough / 86400, 1);
-    return d3.range(Math.ceil(low / step - 1e-9) * step, high + step * 1e-9, step);
-  }
-  return scale.ticks(wanted);
+// The longest list of ticks, [value, label] each, that leaves this many pixels between two of them.
+function ticksOf(axis, length, spacing) {
+  const fitting = axis.ticks.filter(list => (list.length - 1) * spacing <= length);
+  return fitting.length ? fitting[fitting.length - 1] : axis.ticks[0];
 }
 
-// The extent of an axis: the data, widened a little so that no mark lies on the frame.
-function extentOf(axis, values, options) {
-  const logarithmic = axis.scale === "logarithmic";
-  let low = Infinity, high = -Infinity;
-  for (const value of values) {
-    if (value === null || !isFinite(value) || (logarithmic && value <= 0)) continue;
-    if (value < low) low = value;
-    if (value > high) high = value;
-  }
-  if (axis.low !== undefined) low = axis.low;
-  if (axis.high !== undefined) high = axis.high;
-  if (!(low <= high)) return logarithmic ? [1, 10] : [0, 1];
-  if (logarithmic) {
-    if (low === high) return [low / 2, high * 2];
-    const room = options.exact ? 1 : Math.pow(high / low, 0.04);
-    return [axis.low === undefined ? low / room : low, axis.high === undefined ? high * room : high];
-  }
-  if (options.zero && axis.low === undefined) low = Math.min(low, 0);
-  if (low === high) {
-    const around = high === 0 ? 1 : Math.abs(high) / 2;
-    return [options.zero ? low : low - around, high + around];
-  }
-  const room = options.exact ? 0 : (high - low) * 0.04;
-  return [axis.low !== undefined || (options.zero && low === 0) ? low : low - room, axis.high !== undefined ? high : high + room];
-}
-
-function scaleOf(axis, extent, range) {
-  return (axis.scale === "logarithmic" ? d3.scaleLog() : d3.scaleLinear()).domain(extent).range(range);
+function scaleOf(axis, range) {
+  return (axis.scale === "logarithmic" ? d3.scaleLog() : d3.scaleLinear()).domain(axis.extent).range(range);
 }
 
 function axisTitle(axis) {

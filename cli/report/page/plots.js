@@ -3,20 +3,6 @@
 
 const hasRows = figure => figure.kind === "bars" || figure.kind === "timeline";
 
-function xValues(figure) {
-  const values = [].concat(...(figure.series || []).map(s => s.x || []), figure.edges || []);
-  for (const span of figure.spans || []) values.push(span[1], span[2]);
-  for (const line of figure.references || []) if (!line.horizontal) values.push(line.value);
-  if (figure.kind === "bars") figure.categories.forEach((_, i) => values.push(d3.sum(figure.series, s => s.y[i])));
-  return values;
-}
-
-function yValues(figure) {
-  const values = [].concat(...(figure.series || []).map(s => s.y || []));
-  for (const line of figure.references || []) if (line.horizontal) values.push(line.value);
-  return values;
-}
-
 // Draws axes and legend, and adds an area for the data with scales.
 function frameOf(container, figure) {
   const width = Math.max(280, container.clientWidth || 480);
@@ -26,26 +12,21 @@ function frameOf(container, figure) {
   const top = drawLegend(svg, figure, width) + 6;
   const height = top + inner + 44;
   svg.attr("viewBox", `0 0 ${width} ${height}`);
-  const x = scaleOf(figure.x, extentOf(figure.x, xValues(figure), {zero: rows > 0, exact: figure.kind === "histogram"}), [0, 1]);
-  const y = rows ? null : scaleOf(figure.y, extentOf(figure.y, yValues(figure), {zero: figure.kind === "histogram"}), [top + inner, top]);
-  const yTicks = rows ? [] : ticksOf(figure.y, y, Math.max(2, Math.floor(inner / 45)));
-  const yLabel = rows ? null : labelOf(figure.y.scale);
-  const names = rows ? figure.categories : yTicks.map(yLabel);
+  const y = rows ? null : scaleOf(figure.y, [top + inner, top]);
+  const yTicks = rows ? [] : ticksOf(figure.y, inner, 45);
+  const names = rows ? figure.categories : yTicks.map(tick => tick[1]);
   const left = Math.min(d3.max(names, textWidth) || 0, width * 0.34) + (rows ? 10 : 28);
   const right = width - 12;
-  x.range([left, right]);
-  const xLabel = labelOf(figure.x.scale);
-  const xTicks = ticksOf(figure.x, x, Math.max(2, Math.floor((right - left) / 95)));
+  const x = scaleOf(figure.x, [left, right]);
   const grid = svg.append("g").attr("class", "grid");
   const axis = svg.append("g").attr("class", "axis");
-  for (const tick of xTicks) {
-    grid.append("line").attr("x1", x(tick)).attr("x2", x(tick)).attr("y1", top).attr("y2", top + inner);
-    const wide = textWidth(xLabel(tick)) / 2;
-    axis.append("text").attr("x", Math.min(x(tick), width - wide)).attr("y", top + inner + 16).attr("text-anchor", "middle").text(xLabel(tick));
+  for (const [value, label] of ticksOf(figure.x, right - left, 95)) {
+    grid.append("line").attr("x1", x(value)).attr("x2", x(value)).attr("y1", top).attr("y2", top + inner);
+    axis.append("text").attr("x", Math.min(x(value), width - textWidth(label) / 2)).attr("y", top + inner + 16).attr("text-anchor", "middle").text(label);
   }
-  for (const tick of yTicks) {
-    grid.append("line").attr("x1", left).attr("x2", right).attr("y1", y(tick)).attr("y2", y(tick));
-    axis.append("text").attr("x", left - 6).attr("y", y(tick) + 4).attr("text-anchor", "end").text(yLabel(tick));
+  for (const [value, label] of yTicks) {
+    grid.append("line").attr("x1", left).attr("x2", right).attr("y1", y(value)).attr("y2", y(value));
+    axis.append("text").attr("x", left - 6).attr("y", y(value) + 4).attr("text-anchor", "end").text(label);
   }
   if (rows) {
     const every = Math.ceil(14 * rows / inner);
@@ -80,7 +61,6 @@ const isNumber = value => value !== null && isFinite(value);
 
 function drawLines(frame, figure) {
   const drawn = (x, y) => isNumber(x) && isNumber(y) && (figure.x.scale !== "logarithmic" || x > 0) && (figure.y.scale !== "logarithmic" || y > 0);
-  const labelX = labelOf(figure.x.scale), labelY = labelOf(figure.y.scale);
   figure.series.forEach((series, s) => {
     const points = (series.x || []).map((x, i) => [x, series.y[i]]);
     const line = d3.line().defined(p => drawn(p[0], p[1])).x(p => +frame.x(p[0]).toFixed(2)).y(p => +frame.y(p[1]).toFixed(2));
@@ -88,13 +68,12 @@ function drawLines(frame, figure) {
       .append("title").text(series.name);
     if (!series.marks && points.length > 1) return;
     for (const [x, y] of points) {
-      if (drawn(x, y)) drawMark(frame.area, s, frame.x(x), frame.y(y), 36).append("title").text(`${series.name}: ${labelX(x)}, ${labelY(y)}`);
+      if (drawn(x, y)) drawMark(frame.area, s, frame.x(x), frame.y(y), 36).append("title").text(`${series.name}: ${valueLabel(figure.x, x)}, ${valueLabel(figure.y, y)}`);
     }
   });
 }
 
 function drawScatter(frame, figure) {
-  const labelX = labelOf(figure.x.scale), labelY = labelOf(figure.y.scale);
   figure.series.forEach((series, s) => {
     const most = d3.max(series.values || []) || 1;
     const group = frame.area.append("g").attr("class", (series.x || []).length > 300 ? "many" : "");
@@ -103,7 +82,7 @@ function drawScatter(frame, figure) {
       if (!isNumber(x) || !isNumber(y) || (figure.x.scale === "logarithmic" && x <= 0) || (figure.y.scale === "logarithmic" && y <= 0)) return;
       const value = series.values ? series.values[i] / most : 0.3;
       drawMark(group, s, frame.x(x), frame.y(y), 8 + 60 * Math.max(0, Math.min(1, value))).append("title")
-        .text(`${series.name ? series.name + ": " : ""}${labelX(x)}, ${labelY(y)}`);
+        .text(`${series.name ? series.name + ": " : ""}${valueLabel(figure.x, x)}, ${valueLabel(figure.y, y)}`);
     });
   });
 }
@@ -114,7 +93,7 @@ function drawHistogram(frame, figure) {
     const left = frame.x(figure.edges[i]), right = frame.x(figure.edges[i + 1]), top = frame.y(count);
     frame.area.append("rect").attr("class", `fill s${s % 8}`).attr("x", left).attr("width", Math.max(0.5, right - left - 0.6))
       .attr("y", top).attr("height", Math.max(0, frame.top + frame.inner - top))
-      .append("title").text(`${labelOf(figure.x.scale)(figure.edges[i])} to ${labelOf(figure.x.scale)(figure.edges[i + 1])}: ${numberLabel(count)}`);
+      .append("title").text(`${valueLabel(figure.x, figure.edges[i])} to ${valueLabel(figure.x, figure.edges[i + 1])}: ${numberLabel(count)}`);
   }));
 }
 
@@ -138,12 +117,20 @@ function drawBars(frame, figure) {
 
 function drawTimeline(frame, figure) {
   const height = Math.max(1.5, Math.min(frame.rowHeight * 0.8, 16));
-  for (const [row, begin, end, s, text] of figure.spans || []) {
+  const spans = figure.spans || [];
+  const topOf = row => frame.top + frame.rowHeight * row + (frame.rowHeight - height) / 2;
+  for (const [row, begin, end, s, text] of spans) {
     const left = frame.x(begin), width = Math.max(1, frame.x(end) - left);
-    const top = frame.top + frame.rowHeight * row + (frame.rowHeight - height) / 2;
-    frame.area.append("rect").attr("class", `fill s${s % 8}`).attr("x", left).attr("y", top).attr("width", width).attr("height", height)
-      .append("title").text(`${figure.categories[row]}: ${text || figure.series[s].name}, ${elapsedLabel(begin)} to ${elapsedLabel(end)}`);
-    drawHatch(frame.area, s, left, top, width, height);
+    frame.area.append("rect").attr("class", `fill s${s % 8}`).attr("x", left).attr("y", topOf(row)).attr("width", width).attr("height", height)
+      .append("title").text(`${figure.categories[row]}: ${text || figure.series[s].name}, ${valueLabel(figure.x, begin)} to ${valueLabel(figure.x, end)}`);
+    drawHatch(frame.area, s, left, topOf(row), width, height);
+  }
+  const arm = Math.max(2, Math.min(height / 2, 4));
+  for (const [row, , end, , text, failed] of spans) {
+    if (!failed) continue;
+    const x = frame.x(end), y = topOf(row) + height / 2;
+    frame.area.append("path").attr("class", "failed").attr("d", `M${x - arm},${y - arm}L${x + arm},${y + arm}M${x - arm},${y + arm}L${x + arm},${y - arm}`)
+      .append("title").text(text);
   }
 }
 
