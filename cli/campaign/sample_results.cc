@@ -169,12 +169,15 @@ SampleResults::SampleResults(const specs::Plan& plan, const specs::PlannedStep& 
                 fmt::format("--training: no training '{}' has predictions{}", training_,
                             names.empty() ? std::string() : "; there are " + text::join(names, ", ")));
   }
-  open(step.first_array);
-  if (targets_) columns_ = targets_->labels();
-  if (predicted_) {
-    columns_.insert(columns_.end(), predicted_->columns().begin(), predicted_->columns().end());
-    columns_.emplace_back("training");
-  }
+  // Some combinations may have no data set yet, or no predictions: all of them have the columns.
+  for (specs::ArrayId k = 0; k < step.arrays && !targets_; ++k) open(step.first_array + k);
+  if (!targets_) return;
+  targets_count_ = targets_->labels().size();
+  columns_ = targets_->labels();
+  if (predictions_.empty()) return;
+  const PredictionRows predicted(files_.at(predictions_.begin()->second), targets_->labels());
+  columns_.insert(columns_.end(), predicted.columns().begin(), predicted.columns().end());
+  columns_.emplace_back("training");
 }
 
 SampleResults::SampleResults(SampleResults&&) noexcept = default;
@@ -200,6 +203,7 @@ std::vector<std::string> SampleResults::of(specs::ArrayId array, specs::Element 
   if (columns_.empty()) return {};
   if (array != array_) open(array);
   std::vector<std::string> cells = targets_ ? targets_->of(sample) : std::vector<std::string>();
+  cells.resize(targets_count_);
   if (const auto more = predicted_ ? predicted_->of(sample) : std::vector<std::string>(); !more.empty()) {
     cells.insert(cells.end(), more.begin(), more.end());
     cells.push_back(training_);

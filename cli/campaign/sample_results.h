@@ -3,6 +3,7 @@
 // predictions of a training for the samples of its test split.
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <string>
@@ -46,6 +47,7 @@ class SampleResults {
   specs::ArrayId array_ = 0;
   std::unique_ptr<TargetRows> targets_;
   std::unique_ptr<PredictionRows> predicted_;
+  std::size_t targets_count_ = 0;  // columns
   std::vector<std::string> columns_;
 };
 

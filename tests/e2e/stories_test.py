@@ -213,6 +213,24 @@ class Story(Life):
         self.assertGreater(float(used[0]["duration_median_s"]), 0)
         self.assertGreater(int(used[0]["peak_bytes_max"]), 1000)
 
+    def test_l_each_combination_has_its_data_and_training(self):
+        self.write()
+        text = (self.folder / "life.yaml").read_text().replace("study:\n", "parameters: {A: {values: [1, 2], label: A.%%}}\nstudy:\n", 1)
+        self.study(text.replace("$(x), sources", "$(x) $(A), sources"), "life.yaml")
+        self.wflow("run", "-j", "2", "-q")
+
+        def rows(*words):
+            return list(csv.DictReader(self.wflow("samples", "--csv", *words).out.splitlines()))
+
+        for words, trained in (((), {"train/A.1", "train/A.2"}), (("--training", "train/A.2"), {"train/A.2"})):
+            found = rows(*words)
+            self.assertEqual(len(found), 2 * SAMPLES)
+            self.assertEqual({row["training"] for row in found} - {""}, trained)
+            for row in found:
+                self.assertEqual(float(row["y[0]"]), 3 * float(row["x"]) + 1)
+                if row["training"]:
+                    self.assertEqual((row["split"], row["array"].split("/")[1]), ("test", row["training"].split("/")[1]))
+
     def test_m_before_it_runs(self):
         self.write(train=False)
         for words in (("plan",), ("run", "-n"), ("run", "--dry-run")):
