@@ -4,6 +4,7 @@
 
 Usage: shards_command_test.py PATH_OF_WFLOW_CONVERT [unittest options]
 """
+import csv
 import json
 import os
 import shutil
@@ -59,6 +60,19 @@ class Shards(unittest.TestCase):
         subprocess.run(["h5repack", "data/train/shard-00000.h5", "copy.h5"], cwd=self.folder, check=True)
         self.assertIn("shuffle, deflate, index stale", self.shards("info", "copy.h5"))
         self.assertIn("is not", self.shards("info", "data.csv", code=4))
+
+    def test_table(self):
+        rows = list(csv.DictReader(self.shards("table", "data").splitlines()))
+        self.assertEqual([int(row["id"]) for row in rows], list(range(60)))
+        self.assertEqual([float(row["a"]) for row in rows], [1000 if i == 5 else i for i in range(60)])
+        self.assertEqual({row["b"] for row in rows}, {"7"})
+        for split, count in (("train", 40), ("validation", 10), ("test", 10)):
+            ids = []
+            for shard in sorted((self.folder / "data" / split).glob("shard-*.h5")):
+                with h5py.File(shard) as file:
+                    ids += file["id"][...].tolist()
+            self.assertEqual([int(row["id"]) for row in rows if row["split"] == split], sorted(ids))
+            self.assertEqual(len(ids), count)
 
     def test_head_and_sample(self):
         head = self.shards("head", "data", "-n", 3)

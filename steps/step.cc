@@ -77,12 +77,11 @@ std::vector<std::string> element_environment(const specs::TaskTemplate& task_tem
 namespace {
 
 // Variables of another task, which the worker must not pass on. A task's shell sets the last three itself.
-constexpr std::array<std::string_view, 15> kTaskVariables = {
-    "WFLOW_TASK",   "WFLOW_ATTEMPT",    "WFLOW_SAMPLE_ID",
-    "WFLOW_EVENTS", "WFLOW_WORKSPACE",  "WFLOW_WORKER",
-    "WFLOW_CORES",  "WFLOW_CAMPAIGN",   "WFLOW_LEASE",
-    "WFLOW_NODES",  "WFLOW_WORLD_SIZE", "WFLOW_LAUNCH_ARGS",
-    "PWD",          "OLDPWD",           "_"};
+constexpr std::array<std::string_view, 16> kTaskVariables = {
+    "WFLOW_TASK",      "WFLOW_ATTEMPT", "WFLOW_SAMPLE_ID",  "WFLOW_EVENTS",
+    "WFLOW_WORKSPACE", "WFLOW_WORKER",  "WFLOW_CORES",      "WFLOW_CAMPAIGN",
+    "WFLOW_LEASE",     "WFLOW_NODES",   "WFLOW_WORLD_SIZE", "WFLOW_LAUNCH_ARGS",
+    "WFLOW_SLOT",      "PWD",           "OLDPWD",           "_"};
 
 std::string_view key_of(std::string_view variable) {
   return variable.substr(0, variable.find('='));

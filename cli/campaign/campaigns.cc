@@ -34,6 +34,21 @@ bool is_campaign(const fs::path& directory) {
   return fs::exists(directory / ".wflow" / "campaign.db", ignored);
 }
 
+namespace {
+
+constexpr const char* kExecMark = "exec";
+
+bool is_of_exec(const fs::path& campaign) {
+  std::error_code ignored;
+  return fs::exists(campaign / ".wflow" / kExecMark, ignored);
+}
+
+}  // namespace
+
+void mark_as_exec(const fs::path& campaign) {
+  write_file_durably(campaign / ".wflow" / kExecMark, "");
+}
+
 fs::path working_campaign(const fs::path& campaign) {
   const fs::path at = engine::running_campaign(campaign).value_or(campaign);
   return is_campaign(at) ? at : campaign;
@@ -135,6 +150,7 @@ fs::path search(const std::string& name) {
   std::erase_if(found, [&](const fs::path& path) {
     return !path.filename().string().starts_with(name) || (name.empty() && is_of_another(path));
   });
+  if (name.empty() && !std::ranges::all_of(found, is_of_exec)) std::erase_if(found, is_of_exec);
   if (found.empty()) {
     if (const auto maker = maker_of(name)) {
       throw Error(ExitCode::usage,

@@ -12,13 +12,17 @@
 namespace wflow::cli {
 
 // Finds a campaign by its directory or by the beginning of its directory's name. Without a name: the campaign
-// that contains the working directory, else the newest at most two levels below it. A study's file names the
+// that contains the working directory, else the newest at most two levels below it, where a record of
+// `wflow exec` counts only if there is no other. A study's file names the
 // newest campaign of that study. Throws Error{usage} with the name that was not found, and as
 // specs::require_trusted().
 std::filesystem::path find_campaign(const std::string& name);
 
 // True if the directory is that of a campaign.
 bool is_campaign(const std::filesystem::path& directory);
+
+// Marks a campaign as a record of `wflow exec`: without a name, it is found only where there is no other.
+void mark_as_exec(const std::filesystem::path& campaign);
 
 // The campaign that a process which began with this one coordinates now: itself, or one that follows on it;
 // itself if there is no such process.

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <map>
 #include <memory>
@@ -27,7 +28,7 @@ using specs::ArrayId;
 using specs::Element;
 namespace wire = engine::wire;
 
-// The fields of an expression beside the sample's columns, in the order of fixed_fields().
+// The fields of an expression: these, then the columns of the samples, then kUsageFields.
 enum Field : std::size_t {
   kStep,
   kArray,
@@ -40,6 +41,24 @@ enum Field : std::size_t {
   kReason,
   kFixedFields
 };
+
+// A resource that the last execution used. Its field is behind the columns of the samples, which may have the
+// same name.
+struct UsageField {
+  const char* name;
+  WhereField::Kind kind;
+  double (*of)(const engine::TaskUsage& used);
+  bool of_one;  // known only for a process that ran a single sample
+};
+constexpr std::array<UsageField, 4> kUsageFields = {
+    {{"memory", WhereField::Kind::bytes,
+      [](const engine::TaskUsage& used) { return static_cast<double>(used.peak_bytes); }, false},
+     {"cpu", WhereField::Kind::seconds, [](const engine::TaskUsage& used) { return used.cpu_s; }, true},
+     {"read", WhereField::Kind::bytes,
+      [](const engine::TaskUsage& used) { return static_cast<double>(used.read_bytes); }, true},
+     {"written", WhereField::Kind::bytes,
+      [](const engine::TaskUsage& used) { return static_cast<double>(used.written_bytes); }, true}}};
+constexpr const char* kTime = "time";  // another name of duration, behind kUsageFields
 
 // Usage records of executions, for rows that are visited in the order of their elements. Fetches some hundred
 // or thousand neighbours at a time, so that a listing of a million tasks takes little memory.
@@ -114,13 +133,16 @@ std::vector<WhereField> fields_of(const specs::Plan& plan, const specs::SampleTa
       {"exit_code", Kind::number, {}},
       {"attempts", Kind::number, {}},
       {"worker", Kind::text, {}},
-      {"duration", Kind::number, {}},
+      {"duration", Kind::seconds, {}},
       {"reason",
        Kind::text,
        {"exited", "signalled", "timed_out", "not_started", "bad_output", "worker_lost", "out_of_memory",
         "walltime", "node", "preempted", "launcher", "disk", "stalled", "missing"}}};
-  if (samples == nullptr) return fields;
-  for (const std::string& column : samples->columns()) fields.push_back({column, Kind::cell, {}});
+  if (samples != nullptr) {
+    for (const std::string& column : samples->columns()) fields.push_back({column, Kind::cell, {}});
+  }
+  for (const UsageField& field : kUsageFields) fields.push_back({field.name, field.kind, {}});
+  fields.push_back({kTime, Kind::seconds, {}});
   return fields;
 }
 
@@ -293,6 +315,7 @@ class Selection {
       row.worker = record.worker;
       // With another reason, the task did not end by itself.
       if (record.reason.empty() || record.reason == "exited") row.exit_code = record.exit_code;
+      if (record.reason == "signalled") row.signal = record.exit_code;
       row.started_s = record.started_s;
       row.duration_s = record.duration_s;
     }
@@ -341,6 +364,14 @@ class Selection {
     return row.worker == worker_ || row.worker.starts_with(worker_ + "-") ? Truth::yes : Truth::no;
   }
 
+  // `field`: its place behind the columns of the samples.
+  static WhereValue used_by(const TaskRow& row, std::size_t field) {
+    if (field >= kUsageFields.size()) return row.duration_s ? WhereValue(*row.duration_s) : WhereValue();
+    const UsageField& asked = kUsageFields.at(field);
+    if (!row.used || (asked.of_one && row.used->count != 1)) return {};
+    return asked.of(*row.used);
+  }
+
   Truth matches(const TaskRow& row, const std::string& array_name) const {
     const auto& planned = plan_.steps()[plan_.step_of(row.array)];
     const auto lookup = [&](std::size_t field) -> WhereValue {
@@ -366,9 +397,12 @@ class Selection {
         default:
           break;
       }
+      const std::size_t column = field - kFixedFields;
+      const std::size_t columns = samples_ ? samples_->columns().size() : 0;
+      if (column >= columns) return used_by(row, column - columns);
       if (!planned.sample_dependent || planned.block_samples > 0 || row.element >= samples_->count())
         return {};
-      return samples_->text(row.element, field - kFixedFields);
+      return samples_->text(row.element, column);
     };
     Truth all = is_on_worker(row);
     for (const Where& condition : conditions_) {
@@ -437,7 +471,7 @@ void add_chosen(CLI::App& command, SelectionOptions& options) {
   command.add_option("--duration", options.duration,
                      "'>2', '<=1.5min': how long the last execution took or has taken");
   command.add_option("--where", options.where,
-                     "an expression, for example \"omega_m > 0.3 and state = failed\"");
+                     "an expression, for example \"omega_m > 0.3 and state = failed\" or \"memory > 1GiB\"");
 }
 
 void add_selection(CLI::App& command, SelectionOptions& options) {

@@ -57,6 +57,7 @@ struct TaskRow {
   engine::ElementState state = engine::ElementState::blocked;
   std::uint64_t attempts = 0;
   std::optional<int> exit_code;
+  std::optional<int> signal;  // that ended the last execution
   std::string reason;
   std::string worker;
   std::optional<double> started_s;

@@ -50,7 +50,9 @@ const std::vector<WhereField>& fields() {
                                                   {"sample", Kind::number, {}},
                                                   {"exit_code", Kind::number, {}},
                                                   {"omega_m", Kind::cell, {}},
-                                                  {"kind", Kind::cell, {}}};
+                                                  {"kind", Kind::cell, {}},
+                                                  {"memory", Kind::bytes, {}},
+                                                  {"time", Kind::seconds, {}}};
   return kFields;
 }
 
@@ -88,6 +90,16 @@ TEST(Where, Comparisons) {
   }
 }
 
+TEST(Where, UnitsOfTimesAndBytes) {
+  const Values values = {{"memory", 2e9}, {"time", 90.0}};
+  for (const char* text : {"memory > 1e9", "memory > 1GiB", "memory < 2GiB", "time > 60", "time > 1min",
+                           "time <= 1.5min", "memory > 500MiB and time < 2h"}) {
+    EXPECT_EQ(evaluate(text, values), Truth::yes) << text;
+  }
+  EXPECT_EQ(evaluate("memory > 2GiB", values), Truth::no);
+  EXPECT_EQ(evaluate("time > 60", {}), Truth::unknown);
+}
+
 TEST(Where, AndBindsTighterThanOr) {
   EXPECT_EQ(evaluate("state = failed or state = done and sample = 0", kFailed), Truth::yes);
   EXPECT_EQ(evaluate("(state = failed or state = done) and sample = 0", kFailed), Truth::no);
@@ -105,7 +117,9 @@ TEST(Where, WhatIsNotKnownDecidesNothing) {
 }
 
 TEST(Where, Errors) {
-  EXPECT_EQ(error_of("omega_n > 0.3"), "--where, column 1: no field 'omega_n'; did you mean 'omega_m'?");
+  EXPECT_EQ(error_of("omega_n > 0.3"),
+            "--where, column 1: no field 'omega_n'; did you mean 'omega_m'? there are "
+            "step, state, worker, sample, exit_code, omega_m, kind, memory, time");
   EXPECT_EQ(error_of("state = faild"), "--where, column 9: no state 'faild'; did you mean 'failed'?");
   EXPECT_EQ(error_of("omega_m > "), "--where, column 11: expected a value, found the end");
   EXPECT_EQ(error_of("omega_m ~ 3"), "--where, column 9: expected one of = != < <= > >= in, found '~'");
@@ -118,7 +132,9 @@ TEST(Where, Errors) {
   EXPECT_EQ(error_of("3 = sample"), "--where, column 1: expected a field (state, sample, ...), found '3'");
   EXPECT_EQ(error_of("zzzzzz = 1"),
             "--where, column 1: no field 'zzzzzz'; there are step, state, worker, sample, exit_code, "
-            "omega_m, kind");
+            "omega_m, kind, memory, time");
+  EXPECT_EQ(error_of("memory > 10min"),
+            "--where, column 10: memory is a number of bytes (1e9, 2GiB), '10min' is not");
   EXPECT_NE(error_of(std::string(100000, '(')).find("too many parentheses"), std::string::npos);
 }
 

@@ -280,6 +280,12 @@ Update propose(const fs::path& campaign, specs::Study study) {
   return {std::move(from), std::move(to), std::move(changes), std::move(keys), generates, std::move(done)};
 }
 
+Update propose_growth(const specs::Plan& plan, const specs::Growth& growth) {
+  specs::ReadOptions read = specs::update_options(plan.campaign());
+  read.fresh_samples = false;  // the campaign's own copies, except for the new table
+  return propose(plan.campaign(), specs::grown_study(plan.study(), read, growth));
+}
+
 fs::path take(const Update& update, const UpdateOptions& options) {
   const fs::path& campaign = update.from.campaign();
   engine::store::Store store(campaign);

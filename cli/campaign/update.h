@@ -34,6 +34,9 @@ specs::StudyAndWarnings read_changed_study(const std::filesystem::path& campaign
 // then changed in any way.
 Update propose(const std::filesystem::path& campaign, specs::Study study);
 
+// The campaign's study with more samples.
+Update propose_growth(const specs::Plan& plan, const specs::Growth& growth);
+
 struct UpdateOptions {
   bool keep_old = false;  // outputs that are replaced stay in .wflow/old
   std::string why;

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "base/yaml.h"
 
 namespace wflow::cli {
 
@@ -61,6 +62,21 @@ Truth truth_of(bool holds) {
   return holds ? Truth::yes : Truth::no;
 }
 
+// "60s" and "2GiB", for fields that have a unit.
+std::optional<double> with_unit(WhereField::Kind kind, std::string_view text) {
+  if (kind == WhereField::Kind::seconds) return yaml::parse_seconds(text);
+  const auto bytes = kind == WhereField::Kind::bytes ? yaml::parse_bytes(text) : std::nullopt;
+  return bytes ? std::optional(static_cast<double>(*bytes)) : std::nullopt;
+}
+
+std::string not_of_kind(const WhereField& field, std::string_view text) {
+  using Field = WhereField::Kind;
+  const char* what = field.kind == Field::seconds ? "a time (90, 10min)"
+                     : field.kind == Field::bytes ? "a number of bytes (1e9, 2GiB)"
+                                                  : "a number";
+  return fmt::format("{} is {}, '{}' is not", field.name, what, text);
+}
+
 Truth compare_values(Kind kind, const WhereValue& a, const WhereValue& b) {
   if (a.index() == 0 || b.index() == 0) return Truth::unknown;
   const auto* left = std::get_if<std::string>(&a);
@@ -100,9 +116,8 @@ std::size_t Where::field_named(const Expression::Operand& operand) const {
   std::vector<std::string> names;
   for (const WhereField& field : fields_) names.push_back(field.name);
   const std::string hint = text::suggestion(operand.text, names);
-  throw where_error(operand.offset,
-                    fmt::format("no field '{}'{}", operand.text,
-                                hint.empty() ? "; there are " + text::join(names, ", ") : hint));
+  throw where_error(operand.offset, fmt::format("no field '{}'{}there are {}", operand.text,
+                                                hint.empty() ? "; " : hint + " ", text::join(names, ", ")));
 }
 
 // The right side of a comparison with the field `left`.
@@ -123,11 +138,13 @@ Where::Operand Where::value_for(const WhereField& left, const Expression::Operan
     if (const auto number = text::to_real(text)) return {std::nullopt, *number};
     if (const auto other = find_field(text); other && fields_[*other].kind != WhereField::Kind::text)
       return {other, {}};
+    if (const auto number = with_unit(left.kind, text)) return {std::nullopt, *number};
     if (left.kind == WhereField::Kind::cell) return {std::nullopt, text};
+    if (std::isdigit(static_cast<unsigned char>(text.front())) != 0)
+      throw where_error(operand.offset, not_of_kind(left, text));
     field_named(operand);  // throws with the names of the fields
   }
-  if (left.kind == WhereField::Kind::number)
-    throw where_error(operand.offset, fmt::format("{} is a number, '{}' is not", left.name, text));
+  if (left.kind != WhereField::Kind::cell) throw where_error(operand.offset, not_of_kind(left, text));
   return {std::nullopt, text};
 }
 

@@ -19,10 +19,11 @@
 namespace wflow::cli {
 
 struct WhereField {
-  enum class Kind { number, text, cell };  // cell: a sample's value, a number or a text as written
+  // cell: a sample's value, a number or a text as written. seconds, bytes: numbers that may have a unit.
+  enum class Kind { number, seconds, bytes, text, cell };
   std::string name;
   Kind kind = Kind::number;
-  std::vector<std::string> words;  // text: the only possible values, if they are known
+  std::vector<std::string> words = {};  // text: the only possible values, if they are known
 };
 
 using WhereValue = std::variant<std::monostate, double, std::string>;
@@ -31,7 +32,8 @@ using WhereLookup = std::function<WhereValue(std::size_t index)>;
 
 class Where {
  public:
-  // Throws Error{usage} with the position and the expected text there, or the nearest name.
+  // Throws Error{usage} with the position and the expected text there, or the nearest name and
+  // all others.
   Where(std::string_view text, std::vector<WhereField> fields);
 
   Truth evaluate(const WhereLookup& lookup) const;

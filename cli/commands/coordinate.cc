@@ -47,20 +47,20 @@ class CampaignRun {
         options_(options),
         signals_({SIGINT, SIGTERM, SIGHUP, SIGUSR1}),
         queue_(top.campaign()),
-        observer_(top),
         limit_s_(limit_of(options)) {
+    if (options.observed) observer_.emplace(top);
     const double around_s = options.around ? around_limit_s(*options.around) : 0;
     if (around_s > 0) limit_s_ = limit_s_ > 0 ? std::min(limit_s_, around_s) : around_s;
   }
 
   int run(bool resumed) {
-    if (!resumed) observer_.begins_anew();
+    if (!resumed && observer_) observer_->begins_anew();
     run_top(resumed);
     if (resumed) look_again();
     while (!asked_to_end()) {
       auto next = queue_.next();
       if (!next) {
-        if (top_ran_) observer_.ended(top_status_);
+        if (top_ran_ && observer_ && !options_.more_follows) observer_->ended(top_status_);
         return static_cast<int>(worst());
       }
       follow(*next);
@@ -207,7 +207,8 @@ class CampaignRun {
             record_start(plan.campaign(), options_);
           }
           display.show(status);
-          if (plan.campaign() == top_.campaign()) observer_.look(status);
+          if (observer_ && plan.campaign() == top_.campaign()) observer_->look(status);
+          if (options_.look) options_.look(status);
           if (moves && on_login_node && !options_.silent()) print_notes(status);
           last_ = status;
           if (!moves) early.look(status);
@@ -216,7 +217,7 @@ class CampaignRun {
     if (plan.campaign() == top_.campaign()) {
       top_status_ = last_;
       top_ran_ = true;
-      observer_.rest(last_);
+      if (observer_) observer_->rest(last_);
     }
     if (end.code != ExitCode::interrupted) early.drain([this] { return asked_to_end(); });
     last_code_ = end.code;
@@ -280,7 +281,7 @@ class CampaignRun {
   const RunOptions& options_;
   SignalQueue signals_;  // signals between two coordinators, and those that they have not taken
   engine::FollowupQueue queue_;
-  Observer observer_;
+  std::optional<Observer> observer_;
   engine::CampaignStatus top_status_;  // at its end
   bool top_ran_ = false;               // in this process
   double limit_s_;

@@ -226,7 +226,14 @@ class Examination {
 
   // The copies, options and sample tables of all versions of the study.
   void look_at_studies() {
-    for (std::uint64_t number = 1; specs::has_version(campaign_, number); ++number) {
+    std::set<std::uint64_t> numbers;
+    std::error_code none;
+    for (fs::directory_iterator at(campaign_ / ".wflow" / "studies", none), end; !none && at != end;
+         at.increment(none)) {
+      if (const auto number = text::to_integer(at->path().filename().string()))
+        numbers.insert(static_cast<std::uint64_t>(*number));
+    }
+    for (const std::uint64_t number : numbers) {
       const std::vector<std::string> damage = specs::version_damage(campaign_, number);
       whole_files_ += damage.empty() ? 2 : 0;  // the study and its options
       for (const std::string& line : damage)

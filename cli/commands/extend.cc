@@ -11,7 +11,6 @@
 #include "cli/commands/commands.h"
 #include "cli/commands/handover.h"
 #include "cli/commands/run.h"
-#include "specs/plan/workspace.h"
 #include "specs/study/changes.h"
 
 namespace wflow::cli {
@@ -46,12 +45,6 @@ std::uint64_t count_of(const specs::Plan& plan, const std::string& written) {
   return static_cast<std::uint64_t>(*number) + (more ? had : 0);
 }
 
-Update grown(const specs::Plan& plan, const specs::Growth& growth) {
-  specs::ReadOptions read = specs::update_options(plan.campaign());
-  read.fresh_samples = false;  // the campaign's own copies, except for the new table
-  return propose(plan.campaign(), specs::grown_study(plan.study(), read, growth));
-}
-
 void show(const Update& update) {
   const specs::SampleDesign& had = update.from.study().samples->design;
   const specs::SampleDesign& has = update.to.study().samples->design;
@@ -70,7 +63,7 @@ int extend(ExtendOptions options) {
   const bool live = is_coordinated(plan);
   if (!live && !options.plan) settle(plan, options.run);
   if (!options.count.empty()) options.growth.count = count_of(plan, options.count);
-  Update update = grown(plan, options.growth);
+  Update update = propose_growth(plan, options.growth);
   if (!options.run.silent()) show(update);
   if (options.plan) return 0;
   if (live) {
@@ -78,7 +71,7 @@ int extend(ExtendOptions options) {
       fmt::print("nothing was changed\n");
       return 0;
     }
-    update = grown(take_turn(plan, options.run), options.growth);
+    update = propose_growth(take_turn(plan, options.run), options.growth);
   }
   UpdateOptions how;
   how.why = options.flags.why;

@@ -123,6 +123,7 @@ Rerun prepare(const specs::Plan& plan, const specs::TaskId& id, const RerunOptio
   rerun.directory = directory;
   rerun.environment.insert(rerun.environment.end(), task.environment.begin(), task.environment.end());
   rerun.environment.push_back("WFLOW_EVENTS=" + (directory / "events.jsonl").string());
+  rerun.environment.push_back("WFLOW_SLOT=1");
   if (task.direct) rerun.environment.push_back("PWD=" + directory.string());  // as a shell would have set it
   if (const std::int64_t bytes = task_template.resources.memory_bytes; bytes > 0)
     rerun.environment.push_back("WFLOW_MEMORY_BYTES=" + std::to_string(bytes));

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -41,6 +42,9 @@ struct RunOptions {
   std::optional<engine::batch::AllocationAround> around;  // set by coordinate()
   engine::OwnAllocation
       own_allocation;  // set for a coordinator in an allocation, and for the process that submits it
+  std::function<void(const engine::CampaignStatus&)> look;  // called with each status of the campaign
+  bool observed = true;                                     // hooks run and metrics are written
+  bool more_follows = false;  // the caller goes on with more tasks: the end of these is not the campaign's
   std::optional<engine::wire::Request> first;  // for a campaign that no process coordinates
   bool silent() const { return quiet || json; }
 };
@@ -113,6 +117,16 @@ void add_read_options(CLI::App& command, specs::ReadOptions& options);
 void check_dry(const specs::Plan& plan);
 
 int write_scripts(const specs::Plan& plan, bool quiet);
+
+// plan_sample.cc: wflow plan --sample. Runs tasks of the study in a temporary directory, which stays if one
+// of them fails, and prints what the whole campaign would take. Returns the exit code.
+struct SampleOptions {
+  std::uint64_t tasks = 0;  // of each step
+  int slots = 0;
+  bool local = false;  // even if the study asks for a scheduler
+  bool json = false;
+};
+int sample_plan(const specs::Study& study, const SampleOptions& options);
 
 // worker.cc: the scheduler of the innermost allocation in which this process runs; empty outside of any.
 std::string scheduler_around();

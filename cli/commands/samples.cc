@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// wflow samples: the values, state and files of each sample of a campaign.
+// wflow samples: one table of a campaign's samples: values, targets, predictions, state, time and memory.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,10 +9,13 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
+#include "cli/campaign/sample_results.h"
 #include "cli/campaign/selection.h"
 #include "cli/commands/commands.h"
 #include "cli/view/terminal.h"
@@ -31,12 +34,14 @@ constexpr std::uint64_t kSamplesListed = 100;
 
 struct SamplesOptions {
   SelectionOptions selection;
+  std::string training;
   std::optional<std::uint64_t> limit;
   bool json = false;
   bool csv = false;
 };
 
-// The step whose samples are listed, and the conversion of its output if there is one.
+// The step whose samples are listed, and the conversion of them, if there is one: of this step's output, else
+// of another one's.
 struct Listed {
   const specs::PlannedStep* step = nullptr;
   const specs::PlannedStep* convert = nullptr;
@@ -44,6 +49,13 @@ struct Listed {
 
 bool has_samples(const specs::PlannedStep& step) {
   return step.sample_dependent && step.block_samples == 0;
+}
+
+const specs::PlannedStep* any_conversion(const specs::Plan& plan) {
+  for (const specs::PlannedStep& planned : plan.steps()) {
+    if (planned.block_samples > 0) return &planned;
+  }
+  return nullptr;
 }
 
 const specs::PlannedStep* conversion_of(const specs::Plan& plan, const std::string& step) {
@@ -60,7 +72,8 @@ Listed listed_step(const specs::Plan& plan, const std::string& name) {
   for (const specs::PlannedStep& step : plan.steps()) {
     if (!has_samples(step) || (!name.empty() && step.name != name)) continue;
     const specs::PlannedStep* convert = conversion_of(plan, step.name);
-    if (convert != nullptr || !name.empty()) return {&step, convert};
+    if (convert != nullptr) return {&step, convert};
+    if (!name.empty()) return {&step, any_conversion(plan)};
     if (first.step == nullptr) first.step = &step;
   }
   if (first.step != nullptr) return first;
@@ -149,11 +162,13 @@ std::optional<std::string_view> SampleSplit::of(specs::Element sample) {
 
 class SampleListing {
  public:
-  SampleListing(const specs::Plan& plan, const Listed& listed, const SamplesOptions& options)
+  SampleListing(const specs::Plan& plan, const Listed& listed, const SamplesOptions& options,
+                engine::Client& client)
       : plan_(plan),
         options_(options),
         several_arrays_(listed.step->arrays > 1),
         samples_(specs::open_samples(plan.study().samples->design)),
+        results_(results_of(plan, listed, options, client)),
         table_(headings()) {
     if (listed.convert != nullptr) split_.emplace(plan, *listed.convert, *samples_);
     if (options.csv) table_.print_csv();
@@ -191,12 +206,67 @@ class SampleListing {
     table_.clear();
   }
 
+  static std::optional<SampleResults> results_of(const specs::Plan& plan, const Listed& listed,
+                                                 const SamplesOptions& options, engine::Client& client) {
+    if (listed.convert == nullptr) return std::nullopt;
+    return std::optional<SampleResults>(std::in_place, plan, *listed.step, *listed.convert, client,
+                                        options.training);
+  }
+
+  // True if a result has the name of an input: a parameter that is also a target.
+  bool is_input(const std::string& name) const {
+    return std::ranges::find(samples_->columns(), name) != samples_->columns().end();
+  }
+
   std::vector<std::string> headings() const {
     std::vector<std::string> names = {"id"};
     if (several_arrays_) names.emplace_back("array");
     names.insert(names.end(), samples_->columns().begin(), samples_->columns().end());
-    names.insert(names.end(), {"split", "state", "directory"});
+    for (const std::string& name : results_ ? results_->columns() : std::vector<std::string>()) {
+      if (!is_input(name)) names.push_back(name);
+    }
+    if (options_.csv) {
+      names.insert(names.end(), {"split", "state", "exit_code", "attempts", "duration_s", "cpu_s",
+                                 "peak_bytes", "worker", "directory"});
+    } else {
+      names.insert(names.end(), {"split", "state", "time", "memory", "directory"});
+    }
     return names;
+  }
+
+  // The targets and predictions that are no inputs, by their names.
+  std::vector<std::pair<std::string, std::string>> results(const TaskRow& row) {
+    std::vector<std::pair<std::string, std::string>> found;
+    if (!results_) return found;
+    const std::vector<std::string> cells = results_->of(row.array, row.element);
+    for (std::size_t k = 0; k < cells.size(); ++k) {
+      if (!is_input(results_->columns()[k])) found.emplace_back(results_->columns()[k], cells[k]);
+    }
+    return found;
+  }
+
+  // The CPU time, if a single sample used it, and not the bundle that it was in.
+  static std::optional<double> cpu_of(const TaskRow& row) {
+    return row.used && row.used->count == 1 ? std::optional(row.used->cpu_s) : std::nullopt;
+  }
+
+  static std::string number(const std::optional<double>& value) {
+    return value ? text::from_real(*value) : std::string();
+  }
+
+  void add_task(const TaskRow& row, std::vector<Cell>& cells) {
+    cells.push_back({row.state_name()});
+    if (options_.csv) {
+      cells.push_back({row.exit_code ? std::to_string(*row.exit_code) : std::string()});
+      cells.push_back({std::to_string(row.attempts)});
+      cells.push_back({number(row.duration_s)});
+      cells.push_back({number(cpu_of(row))});
+      cells.push_back({row.used ? std::to_string(row.used->peak_bytes) : std::string()});
+      cells.push_back({row.worker});
+    } else {
+      cells.push_back({row.duration_s ? text::format_duration(*row.duration_s) : std::string()});
+      cells.push_back({row.used ? text::format_bytes(row.used->peak_bytes) : std::string()});
+    }
   }
 
   std::string split_text(specs::Element sample) {
@@ -216,29 +286,48 @@ class SampleListing {
     if (several_arrays_) cells.push_back({plan_.array_name(row.array)});
     for (std::size_t k = 0; k < samples_->columns().size(); ++k)
       cells.push_back({samples_->text(row.element, k)});
+    for (auto& [name, text] : results(row)) cells.push_back({std::move(text)});
     cells.push_back({split_text(row.element)});
-    cells.push_back({row.state_name()});
+    add_task(row, cells);
     cells.push_back({directory_of(row, options_.csv)});
     return cells;
   }
 
+  static nlohmann::json json_of_cell(const std::string& cell) {
+    if (cell.empty()) return nullptr;
+    const auto number = text::to_real(cell);
+    return number ? nlohmann::json(*number) : nlohmann::json(cell);
+  }
+
   nlohmann::json json_of(const TaskRow& row) {
-    nlohmann::json values = nlohmann::json::object();
-    for (std::size_t k = 0; k < samples_->columns().size(); ++k) {
-      const std::string cell = samples_->text(row.element, k);
-      const auto number = text::to_real(cell);
-      values[samples_->columns()[k]] = number ? nlohmann::json(*number) : nlohmann::json(cell);
-    }
+    using Json = nlohmann::json;
+    Json values = Json::object();
+    for (std::size_t k = 0; k < samples_->columns().size(); ++k)
+      values[samples_->columns()[k]] = json_of_cell(samples_->text(row.element, k));
+    Json found = Json::object();
+    for (const auto& [name, text] : results(row)) found[name] = json_of_cell(text);
+    const auto real = [](const std::optional<double>& value) { return value ? Json(*value) : Json(); };
     const std::string split = split_text(row.element);
-    return {{"id", row.element},         {"array", plan_.array_name(row.array)},
-            {"values", values},          {"split", split.empty() ? nlohmann::json() : nlohmann::json(split)},
-            {"state", row.state_name()}, {"directory", directory_of(row, true)}};
+    return {{"id", row.element},
+            {"array", plan_.array_name(row.array)},
+            {"values", values},
+            {"results", found},
+            {"split", split.empty() ? Json() : Json(split)},
+            {"state", row.state_name()},
+            {"exit_code", row.exit_code ? Json(*row.exit_code) : Json()},
+            {"attempts", row.attempts},
+            {"duration_s", real(row.duration_s)},
+            {"cpu_s", real(cpu_of(row))},
+            {"peak_bytes", row.used ? Json(row.used->peak_bytes) : Json()},
+            {"worker", row.worker.empty() ? Json() : Json(row.worker)},
+            {"directory", directory_of(row, true)}};
   }
 
   const specs::Plan& plan_;
   const SamplesOptions& options_;
   bool several_arrays_;
   std::unique_ptr<const specs::SampleTable> samples_;
+  std::optional<SampleResults> results_;
   std::optional<SampleSplit> split_;
   std::optional<specs::TaskTemplate> template_;  // template of the array that is listed
   Table table_;
@@ -254,8 +343,9 @@ int samples(SamplesOptions& options) {
   const std::uint64_t limit = options.limit.value_or(options.json || options.csv ? 0 : kSamplesListed);
   SelectionOptions selection = options.selection;
   selection.step = listed.step->name;
+  selection.with_usage = true;
   selection.few = !options.json && !options.csv;
-  SampleListing listing(plan, listed, options);
+  SampleListing listing(plan, listed, options, client);
   list_tasks(plan, client, selection, limit, listing);
   return 0;
 }
@@ -264,14 +354,21 @@ int samples(SamplesOptions& options) {
 
 void add_samples(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<SamplesOptions>();
-  CLI::App* command = app.add_subcommand("samples", "list the samples: values, split, state, directory");
+  CLI::App* command =
+      app.add_subcommand("samples", "one table of the samples: values, targets, predictions, state, time");
   command->footer(
-      "The state is that of the sample's task in --step (default: the step that is converted, else the first "
-      "that "
-      "runs\nonce a sample). The split is the one that the conversion makes; empty without a convert: step.\n"
+      "State, time and memory are those of the sample's task in --step (default: the step that is converted, "
+      "else the\nfirst that runs once a sample). The split is the one that the conversion makes. Once there "
+      "is "
+      "a data set, its\ntargets are columns, if all are numbers. Once a training has ended, the test samples "
+      "have "
+      "NAME_predicted and\nNAME_error (predicted - true). With --csv, times are in seconds and memory in "
+      "bytes.\n"
       "Examples:\n  wflow samples\n  wflow samples --csv > samples.csv\n  wflow samples --missing\n"
       "  wflow samples cosmoflow --where \"omega_m > 0.3\" --json");
   add_selection(*command, options->selection);
+  command->add_option("--training", options->training,
+                      "whose predictions (default: the best training that has some)");
   command->add_option("--limit", options->limit,
                       "show so many at most; 0: all (default: 100, all for programs)");
   auto* json = command->add_flag("--json", options->json, "as JSON");

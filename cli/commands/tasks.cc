@@ -298,8 +298,11 @@ void add_tasks(CLI::App& app, Command& chosen) {
   CLI::App* command = app.add_subcommand("tasks", "list single tasks: which failed, how, where");
   command->footer(
       "Options and --where hold together. Fields of --where: step, array, state, sample, exit_code, "
-      "attempts, worker, duration,\n"
-      "reason, and the columns of the samples; = != < <= > >= in, and, or, not, parentheses. A comparison "
+      "attempts, worker,\n"
+      "reason, time (or duration), memory, cpu, read, written, and the columns of the samples; = != < <= > "
+      ">= "
+      "in, and, or, not,\nparentheses. Times are in seconds and memory, read and written in bytes, or with a "
+      "unit: \"time > 10min\",\n\"memory > 1GiB\". A comparison "
       "with what is not\n"
       "known (the worker of a task that has not run) holds for no task.\n"
       "Examples:\n  wflow tasks --group\n  wflow tasks --failed\n  wflow tasks simulate/1-5,7\n  wflow tasks "

@@ -23,6 +23,7 @@ struct ValidateOptions {
   bool json = false;
   bool dot = false;
   bool batch = false;
+  SampleOptions sample;
 };
 
 specs::Plan plan_of(const ValidateOptions& options) {
@@ -69,6 +70,11 @@ int show_batch(const specs::Plan& plan, bool json) {
 
 int show_plan(const ValidateOptions& options) {
   const specs::Plan plan = plan_of(options);
+  if (options.sample.tasks > 0) {
+    SampleOptions sample = options.sample;
+    sample.json = options.json;
+    return sample_plan(plan.study(), sample);
+  }
   if (options.batch) return show_batch(plan, options.json);
   if (options.json) {
     using Json = nlohmann::ordered_json;
@@ -107,18 +113,37 @@ void add_validate(CLI::App& app, Command& chosen) {
 }
 
 void add_plan(CLI::App& app, Command& chosen) {
-  const auto options =
-      add(app, chosen, "plan", "show what a study would run",
-          "Steps, task counts, what waits for what, first and last command; with a batch system, what is "
-          "submitted."
-          "\nExamples:\n  wflow plan cosmoflow.yaml --vars N=10\n  wflow plan cosmoflow.yaml --batch",
-          show_plan);
+  const auto options = add(
+      app, chosen, "plan", "show what a study would run",
+      "Steps, task counts, what waits for what, first and last command; with a batch system, what is "
+      "submitted. --sample N runs N\ntasks of each step on this machine, in a temporary directory, and "
+      "prints an "
+      "estimate for the whole campaign, from\nthe fastest of these tasks to the slowest one. Trainings, and "
+      "steps that need them, are not part of it.\n"
+      "Examples:\n  wflow plan cosmoflow.yaml --vars N=10\n  wflow plan cosmoflow.yaml --sample 3\n"
+      "  wflow plan cosmoflow.yaml --batch",
+      show_plan);
   app.get_subcommand("plan")
       ->add_flag("--dot", options->dot, "as a graph for Graphviz's dot")
       ->excludes("--json");
   app.get_subcommand("plan")
-      ->add_flag("--batch", options->batch, "allocations, node-hours and when they would start")
+      ->add_option("--sample", options->sample.tasks,
+                   "run so many tasks of each step, and estimate hours, memory and disk of all")
+      ->check(CLI::Range(1, 100000))
       ->excludes("--dot");
+  app.get_subcommand("plan")
+      ->add_option("-j,--slots,--jobs,--cores", options->sample.slots,
+                   "of --sample: cores that tasks may use (default: all)")
+      ->check(CLI::Range(1, 100000))
+      ->needs("--sample");
+  app.get_subcommand("plan")
+      ->add_flag("--local", options->sample.local,
+                 "of --sample: run them here, also where the study asks for a batch scheduler")
+      ->needs("--sample");
+  app.get_subcommand("plan")
+      ->add_flag("--batch", options->batch, "allocations, node-hours and when they would start")
+      ->excludes("--dot")
+      ->excludes("--sample");
 }
 
 void add_schema(CLI::App& app, Command& chosen) {

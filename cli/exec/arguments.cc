@@ -3,10 +3,17 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cmath>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/csv.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -148,10 +155,9 @@ void ArgumentTable::add(const std::vector<std::string>& arguments) {
   buffer_.clear();
 }
 
-void ArgumentTable::close() {
+void ArgumentTable::flush() {
   write_all(fd_.get(), buffer_, file_);
   buffer_.clear();
-  fd_ = {};
 }
 
 void add_lists(const std::vector<ArgumentList>& lists, ArgumentTable& table) {
@@ -173,14 +179,79 @@ void add_lists(const std::vector<ArgumentList>& lists, ArgumentTable& table) {
   }
 }
 
-void add_lines(int fd, const std::filesystem::path& name, ArgumentTable& table) {
-  csv::LineReader lines(fd, name);
-  csv::Line line;
-  std::vector<std::string> argument(1);
-  while (lines.next(line)) {
-    if (line.text.empty()) continue;
-    argument[0] = line.text;
-    table.add(argument);
+bool LineStream::comes_within(double seconds, const WaitUntil& until) const {
+  std::array<pollfd, 2> inputs{{{fd_, POLLIN, 0}, {until.descriptor, POLLIN, 0}}};  // poll ignores -1
+  constexpr double kMilliseconds = 1000;
+  constexpr double kLongest_s = 3600;
+  const double wait_s = std::clamp(std::min(seconds, until.time_s - steady_now_s()), 0.0, kLongest_s);
+  ::poll(inputs.data(), inputs.size(), static_cast<int>(std::ceil(kMilliseconds * wait_s)));
+  return inputs[0].revents != 0;
+}
+
+namespace {
+
+constexpr double kForever_s = std::numeric_limits<double>::infinity();
+
+bool is_over(const WaitUntil& until) {
+  pollfd input{until.descriptor, POLLIN, 0};
+  return steady_now_s() >= until.time_s || ::poll(&input, 1, 0) > 0;
+}
+
+}  // namespace
+
+void LineStream::add_line(std::string_view line, ArgumentTable& table) {
+  ++lines_;
+  if (lines_ == 1 && line.starts_with("\xef\xbb\xbf")) line.remove_prefix(3);
+  if (line.find('\0') != std::string_view::npos)
+    throw Error(ExitCode::data, fmt::format("{}:{}: a zero byte; it is not text", name_.string(), lines_));
+  if (!line.empty()) table.add({std::string(line)});
+}
+
+void LineStream::read_more(ArgumentTable& table) {
+  std::array<char, 1 << 16> bytes{};
+  const ssize_t got = ::read(fd_, bytes.data(), bytes.size());
+  if (got < 0 && errno != EINTR && errno != EAGAIN)
+    throw system_error(errno, fmt::format("cannot read {}", name_.string()));
+  if (got < 0) return;
+  ended_ = got == 0;
+  std::string_view text(bytes.data(), static_cast<std::size_t>(got));
+  for (std::size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
+    rest_ += text.substr(0, end);
+    add_line(rest_, table);
+    rest_.clear();
+    text.remove_prefix(end + 1);
+  }
+  rest_ += text;
+  if (rest_.size() > csv::kMaxLineBytes)
+    throw Error(ExitCode::data,
+                fmt::format("{}:{}: this line is longer than 64 MiB; is it a list of arguments?",
+                            name_.string(), lines_ + 1));
+  if (ended_ && !rest_.empty()) add_line(std::exchange(rest_, {}), table);
+}
+
+void LineStream::add_all(ArgumentTable& table) {
+  while (!ended_) {
+    if (comes_within(kForever_s, {})) read_more(table);
+  }
+}
+
+void LineStream::add_to(ArgumentTable& table, double least_s, const WaitUntil& until) {
+  struct stat status {};
+  if (::fstat(fd_, &status) == 0 && S_ISREG(status.st_mode)) return add_all(table);
+  const std::uint64_t before = table.rows();
+  while (!ended_ && table.rows() == before) {
+    if (is_over(until)) return;
+    if (comes_within(kForever_s, until)) read_more(table);
+  }
+  constexpr double kPause_s = 0.05;
+  for (const double began_s = steady_now_s(); !ended_ && !is_over(until);) {
+    const double passed_s = steady_now_s() - began_s;
+    if (passed_s > std::max(kReadMost_s, least_s)) return;
+    if (comes_within(std::max(kPause_s, least_s - passed_s), until)) {
+      read_more(table);
+    } else if (steady_now_s() - began_s >= least_s) {
+      return;
+    }
   }
 }
 

@@ -5,7 +5,10 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/file.h"
@@ -41,7 +44,8 @@ class ArgumentTable {
 
   // Error{usage} for an argument with a line end, or with a tab if there are several columns.
   void add(const std::vector<std::string>& arguments);
-  void close();
+  // Writes the rows so far to the file.
+  void flush();
 
   const std::filesystem::path& file() const { return file_; }
   std::uint64_t rows() const { return rows_; }
@@ -60,7 +64,38 @@ class ArgumentTable {
 // Adds every row of the lists, the last list changing fastest.
 void add_lists(const std::vector<ArgumentList>& lists, ArgumentTable& table);
 
-// Adds every line of an open file that is not empty, as one argument.
-void add_lines(int fd, const std::filesystem::path& name, ArgumentTable& table);
+// When to wait no longer for lines.
+struct WaitUntil {
+  int descriptor = -1;                                      // becomes readable; -1: none
+  double time_s = std::numeric_limits<double>::infinity();  // of steady_now_s()
+};
+
+// The lines of an open file as they come: each that is not empty is an argument. Reads no more of a pipe than
+// it is asked for, so that the program that writes it waits.
+class LineStream {
+ public:
+  // `fd`: open as long as this; `name`: for messages.
+  LineStream(int fd, std::filesystem::path name) : fd_(fd), name_(std::move(name)) {}
+
+  // Waits for a line, and adds what has come to the table: until the input pauses and `least_s` have passed,
+  // or it has come without a pause for kReadMost_s. A regular file is read to its end. Error{data} if the
+  // input is not text.
+  void add_to(ArgumentTable& table, double least_s, const WaitUntil& until);
+  void add_all(ArgumentTable& table);
+  bool ended() const { return ended_; }
+
+ private:
+  static constexpr double kReadMost_s = 0.5;
+
+  bool comes_within(double seconds, const WaitUntil& until) const;
+  void read_more(ArgumentTable& table);
+  void add_line(std::string_view line, ArgumentTable& table);
+
+  int fd_;
+  std::filesystem::path name_;
+  std::string rest_;  // the begin of a line
+  std::uint64_t lines_ = 0;
+  bool ended_ = false;
+};
 
 }  // namespace wflow::cli

@@ -111,8 +111,8 @@ std::string file_block(const ExecOptions& options, std::vector<std::string>& nam
 std::string step_block(const ExecOptions& options, const std::string& command) {
   std::string run =
       fmt::format("study:\n  - name: {}\n    run:\n      cmd: {}\n", kExecStep, yaml_text(command));
-  run +=
-      fmt::format("      output: packed\n      max_failures: none\n      max_retries: {}\n", options.retries);
+  run += fmt::format("      output: packed\n      max_failures: {}\n      max_retries: {}\n",
+                     max_failures_of(options.halt), options.retries);
   if (options.cores > 1) run += fmt::format("      cores: {}\n", options.cores);
   if (!options.timeout.empty()) run += fmt::format("      timeout: {}\n", yaml_text(options.timeout));
   if (!options.memory.empty()) run += fmt::format("      memory: {}\n", yaml_text(options.memory));
@@ -146,6 +146,13 @@ std::vector<std::string> numbered(std::size_t count) {
   return names;
 }
 
+void add_missing(const std::vector<ArgumentColumn>& more, std::vector<ArgumentColumn>& columns) {
+  for (const ArgumentColumn& column : more) {
+    const auto same = [&](const ArgumentColumn& one) { return one.name == column.name; };
+    if (std::ranges::none_of(columns, same)) columns.push_back(column);
+  }
+}
+
 }  // namespace
 
 ExecStudy::ExecStudy(const ExecOptions& options) {
@@ -155,15 +162,25 @@ ExecStudy::ExecStudy(const ExecOptions& options) {
   folder_.emplace(directory, ".new");
   std::vector<std::string> names;
   const bool table = options.samples.empty() && options.design.empty();
+  const bool lines = options.words.command.empty();
   std::string samples;
   if (!options.samples.empty()) samples = file_block(options, names);
   if (!options.design.empty()) samples = design_block(options, names);
   if (table) names = numbered(std::max<std::size_t>(options.words.lists.size(), 1));
   const std::string here = current_directory().string();
-  const ExecCommand command = options.words.command.empty()
-                                  ? exec_lines(here)
-                                  : exec_command(options.words.command, names, table, here);
-  if (table) samples = write_table(options, command.columns);
+  const ExecCommand command =
+      lines ? exec_lines(here) : exec_command(options.words.command, names, table, here);
+  if (lines) names = {command.columns.front().name};
+  if (!options.tag.empty()) tag_ = exec_text(options.tag, names, table);
+  for (std::size_t i = 0; i < names.size(); ++i)
+    values_.emplace_back(table ? std::to_string(i + 1) : names[i], names[i]);
+  if (table) {
+    std::vector<ArgumentColumn> columns = command.columns;
+    add_missing(tag_.columns, columns);
+    for (std::size_t i = 0; options.with_values && i < names.size(); ++i)
+      add_missing({{i, ArgumentPart::whole, names[i]}}, columns);
+    samples = write_table(options, std::move(columns));
+  }
   const std::string text =
       fmt::format("description: {{name: {}, description: {}}}\n", yaml_text(name_of(options)),
                   yaml_text(without_tokens(options.line))) +
@@ -179,8 +196,20 @@ ExecStudy::~ExecStudy() {
   fs::remove(directory, none);  // fails if anything else is in it
 }
 
-std::string ExecStudy::write_table(ExecOptions options, const std::vector<ArgumentColumn>& columns) {
-  ArgumentTable table(folder_->path(), columns);
+void ExecStudy::open_lines(const ExecOptions& options) {
+  if (!options.arguments_file.empty() && options.arguments_file != "-") {
+    file_ = open_file(options.arguments_file, O_RDONLY | O_CLOEXEC);
+    lines_.emplace(file_.get(), options.arguments_file);
+    return;
+  }
+  if (::isatty(STDIN_FILENO) == 1)
+    fmt::print(stderr, "wflow exec: reading {} from the terminal, one a line; Ctrl-D ends them\n",
+               options.words.command.empty() ? "commands" : "arguments");
+  lines_.emplace(STDIN_FILENO, "standard input");
+}
+
+std::string ExecStudy::write_table(ExecOptions options, std::vector<ArgumentColumn> columns) {
+  table_.emplace(folder_->path(), std::move(columns));
   // The lines of a single file become rows one by one, so that their number has no limit.
   if (options.words.lists.size() == 1 && !options.words.lists.front().file.empty()) {
     options.arguments_file = options.words.lists.front().file;
@@ -188,21 +217,27 @@ std::string ExecStudy::write_table(ExecOptions options, const std::vector<Argume
   }
   if (!options.words.lists.empty()) {
     read_list_files(options.words.lists);
-    add_lists(options.words.lists, table);
-  } else if (!options.arguments_file.empty() && options.arguments_file != "-") {
-    add_lines(open_file(options.arguments_file, O_RDONLY | O_CLOEXEC).get(), options.arguments_file, table);
+    add_lists(options.words.lists, *table_);
   } else {
-    if (::isatty(STDIN_FILENO) == 1)
-      fmt::print(stderr, "wflow exec: reading {} from the terminal, one a line; Ctrl-D ends them\n",
-                 options.words.command.empty() ? "commands" : "arguments");
-    add_lines(STDIN_FILENO, "standard input", table);
+    open_lines(options);
+    options.all_at_once ? lines_->add_all(*table_) : lines_->add_to(*table_, 0, {});
   }
-  table.close();
-  empty_ = table.rows() == 0;
+  table_->flush();
+  empty_ = table_->rows() == 0;
   std::vector<std::string> labels;
-  for (const std::string& name : table.column_names()) labels.push_back(yaml_text(name));
-  return fmt::format("samples:\n  file: {}\n  column_labels: [{}]\n", yaml_text(table.file().string()),
+  for (const std::string& name : table_->column_names()) labels.push_back(yaml_text(name));
+  return fmt::format("samples:\n  file: {}\n  column_labels: [{}]\n", yaml_text(table_->file().string()),
                      text::join(labels, ", "));
+}
+
+bool ExecStudy::read_more(const WaitUntil& until) {
+  constexpr double kLonger_s = 0.02;
+  constexpr double kLongest_s = 10;
+  const std::uint64_t before = table_->rows();
+  lines_->add_to(*table_, wait_s_, until);
+  table_->flush();
+  wait_s_ = std::min(wait_s_ + kLonger_s, kLongest_s);
+  return table_->rows() > before;
 }
 
 std::optional<specs::StudyAndWarnings> ExecStudy::read() const {

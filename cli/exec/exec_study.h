@@ -6,10 +6,13 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/file.h"
 #include "base/folders.h"
 #include "cli/exec/arguments.h"
+#include "cli/exec/halt.h"
 #include "cli/exec/placeholders.h"
 #include "specs/study/study.h"
 
@@ -30,14 +33,18 @@ struct ExecOptions {
   std::string timeout, memory;
   int cores = 1;
   std::vector<std::pair<std::string, std::string>> hooks;  // on: EVENT, COMMAND
+  HaltRule halt;
+  std::string tag;           // a text with placeholders before each line of output; empty: none
+  bool with_values = false;  // the table must have the arguments as they were given
+  bool all_at_once = false;  // reads the whole input before the first command starts
 };
 
 inline constexpr const char* kExecStep = "exec";
 
-// Holds the input of a campaign until that is created: a study and, for arguments, their table.
+// Holds the input of a campaign: a study and, for arguments, their table, which grows while lines come.
 class ExecStudy {
  public:
-  // Reads all of standard input if the arguments come from there. Throws Error.
+  // Waits for the first lines, if the arguments come from standard input or a file. Throws Error.
   explicit ExecStudy(const ExecOptions& options);
   ExecStudy(const ExecStudy&) = delete;
   ExecStudy& operator=(const ExecStudy&) = delete;
@@ -46,12 +53,31 @@ class ExecStudy {
   // Empty if there is no argument, and so no command.
   std::optional<specs::StudyAndWarnings> read() const;
 
+  // True if no further arguments come.
+  bool ended() const { return !lines_ || lines_->ended(); }
+  // Waits for further lines and adds them to the table; false if the input, or the wait, has ended without
+  // one. The more often it is called, the longer it collects lines: each call costs a version of the study.
+  bool read_more(const WaitUntil& until);
+  // The table of all arguments so far.
+  const std::filesystem::path& table() const { return table_->file(); }
+
+  const ExecText& tag() const { return tag_; }
+  // The names of the values of a command, and the columns of the table that have them.
+  const std::vector<std::pair<std::string, std::string>>& values() const { return values_; }
+
  private:
   // Returns the samples: block.
-  std::string write_table(ExecOptions options, const std::vector<ArgumentColumn>& columns);
+  std::string write_table(ExecOptions options, std::vector<ArgumentColumn> columns);
+  void open_lines(const ExecOptions& options);
 
   std::optional<StagingFolder> folder_;
+  std::optional<ArgumentTable> table_;
+  FileDescriptor file_;  // of arguments; closed: standard input
+  std::optional<LineStream> lines_;
+  double wait_s_ = 0;
   bool empty_ = false;
+  ExecText tag_;
+  std::vector<std::pair<std::string, std::string>> values_;
 };
 
 }  // namespace wflow::cli

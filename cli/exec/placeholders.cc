@@ -20,6 +20,11 @@ constexpr std::string_view kLineColumn = "command";
 constexpr std::string_view kNumberColumn = "command_number";
 constexpr std::string_view kAnd = " && ";
 constexpr std::string_view kOrExit = " || exit\n";
+// Around the name of a column, in a text that no shell reads.
+constexpr char kColumnBegin = '\x01';
+constexpr char kColumnEnd = '\x02';
+
+enum class Reader { shell, none };
 
 struct NamedPart {
   std::string_view suffix;
@@ -56,8 +61,8 @@ std::string literal_line(std::string_view text) {
 
 class Placeholders {
  public:
-  Placeholders(const std::vector<std::string>& names, bool own_table)
-      : names_(names), own_table_(own_table) {}
+  Placeholders(const std::vector<std::string>& names, bool own_table, Reader reader = Reader::shell)
+      : names_(names), own_table_(own_table), reader_(reader) {}
 
   bool any() const { return any_; }
   std::vector<ArgumentColumn> columns() && { return std::move(columns_); }
@@ -97,6 +102,7 @@ class Placeholders {
  private:
   std::optional<std::string> token_of(std::string_view inside) {
     if (inside == "#") return number();
+    if (inside == "%" && reader_ == Reader::shell) return slot();
     if (inside.empty()) return all();
     const auto at = std::find(names_.begin(), names_.end(), inside);
     if (at != names_.end()) return use(static_cast<std::size_t>(at - names_.begin()), kParts.back());
@@ -113,7 +119,7 @@ class Placeholders {
 
   // True for a word, a number or a part of an argument: any other text in braces is not a placeholder.
   static bool looks_like_one(std::string_view inside) {
-    if (inside.empty() || inside == "#") return true;
+    if (inside.empty() || inside == "#" || inside == "%") return true;
     for (const NamedPart& part : kParts) {
       if (!inside.ends_with(part.suffix)) continue;
       const std::string_view number = inside.substr(0, inside.size() - part.suffix.size());
@@ -126,6 +132,7 @@ class Placeholders {
 
   [[noreturn]] void refuse(std::string_view inside) const {
     std::vector<std::string> known = {"{}", "{#}"};
+    if (reader_ == Reader::shell) known.emplace_back("{%}");
     for (std::size_t i = 1; i <= names_.size(); ++i)
       known.push_back(own_table_ ? fmt::format("{{{}}}", i) : "{" + names_[i - 1] + "}");
     constexpr std::size_t kMost = 12;
@@ -139,10 +146,19 @@ class Placeholders {
   // The user's table or a design has no column of numbers: the shell adds 1 to the sample's number.
   std::string number() {
     any_ = true;
+    if (reader_ == Reader::none) return marked(kNumberPiece);
     if (!own_table_) return "$(($(MERLIN_SAMPLE_ID)+1))";
     add_column(0, ArgumentPart::number, std::string(kNumberColumn));
     return "$(" + std::string(kNumberColumn) + ")";
   }
+
+  // The worker sets the variable.
+  std::string slot() {
+    any_ = true;
+    return "\"$WFLOW_SLOT\"";
+  }
+
+  static std::string marked(const std::string& name) { return kColumnBegin + name + kColumnEnd; }
 
   void add_column(std::size_t argument, ArgumentPart part, const std::string& name) {
     const auto same = [&](const ArgumentColumn& column) { return column.name == name; };
@@ -153,11 +169,12 @@ class Placeholders {
     any_ = true;
     const std::string name = names_[argument] + std::string(part.name);
     add_column(argument, part.part, name);
-    return "$(quote:" + name + ")";
+    return reader_ == Reader::shell ? "$(quote:" + name + ")" : marked(name);
   }
 
   const std::vector<std::string>& names_;
   bool own_table_;
+  Reader reader_;
   bool any_ = false;
   std::vector<ArgumentColumn> columns_;
 };
@@ -208,6 +225,25 @@ ExecCommand exec_command(const std::vector<std::string>& words, const std::vecto
   command.text = enter(folder, list ? kOrExit : kAnd) + text::join(replaced, " ");
   command.columns = std::move(placeholders).columns();
   return command;
+}
+
+ExecText exec_text(const std::string& text, const std::vector<std::string>& names, bool own_table) {
+  Placeholders placeholders(names, own_table, Reader::none);
+  const std::string marked = placeholders.replaced(text, [](std::string_view literal) {
+    std::string plain(literal);
+    std::erase_if(plain, [](char c) { return c == kColumnBegin || c == kColumnEnd; });
+    return plain;
+  });
+  ExecText result;
+  for (std::string_view rest = marked; !rest.empty();) {
+    const bool column = rest.front() == kColumnBegin;
+    const std::size_t end = std::min(rest.find(column ? kColumnEnd : kColumnBegin), rest.size());
+    const std::size_t begin = column ? 1 : 0;
+    result.pieces.push_back({std::string(rest.substr(begin, end - begin)), column});
+    rest.remove_prefix(std::min(end + begin, rest.size()));
+  }
+  result.columns = std::move(placeholders).columns();
+  return result;
 }
 
 std::string without_folder(std::string_view text, const std::string& folder) {

@@ -28,6 +28,18 @@ struct ArgumentColumn {
   std::string name;
 };
 
+// A piece of a text with placeholders that is only printed (--tagstring): literal text, or a column's value.
+struct TextPiece {
+  std::string text;  // or the name of the column; kNumberPiece: the number of the command
+  bool is_column = false;
+};
+inline constexpr const char* kNumberPiece = "#";
+
+struct ExecText {
+  std::vector<TextPiece> pieces;
+  std::vector<ArgumentColumn> columns;
+};
+
 struct ExecCommand {
   std::string text;                     // `cmd:` of the step
   std::vector<ArgumentColumn> columns;  // the columns that the table of arguments must have
@@ -35,12 +47,16 @@ struct ExecCommand {
 
 // Several words are the words of the program and stay literal; a single word is a line for the shell, in
 // which only the arguments are quoted. `names`: the names of the arguments. {1} is the first argument, {} all
-// of them with blanks between, {name} one by its name, {#} the number of the command, from 1. A command
+// of them with blanks between, {name} one by its name, {#} the number of the command, from 1, {%} the slot of
+// the worker that it runs in, from 1. A command
 // without placeholders gets {} at its end. `own_table`: wflow writes the table of arguments, so that {.},
 // {/}, {//}, {/.} and {1.} ... are placeholders. Error{usage} for an unknown {word} or {3}; after a backslash
 // they are text. Text that does not look like a placeholder stays as it is. The command runs in `folder`.
 ExecCommand exec_command(const std::vector<std::string>& words, const std::vector<std::string>& names,
                          bool own_table, const std::string& folder);
+
+// The same placeholders, except {%}, in a text that no shell reads.
+ExecText exec_text(const std::string& text, const std::vector<std::string>& names, bool own_table);
 
 // Recovers the user's command from the one that runs: removes the part that enters `folder`.
 std::string without_folder(std::string_view text, const std::string& folder);

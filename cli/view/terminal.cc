@@ -46,22 +46,30 @@ std::size_t character_length(unsigned char lead) {
   return lead < 0xf0 ? 3 : 4;
 }
 
-}  // namespace
-
-Terminal standard_output() {
+Terminal terminal_of(int descriptor) {
   Terminal terminal;
   const char* kind = std::getenv("TERM");
-  terminal.interactive = ::isatty(STDOUT_FILENO) != 0 && kind != nullptr && std::string_view(kind) != "dumb";
+  terminal.interactive = ::isatty(descriptor) != 0 && kind != nullptr && std::string_view(kind) != "dumb";
   terminal.colour = terminal.interactive && !is_set("NO_COLOR");
   terminal.unicode = utf8_locale();
   // xterm and GNU screen cut lines instead of breaking them.
   terminal.reflows = !is_set("XTERM_VERSION") && !is_set("STY");
   winsize size{};
-  if (terminal.interactive && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) {
+  if (terminal.interactive && ::ioctl(descriptor, TIOCGWINSZ, &size) == 0) {
     if (size.ws_col > 0) terminal.width = size.ws_col;
     if (size.ws_row > 0) terminal.height = size.ws_row;
   }
   return terminal;
+}
+
+}  // namespace
+
+Terminal standard_output() {
+  return terminal_of(STDOUT_FILENO);
+}
+
+Terminal standard_error() {
+  return terminal_of(STDERR_FILENO);
 }
 
 std::string styled(const Terminal& terminal, Style style, std::string_view text) {

@@ -19,6 +19,7 @@ struct Terminal {
   int height = 24;           // lines
 };
 Terminal standard_output();
+Terminal standard_error();
 
 enum class Style { plain, bold, dim, red, green, yellow, cyan };
 std::string styled(const Terminal& terminal, Style style, std::string_view text);

@@ -73,6 +73,7 @@ constexpr const char* kFooter = R"(Examples:
   wflow shards info DATA/train/shard-00000.h5   fields, chunks, filters and sizes of one file
   wflow shards verify DATA                      read every byte, compare the checksums
   wflow shards head DATA --split test -n 3      the first samples
+  wflow shards table DATA > samples.csv         id, split and targets of every sample
   wflow shards sample DATA 17 --field u         one sample: where it came from, values, a picture
   wflow shards sample DATA 17 --png u.png
   wflow shards stats DATA                       distributions; constant fields, duplicates, outliers
@@ -115,6 +116,13 @@ void add_shards_command(CLI::App& app, std::function<int()>& chosen) {
   head->add_option("--split", options->split, "train, validation or test (default: train)");
   head->add_option("-n,--count", options->count, "how many (default: 5)");
   print_with(head, chosen, [options] { return show_head(options->data, options->split, options->count); });
+  add(*shards, "table", "a row for each sample: id, split, targets that are numbers", options)
+      ->callback([&chosen, options] {
+        chosen = [options] {
+          print_samples(options->data);
+          return 0;
+        };
+      });
   CLI::App* sample = add(*shards, "sample", "one sample: lineage, values, a picture", options);
   sample->add_option("id", options->id, "its number")->required();
   sample->add_option("--field", options->field,

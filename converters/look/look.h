@@ -23,6 +23,9 @@ std::string describe_shard(const std::filesystem::path& shard);
 // The first samples of a split: numbers as they are, fields by their least, mean and greatest value.
 std::string show_head(const std::filesystem::path& data, std::string_view split, std::size_t count);
 
+// Prints a CSV row for each sample, in ascending order of id: id, split, and the targets if all are numbers.
+void print_samples(const std::filesystem::path& data);
+
 // One sample by its id: its origin, its fields, and a picture of one of them (`field` empty: the
 // first of two or more axes). With `png` the picture goes to that file.
 std::string show_sample(const std::filesystem::path& data, std::int64_t id, std::string field,

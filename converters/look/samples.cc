@@ -5,7 +5,9 @@
 #include <cmath>
 #include <optional>
 
+#include "base/csv.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "converters/convert/block_record.h"
 #include "converters/look/look.h"
 #include "converters/split.h"
@@ -90,6 +92,37 @@ std::string show_head(const fs::path& data, std::string_view split, std::size_t 
   for (std::size_t i = 0; i < std::min(count, reader.size()); ++i)
     out += fmt::format("sample {}\n{}", reader.id(i), describe_sample(reader, i));
   return out.empty() ? fmt::format("the split {} has no samples\n", split) : out;
+}
+
+void print_samples(const fs::path& data) {
+  const Manifest manifest = read_manifest(data);
+  struct Place {
+    std::int64_t id = 0;
+    std::size_t split = 0, row = 0;
+  };
+  std::vector<SplitReader> readers;
+  std::vector<Place> places;
+  for (std::size_t split = 0; split < kSplitNames.size(); ++split) {
+    readers.push_back(SplitReader::open(data, manifest, kSplitNames.at(split)));
+    for (std::size_t row = 0; row < readers.back().size(); ++row)
+      places.push_back({readers.back().id(row), split, row});
+  }
+  std::ranges::sort(places, {}, &Place::id);
+  std::string text = "id,split";
+  for (const std::string& label : manifest.labels) text += "," + csv::cell(label);
+  text += '\n';
+  constexpr std::size_t kWriteBytes = 1 << 16;
+  for (const Place& place : places) {
+    text += fmt::format("{},{}", place.id, kSplitNames.at(place.split));
+    if (!manifest.labels.empty()) {
+      for (const double value : readers[place.split].targets(place.row)) text += "," + text::from_real(value);
+    }
+    text += '\n';
+    if (text.size() < kWriteBytes) continue;
+    fmt::print("{}", text);
+    text.clear();
+  }
+  fmt::print("{}", text);
 }
 
 std::string show_sample(const fs::path& data, std::int64_t id, std::string field, const fs::path& png) {

@@ -5,6 +5,7 @@ Frames are those of pandas, which is imported when the first one is made.
 """
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -49,19 +50,23 @@ class Campaign:
     def tasks(self, step: str | None = None, state: str | None = None, where: str | None = None):
         """Returns one row per task: step, sample, state, attempts, exit_code, reason, worker, started, duration, cpu, peak_bytes, ... `where` is
         an expression of `wflow tasks --where`."""
-        return self._tasks(step, state, where, ())
-
-    def samples(self, step: str):
-        """Returns tasks() of a step, with a column `parameters.NAME` for each parameter of the sample."""
-        return self._tasks(step, None, None, ("--parameters",))
-
-    def _tasks(self, step, state, where, more):
         import pandas
 
-        words = list(more)
+        words = ["--json"]
         for option, value in (("--step", step), ("--state", state), ("--where", where)):
             words += [option, value] if value is not None else []
-        return pandas.json_normalize(json.loads(self._wflow("tasks", "--json", *words)))
+        return pandas.json_normalize(json.loads(self._wflow("tasks", *words)))
+
+    def samples(self, step: str | None = None, where: str | None = None, training: str | None = None):
+        """Returns the table of `wflow samples --csv`, one row per sample: id, its values, its targets, NAME_predicted and NAME_error of the test
+        samples, split, and of its task in `step` (default: the step that is converted) state, exit_code, attempts, duration_s, cpu_s, peak_bytes,
+        worker, directory. `training`: whose predictions; default: the best one's."""
+        import pandas
+
+        words = ["--csv"]
+        for option, value in (("--step", step), ("--where", where), ("--training", training)):
+            words += [option, value] if value is not None else []
+        return pandas.read_csv(io.StringIO(self._wflow("samples", *words)), keep_default_na=False, na_values=[""])
 
     def query(self, sql: str, parameters=()):
         """Returns a frame from the views of docs/database.md at one moment, also while the campaign runs."""

@@ -77,8 +77,8 @@ class PythonCampaign(CampaignTest):
         failures = campaign.failures()
         self.assertEqual([(r.step, r.sample, r.reason) for r in failures.itertuples()], [("simulate", 20, "exited")])
         energy = campaign.metrics("energy").set_index("sample")["value"]
-        values = samples.set_index("sample")
-        numpy.testing.assert_array_equal(energy.loc[range(24)], values["parameters.a"].loc[range(24)])
+        values = samples.set_index("id")
+        numpy.testing.assert_array_equal(energy.loc[range(24)], values["a"].loc[range(24)])
         self.assertEqual(set(campaign.metrics()["name"]), {"energy"})
         count = campaign.query("select sum(count) as n from v_runs where step = ? and state = 'done'", ("simulate",))
         self.assertEqual(list(count["n"]), [23])
@@ -90,7 +90,7 @@ class PythonCampaign(CampaignTest):
         self.assertEqual(sorted(found), [i for i in range(24) if i != 20])
         for i, (x, y) in found.items():
             row = values.loc[i]
-            self.assertEqual((x, y), ([row["parameters.a"], row["parameters.b"]], row["parameters.b"]))
+            self.assertEqual((x, y), ([row["a"], row["b"]], row["b"]))
         with self.assertRaisesRegex(wflow.Error, "ended with code 2"):
             campaign.log("nothing/0")
         with self.assertRaisesRegex(wflow.Error, "does not take this query: .*no such table: v_nothing"):
@@ -99,9 +99,9 @@ class PythonCampaign(CampaignTest):
 
     def check_lineage(self, directory, campaign):
         text = self.wflow("shards", "sample", directory / "data", "11", "--lineage").out
-        row = campaign.samples("simulate").set_index("sample").loc[11]
+        row = campaign.samples("simulate").set_index("id").loc[11]
         self.assertRegex(text, r"sample 11: row \d+ of \w+/shard-00001.h5 \(\w+\)")
-        self.assertIn(f"  a = {row['parameters.a']!r}\n  b = {row['parameters.b']!r}\n", text)
+        self.assertIn(f"  a = {row['a']!r}\n  b = {row['b']!r}\n", text)
         (log,) = directory.glob("simulate/**/11/run.log")
         self.assertRegex(text, rf"{log} \(\d+ B, changed 20")
         self.assertRegex(text, rf"simulated by:\n  simulate/11  done: .*\n.* on worker {row['worker']}")

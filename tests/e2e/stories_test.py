@@ -5,10 +5,13 @@ or in one sentence with the command that does. The grammar for tasks, which all 
 import csv
 import json
 import os
+import re
 import shutil
+import subprocess
 import unittest
+from pathlib import Path
 
-from wflow_test import OK, TASKS_FAILED, USAGE, CampaignTest, Gate, Terminal, gated_study, lines_of
+from wflow_test import BIN, OK, SOURCE, TASKS_FAILED, USAGE, CampaignTest, Gate, Terminal, gated_study, lines_of
 
 SAMPLES = 12
 
@@ -178,20 +181,121 @@ class Story(Life):
         self.assertIn("these are 2 tasks; name one, for example sim/3", self.says("rerun", "--failed"))
 
     def test_l_a_table_for_pandas(self):
-        self.live(train=False)
+        campaign = self.live(bad=5)
         rows = list(csv.DictReader(self.wflow("samples", "--csv").out.splitlines()))
-        self.assertEqual(len(rows), SAMPLES)
-        float(rows[3]["x"])
+        self.assertEqual([int(row["id"]) for row in rows], list(range(SAMPLES)))
+        predicted = 0
+        for row in rows:
+            if row["id"] == "5":  # NaN
+                self.assertEqual((row["state"], row["y[0]"]), ("missing", ""))
+                continue
+            self.assertEqual(float(row["y[0]"]), 3 * float(row["x"]) + 1)
+            self.assertGreater(float(row["duration_s"]), 0)
+            self.assertGreater(int(row["peak_bytes"]), 1000)
+            self.assertEqual(row["y[0]_predicted"] != "", row["split"] == "test")
+            if row["split"] == "test":
+                predicted += 1
+                self.assertAlmostEqual(float(row["y[0]_error"]), float(row["y[0]_predicted"]) - float(row["y[0]"]), places=5)
+                self.assertEqual(row["training"], "train")
+        self.assertGreater(predicted, 0)
+        slow = list(csv.DictReader(self.wflow("samples", "--step", "sim", "--where", "time > 1ms and memory > 1e6", "--csv").out.splitlines()))
+        self.assertEqual(len(slow), SAMPLES)
+        self.assertGreater(float(slow[0]["cpu_s"]), 0)
+        self.assertIn("no training 'trian' has predictions; there are train", self.says("samples", "--training", "trian"))
+        self.wflow("export", "--csv", "tables")
+        self.assertEqual(list(csv.DictReader(lines_of(self.folder / "tables/samples.csv"))), rows)
+        python = f"import wflow; print(wflow.Campaign({str(campaign)!r}).samples()[['x', 'y[0]', 'y[0]_error', 'duration_s', 'peak_bytes']].dtypes)"
+        printed = subprocess.run(["/usr/bin/python3", "-c", python], capture_output=True, text=True, check=True,
+                                 env={**self.environment, "PYTHONPATH": str(SOURCE / "python"), "WFLOW": str(BIN / "wflow")})
+        self.assertEqual([line.split()[-1] for line in printed.stdout.splitlines()[:5]], ["float64"] * 4 + ["int64"])
         used = list(csv.DictReader(self.wflow("usage", "sim", "--csv").out.splitlines()))
         self.assertEqual([row["step"] for row in used], ["sim"])
         self.assertGreater(float(used[0]["duration_median_s"]), 0)
         self.assertGreater(int(used[0]["peak_bytes_max"]), 1000)
+
+    def test_l_each_combination_has_its_data_and_training(self):
+        self.write()
+        text = (self.folder / "life.yaml").read_text().replace("study:\n", "parameters: {A: {values: [1, 2], label: A.%%}}\nstudy:\n", 1)
+        self.study(text.replace("$(x), sources", "$(x) $(A), sources"), "life.yaml")
+        self.wflow("run", "-j", "2", "-q")
+
+        def rows(*words):
+            return list(csv.DictReader(self.wflow("samples", "--csv", *words).out.splitlines()))
+
+        for words, trained in (((), {"train/A.1", "train/A.2"}), (("--training", "train/A.2"), {"train/A.2"})):
+            found = rows(*words)
+            self.assertEqual(len(found), 2 * SAMPLES)
+            self.assertEqual({row["training"] for row in found} - {""}, trained)
+            for row in found:
+                self.assertEqual(float(row["y[0]"]), 3 * float(row["x"]) + 1)
+                if row["training"]:
+                    self.assertEqual((row["split"], row["array"].split("/")[1]), ("test", row["training"].split("/")[1]))
 
     def test_m_before_it_runs(self):
         self.write(train=False)
         for words in (("plan",), ("run", "-n"), ("run", "--dry-run")):
             self.assertIn("sim (run)", self.wflow(*words).out.replace("(shell)", "(run)"))
         self.assertIsNone(self.campaign())
+        # Three tasks of each step, in a directory that goes.
+        done = self.wflow("plan", "--sample", "3", "-j", "2")
+        folder = Path(re.search(r"3 tasks of each step run in (\S+)\n", done.err)[1])
+        self.assertFalse(folder.exists())
+        self.assertIsNone(self.campaign())
+        self.assertEqual(self.ran(), {"sim": 3, "post": 3, "collect": 1})
+        self.assertIn("the whole campaign, estimated from 3 tasks of each step on this machine:", done.out)
+        for line in ("core-hours", "node-hours", "time", "memory", "disk"):
+            self.assertRegex(done.out, rf"  {line} +\S")
+        self.assertNotIn("train", done.out)
+
+    def test_m_estimates(self):
+        self.write(count=600)
+        estimate = json.loads(self.wflow("plan", "--sample", "2", "--json").out)
+        steps = {step["step"]: step for step in estimate["steps"]}
+        self.assertEqual((steps["sim"]["tasks"], steps["sim"]["measured"]), (600, 2))
+        self.assertEqual((steps["collect"]["tasks"], steps["collect"]["measured"]), (1, 1))
+        low, high = steps["sim"]["task_s"]["low"], steps["sim"]["task_s"]["high"]
+        self.assertTrue(0 < low <= high)
+        self.assertAlmostEqual(steps["sim"]["core_hours"]["low"] * 3600, 600 * low, delta=600 * low * 0.02)
+        self.assertAlmostEqual(steps["sim"]["core_hours"]["high"] * 3600, 600 * high, delta=600 * high * 0.02)
+        self.assertGreater(steps["collect"]["core_hours"]["high"], 100 * steps["collect"]["core_hours"]["low"])
+        self.assertGreater(estimate["peak_bytes"], 1e6)
+        self.assertGreater(estimate["disk_bytes"]["low"], 600)
+        self.assertEqual(estimate["left_out"], ["train"])
+
+    def test_m_a_sample_that_fails(self):
+        self.write(command="echo broken && false", train=False)
+        done = self.wflow("plan", "--sample", "2", code=TASKS_FAILED)
+        kept = Path(re.search(r"3 tasks of the sample failed; the campaign is kept: (\S+)\n", done.err)[1])
+        self.addCleanup(shutil.rmtree, kept.parent, ignore_errors=True)
+        self.assertIn("broken", done.err)
+        self.assertIn("sim/1", self.wflow("tasks", kept, "--failed").out)
+
+    def test_m_parameters_take_the_place_of_samples(self):
+        """Two combinations of four, the first and the last."""
+        self.study(f"""description: {{name: many, description: d}}
+on: {{finished: echo hook >> {self.folder}/ran}}
+parameters: {{A: {{values: [1, 2, 3, 4], label: A.%%}}}}
+study:
+  - {{name: one, run: {{cmd: echo one/$(A) >> {self.folder}/ran}}}}
+  - {{name: all, run: {{cmd: echo all >> {self.folder}/ran, depends: [one_*]}}}}
+""", "many.yaml")
+        estimate = json.loads(self.wflow("plan", "many.yaml", "--sample", "2", "--json").out)
+        self.assertEqual(sorted(lines_of(self.folder / "ran")), ["all", "one/1", "one/4"])
+        self.assertEqual([(step["step"], step["tasks"], step["measured"]) for step in estimate["steps"]], [("one", 4, 2), ("all", 1, 1)])
+
+    def test_n_what_a_task_needs(self):
+        self.live(train=False)
+
+        def tasks(*words):
+            return [row["task"] for row in json.loads(self.wflow("tasks", "--json", *words).out)]
+
+        used = {row["task"]: row for row in json.loads(self.wflow("tasks", "sim", "--json").out)}
+        most = max(row["peak_bytes"] for row in used.values())
+        self.assertEqual(tasks("sim", "--where", f"memory >= {most}"), [name for name, row in used.items() if row["peak_bytes"] == most])
+        self.assertEqual(len(tasks("sim", "--where", "memory > 1MiB and time < 10min and cpu > 0")), SAMPLES)
+        self.assertEqual(tasks("sim", "--where", "memory > 1e12 or time > 1h"), [])
+        self.assertIn("did you mean 'memory'? there are step, array, state,", self.says("tasks", "--where", "memry > 1"))
+        self.assertIn("memory is a number of bytes (1e9, 2GiB), '3 sheep' is not", self.says("redo", "--where", "memory > '3 sheep'"))
 
     def test_p_one_sample_by_hand(self):
         self.live(train=False)

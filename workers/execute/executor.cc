@@ -81,6 +81,7 @@ void Starter::start(std::size_t slot, const TaskArray& array, steps::PreparedTas
   }
   if (task.packed) files.open_output();
   task.environment.push_back("WFLOW_EVENTS=" + files.events());
+  task.environment.push_back("WFLOW_SLOT=" + std::to_string(slot + 1));
   const std::string& folder = task.starts_in.empty() ? task.directory : task.starts_in;
   if (task.direct) task.environment.push_back("PWD=" + folder);  // a shell would have set it
   const Share& share = slots_.tasks[slot].share;
