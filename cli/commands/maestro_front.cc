@@ -10,8 +10,6 @@
 #include "base/error.h"
 #include "base/process.h"
 #include "base/text.h"
-#include "base/version.h"
-#include "cli/commands/commands.h"
 #include "cli/commands/fronts.h"
 
 namespace wflow::cli {
@@ -64,11 +62,10 @@ int cancel(const MaestroOptions& options) {
   become_wflow({"cancel", "--kill", options.targets.front()});
 }
 
-void add_commands(CLI::App& app, MaestroOptions& options, Command& chosen) {
+void add_all(const AddCommand& add_command, MaestroOptions& options) {
   const auto add = [&](const char* name, const char* target, const Command& action) {
-    CLI::App* command = app.add_subcommand(name);
+    CLI::App* command = add_command(name, action);
     command->add_option(target, options.targets)->required();
-    command->callback([&chosen, action] { chosen = action; });
     return command;
   };
   CLI::App* study = add("run", "specification", [&options] { return run(options); });
@@ -120,22 +117,9 @@ std::vector<std::string> plain(const std::vector<std::string>& words) {
 
 std::optional<int> run_maestro(int argc, char** argv) {
   if (argc < 2 || std::string(argv[1]) != "maestro") return std::nullopt;
-  std::vector<std::string> words = plain({argv + 2, argv + argc});
   MaestroOptions options;
-  Command chosen;
-  CLI::App app("maestro, as wflow has it", "maestro");
-  app.set_version_flag("-v,--version", std::string("wflow ") + kVersion + " in the place of maestro");
-  app.require_subcommand(1);
-  add_commands(app, options, chosen);
-  try {
-    std::reverse(words.begin(), words.end());  // the parser takes them from the end
-    app.parse(words);
-  } catch (const CLI::Success& request) {  // --help, --version
-    return app.exit(request);
-  } catch (const CLI::ParseError& error) {
-    throw Error(ExitCode::usage, fmt::format("maestro: {}", error.what()));
-  }
-  return chosen();
+  return run_front("maestro", plain({argv + 2, argv + argc}),
+                   [&](const AddCommand& add) { add_all(add, options); });
 }
 
 }  // namespace wflow::cli
