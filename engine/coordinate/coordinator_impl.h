@@ -64,6 +64,7 @@ class Coordinator {
   void work();
   void wait();
   void take_events();
+  void finish_commit();
   void take_messages();
   std::vector<event::JournalRead> take_journals();
   void take_signals();
