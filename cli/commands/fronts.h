@@ -28,6 +28,13 @@ using AddCommand = std::function<CLI::App*(const std::string& name, const Comman
 int run_front(const std::string& program, std::vector<std::string> words,
               const std::function<void(const AddCommand& add)>& add_all);
 
+// ---- merlin_views.cc: merlin status, detailed-status, queue-info and query-workers
+void add_merlin_views(const AddCommand& add);
+
+// merlin_front.cc: the name of the campaign that such a command means, for find_campaign(): in a task its own
+// campaign, unless the task names another one.
+std::string merlins_campaign(const std::string& named);
+
 // ---- other_words.cc: commands and options of other programs that wflow has under another name, or does not
 // need. A user who types one from habit gets wflow's command in one line.
 

@@ -37,7 +37,6 @@ struct MerlinOptions {
   bool dry = false;
   std::string spec;                 // --spec of stop-workers and the like
   std::string path;                 // --path of example
-  std::string dump;                 // --dump of status
   std::vector<std::string> chosen;  // workers, queues, steps: words that have no counterpart
   std::string ignored;
   std::vector<std::string> ignored_list;
@@ -130,18 +129,6 @@ int info() {
   return 0;
 }
 
-// Becomes `wflow verb [CAMPAIGN] ...`. A task means its own campaign unless it names another one.
-int show(const MerlinOptions& options, std::vector<std::string> words) {
-  if (!options.dump.empty())
-    throw Error(ExitCode::usage, fmt::format("merlin --dump: wflow {} --{} > {}", words.front(),
-                                             options.dump.ends_with(".json") ? "json" : "csv", options.dump));
-  const std::string& named = options.spec.empty() ? options.target : options.spec;
-  const bool own = in_task() && (named.empty() || fs::is_regular_file(named));
-  const std::string campaign = own ? own_campaign().string() : named;
-  if (!campaign.empty()) words.insert(words.begin() + 1, campaign);
-  become_wflow(std::move(words));
-}
-
 // The directory of the newest submission of this study; empty before it has begun.
 std::optional<fs::path> submitted_campaign(const fs::path& study) {
   std::string newest;
@@ -177,9 +164,17 @@ int monitor(const MerlinOptions& options) {
   }
 }
 
+// Merlin's examples come with Merlin, and wflow's templates of the same names are other studies.
 int example(const MerlinOptions& options) {
-  if (options.target.empty() || options.target == "list") become_wflow({"init"});
-  become_wflow({"init", options.target, options.path.empty() ? "." : options.path});
+  if (options.target.empty() || options.target == "list") {
+    fmt::print("Merlin's examples come with Merlin. wflow has templates of its own: wflow init lists them\n");
+    return 0;
+  }
+  throw Error(
+      ExitCode::usage,
+      fmt::format("merlin example {}: Merlin's examples come with Merlin; wflow init lists templates of "
+                  "wflow's own",
+                  options.target));
 }
 
 // A command that has no effect here: one line says why to a user.
@@ -227,22 +222,7 @@ void add_merlin_workers(const AddCommand& add, MerlinOptions& options) {
   }
 }
 
-void add_merlin_views(const AddCommand& add, MerlinOptions& options) {
-  const auto add_view = [&](const char* name, const std::vector<std::string>& words) {
-    CLI::App* command = add(name, [&options, words] { return show(options, words); });
-    command->add_option("specification", options.target);
-    command->add_option("--spec", options.spec);
-    command->add_option("--dump", options.dump);
-    for (const char* option : {"--task_server", "-o,--output-path"})
-      command->add_option(option, options.ignored);
-    return command;
-  };
-  CLI::App* status = add_view("status", {"status"});
-  for (const char* flag : {"--cb-help", "--no-prompts"}) status->add_flag(flag);
-  CLI::App* tasks = add_view("detailed-status", {"tasks"});
-  for (const char* flag : {"--disable-pager", "--disable-theme", "--no-prompts"}) tasks->add_flag(flag);
-  add_view("query-workers", {"workers"});
-  add_view("queue-info", {"status", "--brief"});
+void add_merlin_monitor(const AddCommand& add, MerlinOptions& options) {
   CLI::App* wait = add("monitor", [&options] { return monitor(options); });
   add_spec(*wait, options);
   add_variables(*wait, options.ignored_list);
@@ -275,13 +255,19 @@ std::vector<std::string> without_level(const std::vector<std::string>& words) {
 
 }  // namespace
 
+std::string merlins_campaign(const std::string& named) {
+  const bool own = in_task() && (named.empty() || fs::is_regular_file(named));
+  return own ? own_campaign().string() : named;
+}
+
 std::optional<int> run_merlin(int argc, char** argv) {
   if (argc < 2 || std::string(argv[1]) != "merlin") return std::nullopt;
   MerlinOptions options;
   options.read.command = specs::Dialect::merlin;
   return run_front("merlin", without_level({argv + 2, argv + argc}), [&](const AddCommand& add) {
-    for (const auto add_some : {add_merlin_run, add_merlin_workers, add_merlin_views, add_merlin_others})
+    for (const auto add_some : {add_merlin_run, add_merlin_workers, add_merlin_monitor, add_merlin_others})
       add_some(add, options);
+    add_merlin_views(add);
   });
 }
 
