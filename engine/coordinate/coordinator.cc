@@ -67,6 +67,8 @@ CoordinatorEnd Coordinator::run() {
   status_.set_coordinator(host_name() + " (pid " + std::to_string(::getpid()) + ")");
   status_.set_state(CampaignState::running);
   machine_ = make_machine();
+  merlin_status_.find_missing(machine_->scheduler());
+  write_due_status();
   commits_ = std::make_unique<store::CommitThread>(store_);
   wire::Endpoint endpoint = socket_->endpoint();
   endpoint.epoch = epoch_;
@@ -221,6 +223,15 @@ void Coordinator::finish_commit() {
   });
 }
 
+// While no commit is under way.
+void Coordinator::write_due_status() {
+  for (;;) {
+    const std::vector<ArrayStatus> due = merlin_status_.take_due(machine_->scheduler(), store_);
+    if (due.empty()) return;
+    merlin_status_.write(due);
+  }
+}
+
 void Coordinator::take_messages() {
   for (int i = 0; i < kMessages; ++i) {
     auto received = socket_->receive();
@@ -357,9 +368,8 @@ CoordinatorEnd Coordinator::finish() {
   const bool cancelled = last.cancelled() > 0;
   set_state(over ? end_state(last) : CampaignState::interrupted);
   files_.reset();  // it may still write the same files
-  for (auto rest = merlin_status_.take_rest(machine_->scheduler(), store_); !rest.empty();
-       rest = merlin_status_.take_due(machine_->scheduler(), store_))
-    merlin_status_.write(rest);
+  merlin_status_.end(machine_->scheduler());
+  write_due_status();
   show(steady_now_s(), true);
   std::error_code ignored;
   std::filesystem::remove(plan_.campaign() / ".wflow" / "endpoint.json", ignored);

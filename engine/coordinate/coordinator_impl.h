@@ -65,6 +65,7 @@ class Coordinator {
   void wait();
   void take_events();
   void finish_commit();
+  void write_due_status();
   void take_messages();
   std::vector<event::JournalRead> take_journals();
   void take_signals();

@@ -23,6 +23,7 @@ using OrderedJson = nlohmann::ordered_json;
 
 // Arrays that one call of take_due() gathers: what the coordinator's loop may spend on it.
 constexpr std::size_t kArraysAtOnce = 100;
+constexpr const char* kFile = "/MERLIN_STATUS.json";  // in a task's directory
 constexpr const char* kNoTime = "--:--:--";
 
 constexpr int kRaiseError = 106;
@@ -127,6 +128,12 @@ std::vector<StatusParameter> named_in(const std::string& text,
   return named;
 }
 
+std::uint64_t open_elements(const Scheduler& scheduler, ArrayId array) {
+  const auto& states = scheduler.states(array);
+  return states.total(ElementState::blocked) + states.total(ElementState::ready) +
+         states.total(ElementState::leased) + states.total(ElementState::delayed);
+}
+
 std::string quoted(const std::string& text) {
   return OrderedJson(text).dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
@@ -172,7 +179,7 @@ std::vector<std::pair<std::string, std::string>> leaf_status_texts(const ArraySt
   const std::string above = status.file.substr(0, status.file.rfind('/'));
   std::vector<std::pair<std::string, std::string>> texts;
   for_each_leaf(status, [&](const std::string& path, const std::string& leaf) {
-    texts.emplace_back(above + path.substr(status.path.size()) + "/MERLIN_STATUS.json",
+    texts.emplace_back(above + path.substr(status.path.size()) + kFile,
                        fmt::format("{},\n{}: {}\n}}\n}}\n", head, quoted(path), leaf));
   });
   return texts;
@@ -183,17 +190,34 @@ MerlinStatus::MerlinStatus(const specs::Plan& plan)
       wanted_(plan.study().format.dialect == specs::Dialect::merlin),
       leaves_(plan.study().options.leaf_status) {}
 
+void MerlinStatus::find_missing(const Scheduler& scheduler) {
+  if (!wanted_ || leaves_) return;
+  std::set<ArrayId> seen;
+  for (ArrayId array = 0; array < plan_.array_count(); ++array) {
+    if (open_elements(scheduler, array) == 0) continue;
+    for (const specs::Edge& edge : plan_.edges(array)) {
+      const bool reads = plan_.steps()[plan_.step_of(edge.parent)].kind == specs::StepKind::shell &&
+                         open_elements(scheduler, edge.parent) == 0;
+      if (!reads || !seen.insert(edge.parent).second) continue;
+      std::error_code none;
+      if (!fs::exists(plan_.task_template(edge.parent).workspace + kFile, none))
+        add_whole(edge.parent, scheduler);
+    }
+  }
+}
+
+void MerlinStatus::add_whole(ArrayId array, const Scheduler& scheduler) {
+  due_[array].add({0, scheduler.states(array).count() - 1});
+}
+
 void MerlinStatus::changed(const RecordEnd& end, const Scheduler& scheduler) {
   if (!wanted_ || plan_.steps()[plan_.step_of(end.array)].kind != specs::StepKind::shell) return;
   if (leaves_) return due_[end.array].add(end.range);
-  const auto& states = scheduler.states(end.array);
-  const std::uint64_t open = states.total(ElementState::blocked) + states.total(ElementState::ready) +
-                             states.total(ElementState::leased) + states.total(ElementState::delayed);
-  if (open > 0) {
+  if (open_elements(scheduler, end.array) > 0) {
     open_.insert(end.array);
   } else {
     open_.erase(end.array);
-    due_[end.array].add({0, states.count() - 1});
+    add_whole(end.array, scheduler);
   }
 }
 
@@ -207,7 +231,7 @@ ArrayStatus MerlinStatus::gather(ArrayId array, const IntervalSet& parts, const 
     parameters.push_back({parameter.name, parameter.values[row], parameter.quoted[row]});
   const ArrayProgress progress = scheduler.progress(array);
   ArrayStatus status;
-  status.file = task.workspace + "/MERLIN_STATUS.json";
+  status.file = task.workspace + kFile;
   status.key = task.label.empty() ? task.step : task.step + "_" + task.label;
   status.path = fs::path(task.workspace).lexically_relative(plan_.campaign()).string();
   status.cmd_parameters = named_in(step.command, parameters);
@@ -234,10 +258,8 @@ std::vector<ArrayStatus> MerlinStatus::take_due(const Scheduler& scheduler, stor
   return some;
 }
 
-std::vector<ArrayStatus> MerlinStatus::take_rest(const Scheduler& scheduler, store::Store& store) {
-  for (const ArrayId array : std::exchange(open_, {}))
-    due_[array].add({0, scheduler.states(array).count() - 1});
-  return take_due(scheduler, store);
+void MerlinStatus::end(const Scheduler& scheduler) {
+  for (const ArrayId array : std::exchange(open_, {})) add_whole(array, scheduler);
 }
 
 void MerlinStatus::write(const std::vector<ArrayStatus>& arrays) const {

@@ -47,17 +47,21 @@ std::vector<std::pair<std::string, std::string>> leaf_status_texts(const ArraySt
 class MerlinStatus {
  public:
   explicit MerlinStatus(const specs::Plan& plan);
+  // Before the first lease: the files of arrays that have ended are due if open arrays may read them and they
+  // are gone, for example because a coordinator was killed before it wrote them.
+  void find_missing(const Scheduler& scheduler);
   // The commit under way records this end, which `scheduler` knows.
   void changed(const RecordEnd& end, const Scheduler& scheduler);
   // The content of some files that are due, which the caller writes; empty after the last. `store` must be
   // the caller's.
   std::vector<ArrayStatus> take_due(const Scheduler& scheduler, store::Store& store);
-  // Also those of arrays that have not ended: the coordinator ends.
-  std::vector<ArrayStatus> take_rest(const Scheduler& scheduler, store::Store& store);
+  // The coordinator ends: the files of arrays that have not ended are due, too.
+  void end(const Scheduler& scheduler);
   // Writes files whole or not at all, on any thread. One that cannot be written costs a view and no result.
   void write(const std::vector<ArrayStatus>& arrays) const;
 
  private:
+  void add_whole(ArrayId array, const Scheduler& scheduler);
   ArrayStatus gather(ArrayId array, const IntervalSet& parts, const Scheduler& scheduler,
                      store::Store& store) const;
 
