@@ -28,6 +28,15 @@ struct Script {
   specs::Pieces rest;  // with `folder`: the command after it
 };
 
+// Maestro, which writes Merlin's scripts, removes characters such as "=" from the name of a script, and not
+// from that of a restart script. In both, blanks become "_".
+std::string restart_base(const specs::TaskTemplate& task) {
+  std::string name = task.label.empty() ? task.step : task.step + "_" + task.label;
+  std::ranges::replace(name, ' ', '_');
+  std::erase(name, '/');
+  return name + ".restart";
+}
+
 constexpr std::size_t kMaxArgument = 120'000;  // the kernel's limit for one argument is 131,071 bytes
 
 // Splits "#!/usr/bin/env python3" as the kernel does: the program, and all the rest as one argument.
@@ -87,15 +96,15 @@ class Shell final : public Step {
     command_ = make_script(template_.command, template_.script, environment);
     restart_ = template_.restart.empty()
                    ? command_
-                   : make_script(template_.restart, template_.script + ".restart", environment);
+                   : make_script(template_.restart, restart_base(template_), environment);
     names_directory_ = names_directory(command_) || names_directory(restart_);
   }
 
   ArraySetup setup() const override {
     ArraySetup setup{{template_.workspace}, {}};
     for (const Script* script : {&command_, &restart_}) {
-      if (!script->shared_path.empty())
-        setup.files.push_back({script->shared_path, file_text(*script, 0, {})});
+      if (const std::string path = shared_file(*script); !path.empty())
+        setup.files.push_back({path, file_text(*script, 0, {})});
     }
     return setup;
   }
@@ -131,6 +140,12 @@ class Shell final : public Step {
   }
 
  private:
+  // A step without samples leaves its script, as in Merlin and Maestro, even if no shell has to read it.
+  std::string shared_file(const Script& script) const {
+    const bool leaves = script.shared && !packed_ && !template_.sample_dependent;
+    return leaves ? template_.workspace + "/" + script.base + ".sh" : script.shared_path;
+  }
+
   Script make_script(const specs::Pieces& body, const std::string& base,
                      std::span<const std::string> environment) const {
     check_columns(body, samples_);

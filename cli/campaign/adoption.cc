@@ -111,6 +111,7 @@ specs::StudyAndWarnings read(const fs::path& workspace, Maker maker, const Adopt
   with.timestamp = name.size() > 15 ? name.substr(name.size() - 15) : name;
   const specs::Dialect theirs = maker == Maker::merlin ? specs::Dialect::merlin : specs::Dialect::maestro;
   with.command = theirs;
+  with.uses_by_prefix = true;
   if (!options.study.empty()) return specs::read_study(options.study, with);
   with.dialect = theirs;
   const fs::path file = study_of(workspace, maker);

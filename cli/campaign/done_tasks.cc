@@ -93,10 +93,10 @@ void add(Parts& parts, ArrayId array, Element element) {
 
 // Tasks that never wrote a marker, so that a missing marker is not a deleted one.
 std::set<std::pair<ArrayId, Element>> unmarked(const std::vector<engine::wire::TaskRecord>& records) {
-  constexpr int kDry = 103, kStopWorkers = 105;
+  constexpr int kStopWorkers = 105;
   std::set<std::pair<ArrayId, Element>> tasks;
   for (const auto& record : records) {
-    if (record.reason == "exited" && (record.exit_code == kDry || record.exit_code == kStopWorkers))
+    if (record.reason == "exited" && record.exit_code == kStopWorkers)
       tasks.emplace(record.array, record.element);
   }
   return tasks;

@@ -9,6 +9,10 @@
 #include <string>
 #include <vector>
 
+namespace wflow::engine::wire {
+struct WorkerView;
+}
+
 namespace wflow::cli {
 
 using Command = std::function<int()>;
@@ -30,6 +34,9 @@ inline constexpr const char* kCampaign =
     "its directory, or the beginning of its name (default: the newest here)";
 // "1 task", "1,234 tasks".
 std::string tasks_text(std::uint64_t count);
+// "working", "ended"; and whether it runs tasks or may.
+std::string state_of(const engine::wire::WorkerView& worker);
+bool works(const engine::wire::WorkerView& worker);
 
 void add_status(CLI::App& app, Command& chosen);
 void add_attach(CLI::App& app, Command& chosen);

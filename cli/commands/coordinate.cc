@@ -261,7 +261,17 @@ class CampaignRun {
     if (soft && options_.soft_fail_ok) return ExitCode::ok;
     if (soft && top_.study().format.dialect == specs::Dialect::merlin && !options_.silent())
       fmt::print("exit code 1, where merlin run ends with 0; to have that: --soft-fail-ok\n");
+    if (soft && !top_.study().format.certain && has_skipped() && !options_.silent())
+      fmt::print(
+          "what depends on failed tasks did not run; in Merlin's files it does: --dialect merlin, or a "
+          "line '# wflow: merlin' in the study\n");
     return code;
+  }
+
+  bool has_skipped() const {
+    return std::ranges::any_of(top_status_.steps, [](const engine::StepStatus& step) {
+      return step.count(engine::ElementState::skipped) > 0;
+    });
   }
 
   void note_hard_failures(const engine::CampaignStatus& status) {

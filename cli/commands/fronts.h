@@ -4,11 +4,13 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "cli/commands/commands.h"
 #include "specs/study/study.h"
 
 namespace wflow::cli {
@@ -19,25 +21,19 @@ namespace wflow::cli {
 // Adds these as options of wflow, for become_wflow(). --vars comes last: it takes every word that follows.
 void add_read_words(std::vector<std::string>& words, const specs::ReadOptions& read);
 
-// The commands of `merlin` for a user. A target is a study or a campaign's directory; an empty one is the
-// newest campaign here.
-namespace front {
+// Adds the command `name`, which runs `action`, and returns it for its options.
+using AddCommand = std::function<CLI::App*(const std::string& name, const Command& action)>;
 
-struct MerlinRun {
-  std::string study;
-  specs::ReadOptions read;
-  bool local = false;  // else in the background
-  bool dry = false;
-};
-int run(const MerlinRun& options);
-// Adopts a workspace of Merlin first.
-int restart(const std::string& workspace, bool local);
-int monitor(const std::string& target);
-int stop_workers(const std::string& target);
-// A command that has no effect here: prints one line that says why.
-int nothing(const std::string& command);
+// Parses `words` with the commands that `add_all` adds, and runs the one that they name. `program`: "merlin".
+int run_front(const std::string& program, std::vector<std::string> words,
+              const std::function<void(const AddCommand& add)>& add_all);
 
-}  // namespace front
+// ---- merlin_views.cc: merlin status, detailed-status, queue-info and query-workers
+void add_merlin_views(const AddCommand& add);
+
+// merlin_front.cc: the name of the campaign that such a command means, for find_campaign(): in a task its own
+// campaign, unless the task names another one.
+std::string merlins_campaign(const std::string& named);
 
 // ---- other_words.cc: commands and options of other programs that wflow has under another name, or does not
 // need. A user who types one from habit gets wflow's command in one line.

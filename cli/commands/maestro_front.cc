@@ -4,14 +4,14 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "base/process.h"
 #include "base/text.h"
-#include "base/version.h"
-#include "cli/commands/commands.h"
+#include "cli/campaign/campaigns.h"
 #include "cli/commands/fronts.h"
 
 namespace wflow::cli {
@@ -45,12 +45,26 @@ int run(MaestroOptions& options) {
   become_wflow(std::move(words));
 }
 
-int status(const MaestroOptions& options) {
-  if (options.targets.size() == 1) become_wflow({"status", options.targets.front()});
+// `maestro run -o DIR` makes a campaign in DIR, and a user of Maestro's names DIR: its newest campaign.
+std::string campaign_at(const std::string& directory) {
+  std::error_code none;
+  if (is_campaign(directory) || !std::filesystem::is_directory(directory, none)) return directory;
+  const auto campaigns = find_campaigns(directory);
+  return campaigns.empty() ? directory : campaigns.back().string();
+}
+
+// `wflow words... DIRECTORY` for each; the exit code is the worst.
+int for_each(const std::vector<std::string>& directories, std::vector<std::string> words) {
+  if (directories.size() == 1) {
+    words.push_back(campaign_at(directories.front()));
+    become_wflow(std::move(words));
+  }
+  words.insert(words.begin(), sibling_program("wflow"));
   int worst = 0;
-  for (const std::string& directory : options.targets) {
+  for (const std::string& directory : directories) {
     SpawnRequest request;
-    request.argv = {sibling_program("wflow"), "status", directory};
+    request.argv = words;
+    request.argv.push_back(campaign_at(directory));
     const CommandResult result = run_command(request);
     fmt::print("{}", result.out);
     fmt::print(stderr, "{}", result.err);
@@ -59,16 +73,10 @@ int status(const MaestroOptions& options) {
   return worst;
 }
 
-int cancel(const MaestroOptions& options) {
-  if (options.targets.size() > 1) throw Error(ExitCode::usage, "maestro cancel: one directory at a time");
-  become_wflow({"cancel", "--kill", options.targets.front()});
-}
-
-void add_commands(CLI::App& app, MaestroOptions& options, Command& chosen) {
+void add_all(const AddCommand& add_command, MaestroOptions& options) {
   const auto add = [&](const char* name, const char* target, const Command& action) {
-    CLI::App* command = app.add_subcommand(name);
+    CLI::App* command = add_command(name, action);
     command->add_option(target, options.targets)->required();
-    command->callback([&chosen, action] { chosen = action; });
     return command;
   };
   CLI::App* study = add("run", "specification", [&options] { return run(options); });
@@ -89,11 +97,13 @@ void add_commands(CLI::App& app, MaestroOptions& options, Command& chosen) {
   ignore("-r,--rlimit", "--rlimit");
   ignore("-s,--sleeptime", "--sleeptime");
   study->add_flag_callback("--usetmp", [&options] { options.unused.emplace_back("--usetmp"); });
-  CLI::App* shown = add("status", "directory", [&options] { return status(options); });
+  CLI::App* shown = add("status", "directory", [&options] { return for_each(options.targets, {"status"}); });
   shown->add_option_function<std::string>("--layout", [](const std::string&) {});
   shown->add_flag("--disable-theme");
   shown->add_flag("--disable-pager");
-  add("cancel", "directory", [&options] { return cancel(options); })->add_flag("-y,--autoyes");
+  add("cancel", "directory", [&options] {
+    return for_each(options.targets, {"cancel", "--kill"});
+  })->add_flag("-y,--autoyes");
   add("update", "directory", [] { return answer_other_word("update"), 0; })->allow_extras();
 }
 
@@ -120,22 +130,9 @@ std::vector<std::string> plain(const std::vector<std::string>& words) {
 
 std::optional<int> run_maestro(int argc, char** argv) {
   if (argc < 2 || std::string(argv[1]) != "maestro") return std::nullopt;
-  std::vector<std::string> words = plain({argv + 2, argv + argc});
   MaestroOptions options;
-  Command chosen;
-  CLI::App app("maestro, as wflow has it", "maestro");
-  app.set_version_flag("-v,--version", std::string("wflow ") + kVersion + " in the place of maestro");
-  app.require_subcommand(1);
-  add_commands(app, options, chosen);
-  try {
-    std::reverse(words.begin(), words.end());  // the parser takes them from the end
-    app.parse(words);
-  } catch (const CLI::Success& request) {  // --help, --version
-    return app.exit(request);
-  } catch (const CLI::ParseError& error) {
-    throw Error(ExitCode::usage, fmt::format("maestro: {}", error.what()));
-  }
-  return chosen();
+  return run_front("maestro", plain({argv + 2, argv + argc}),
+                   [&](const AddCommand& add) { add_all(add, options); });
 }
 
 }  // namespace wflow::cli

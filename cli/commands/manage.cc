@@ -246,25 +246,6 @@ int snapshot(const ManageOptions& options) {
   return 0;
 }
 
-std::string state_of(const engine::wire::WorkerView& worker) {
-  switch (worker.state) {
-    case engine::wire::WorkerViewState::working:
-      return "working";
-    case engine::wire::WorkerViewState::draining:
-      return "draining";
-    case engine::wire::WorkerViewState::ended:
-      return "ended";
-    case engine::wire::WorkerViewState::unknown:
-      break;
-  }
-  return "unknown";
-}
-
-bool works(const engine::wire::WorkerView& worker) {
-  return worker.state == engine::wire::WorkerViewState::working ||
-         worker.state == engine::wire::WorkerViewState::draining;
-}
-
 nlohmann::json json_of(const engine::wire::WorkerView& worker) {
   nlohmann::json json = {
       {"id", worker.id},           {"host", worker.host},       {"group", worker.group},
@@ -313,6 +294,25 @@ CLI::App* add(CLI::App& app, Command& chosen, const char* name, const char* desc
 }
 
 }  // namespace
+
+std::string state_of(const engine::wire::WorkerView& worker) {
+  switch (worker.state) {
+    case engine::wire::WorkerViewState::working:
+      return "working";
+    case engine::wire::WorkerViewState::draining:
+      return "draining";
+    case engine::wire::WorkerViewState::ended:
+      return "ended";
+    case engine::wire::WorkerViewState::unknown:
+      break;
+  }
+  return "unknown";
+}
+
+bool works(const engine::wire::WorkerView& worker) {
+  return worker.state == engine::wire::WorkerViewState::working ||
+         worker.state == engine::wire::WorkerViewState::draining;
+}
 
 void add_manage(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<ManageOptions>();

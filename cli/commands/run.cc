@@ -241,6 +241,15 @@ int preview(const specs::Study& study, const RunOptions& options) {
   return 0;
 }
 
+// Merlin's status files belong to Merlin's studies.
+void note_unused_status(const specs::Study& study) {
+  if (!study.options.leaf_status || study.format.dialect == specs::Dialect::merlin) return;
+  fmt::print(stderr,
+             "--merlin-status has no effect: this file was {}, and wflow writes MERLIN_STATUS.json for "
+             "Merlin's files only\n",
+             specs::describe(study.format));
+}
+
 }  // namespace
 
 int run_study(RunOptions options) {
@@ -265,6 +274,7 @@ int run_study(RunOptions options) {
   }
   require_programs(read.study);
   for (const auto& warning : read.warnings) fmt::print(stderr, "{}\n", warning.to_string());
+  note_unused_status(read.study);
   const bool dry = options.dry || read.study.batch.dry_run;
   if (dry) check_dry(specs::Plan(read.study, "/"));
   if (!dry) require_schedulers(read.study, options);
@@ -276,7 +286,6 @@ int run_study(RunOptions options) {
   if (!options.until.empty()) engine::arrays_of_step(specs::Plan(read.study, "/"), options.until);  // a step
   const specs::Plan plan = create(read);
   if (!options.silent()) {
-    fmt::print("{}\n", specs::describe(read.study.format));
     fmt::print("{}: {} tasks in {}\n", plan.study().name, text::format_count(plan.element_count()),
                plan.campaign().string());
   }

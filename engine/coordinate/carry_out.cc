@@ -34,7 +34,7 @@ void Coordinator::on(action::Send& send) {
 
 void Coordinator::on(action::Commit& commit) {
   status_.apply(commit.batch);
-  for (const RecordEnd& end : commit.batch.ends) merlin_status_.changed(end.array);
+  for (const RecordEnd& end : commit.batch.ends) merlin_status_.changed(end, machine_->scheduler());
   commits_->submit(std::move(commit.batch));
 }
 

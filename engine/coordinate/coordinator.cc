@@ -67,6 +67,8 @@ CoordinatorEnd Coordinator::run() {
   status_.set_coordinator(host_name() + " (pid " + std::to_string(::getpid()) + ")");
   status_.set_state(CampaignState::running);
   machine_ = make_machine();
+  merlin_status_.find_missing(machine_->scheduler());
+  write_due_status();
   commits_ = std::make_unique<store::CommitThread>(store_);
   wire::Endpoint endpoint = socket_->endpoint();
   endpoint.epoch = epoch_;
@@ -166,8 +168,6 @@ void Coordinator::work() {
     wait();
     take_events();
     carry_out();
-    // Everything that has ended is in the store then, and the store is ours.
-    if (!commits_->busy()) merlin_status_.write_some(machine_->scheduler(), store_);
     show(steady_now_s(), false);
   }
 }
@@ -192,10 +192,7 @@ void Coordinator::wait() {
 void Coordinator::take_events() {
   lock_.check_if_late();  // first of all: it may have been frozen, and another one may work
   lock_.check_place();
-  if (commits_->committed()) {
-    handle(event::CommitFinished{});
-    carry_out();  // answers queries while scheduler and store agree
-  }
+  if (commits_->committed()) finish_commit();
   if (auto why = commits_->trouble()) {
     // Shown at once; the machine records it when it can.
     store::Batch batch;
@@ -210,6 +207,29 @@ void Coordinator::take_events() {
   take_side_work();
   take_signals();
   handle(event::Time{});
+}
+
+// A commit ends for the machine once Merlin's status files of what it records are written: only then may
+// tasks begin that look for them. Until then the machine begins no other commit, so the store is ours.
+void Coordinator::finish_commit() {
+  std::vector<ArrayStatus> due = merlin_status_.take_due(machine_->scheduler(), store_);
+  if (due.empty()) {
+    handle(event::CommitFinished{});
+    return carry_out();  // answers queries while scheduler and store agree
+  }
+  made(files_).call([this, due = std::move(due)]() -> SideThread::OnLoop {
+    merlin_status_.write(due);
+    return [this] { finish_commit(); };
+  });
+}
+
+// While no commit is under way.
+void Coordinator::write_due_status() {
+  for (;;) {
+    const std::vector<ArrayStatus> due = merlin_status_.take_due(machine_->scheduler(), store_);
+    if (due.empty()) return;
+    merlin_status_.write(due);
+  }
 }
 
 void Coordinator::take_messages() {
@@ -347,14 +367,15 @@ CoordinatorEnd Coordinator::finish() {
   const bool failed = last.failed() > 0;
   const bool cancelled = last.cancelled() > 0;
   set_state(over ? end_state(last) : CampaignState::interrupted);
-  merlin_status_.finish(machine_->scheduler(), store_);
+  files_.reset();  // it may still write the same files
+  merlin_status_.end(machine_->scheduler());
+  write_due_status();
   show(steady_now_s(), true);
   std::error_code ignored;
   std::filesystem::remove(plan_.campaign() / ".wflow" / "endpoint.json", ignored);
   // Another coordinator may start now: this one must not use the database or remove journals any more. Where
   // locks do not reach other hosts, the record alone says so.
   copies_.reset();
-  files_.reset();
   commits_.reset();
   store_.close();
   lock_.end(machine_->handed_over() ? store::HolderState::handed_over : store::HolderState::released);

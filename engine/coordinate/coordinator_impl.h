@@ -64,6 +64,8 @@ class Coordinator {
   void work();
   void wait();
   void take_events();
+  void finish_commit();
+  void write_due_status();
   void take_messages();
   std::vector<event::JournalRead> take_journals();
   void take_signals();

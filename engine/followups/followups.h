@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Campaigns that follow a campaign: the studies that its tasks submitted (`merlin run` in a step, see
-// cli/commands/merlin_shim.cc) and the iterations of its study. They are recorded in the database of the
+// cli/commands/merlin_front.cc) and the iterations of its study. They are recorded in the database of the
 // campaign that a run began with, its top, and run one after the other.
 //
 // A submitted study may also begin before its campaign has ended, if the campaign waits for it

@@ -5,10 +5,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -21,8 +21,9 @@ namespace {
 namespace fs = std::filesystem;
 using OrderedJson = nlohmann::ordered_json;
 
-// Arrays that one call of write_some() looks at: what the coordinator's loop may spend on it.
+// Arrays that one call of take_due() gathers: what the coordinator's loop may spend on it.
 constexpr std::size_t kArraysAtOnce = 100;
+constexpr const char* kFile = "/MERLIN_STATUS.json";  // in a task's directory
 constexpr const char* kNoTime = "--:--:--";
 
 constexpr int kRaiseError = 106;
@@ -68,27 +69,26 @@ OrderedJson leaf(const char* status, const char* code, const std::string& time, 
 }
 
 OrderedJson leaf_of(ElementState state, const store::ExecutionRecord* record, double mean_s) {
-  const std::uint32_t executions = record == nullptr ? 0 : record->executions;
+  const std::uint32_t asked = record == nullptr ? 0 : record->asked;
   const int code = record == nullptr || record->reason != "exited" ? 0 : record->exit_code;
   const std::string time = duration_text(record == nullptr ? 0 : record->duration_s);
-  const std::uint32_t before = std::max(executions, 1U) - 1;  // executions ahead of the one that failed
   switch (state) {
     case ElementState::done:
-      if (code == kStopWorkers) return leaf("CANCELLED", "MERLIN_STOP_WORKERS", time, before);
-      return leaf("FINISHED", "MERLIN_SUCCESS", duration_text(mean_s), executions);
+      if (code == kStopWorkers) return leaf("CANCELLED", "MERLIN_STOP_WORKERS", time, asked);
+      return leaf("FINISHED", "MERLIN_SUCCESS", duration_text(mean_s), asked);
     case ElementState::failed:
-      if (code == kRaiseError) return leaf("UNKNOWN", "MERLIN_UNRECOGNIZED", time, before);
+      if (code == kRaiseError) return leaf("UNKNOWN", "MERLIN_UNRECOGNIZED", time, asked);
       if (code == kRestart || code == kRetry)
-        return leaf("FAILED", "MERLIN_SOFT_FAIL (MAX RETRIES REACHED)", time, before);
-      return leaf("FAILED", "MERLIN_SOFT_FAIL", time, before);
+        return leaf("FAILED", "MERLIN_SOFT_FAIL (MAX RETRIES REACHED)", time, asked);
+      return leaf("FAILED", "MERLIN_SOFT_FAIL", time, asked);
     case ElementState::hard_failed:
-      return leaf("FAILED", "MERLIN_HARD_FAIL", time, before);
+      return leaf("FAILED", "MERLIN_HARD_FAIL", time, asked);
     case ElementState::cancelled:
-      return leaf("CANCELLED", nullptr, kNoTime, executions);
+      return leaf("CANCELLED", nullptr, kNoTime, asked);
     case ElementState::leased:
-      return leaf("RUNNING", nullptr, kNoTime, executions);
+      return leaf("RUNNING", nullptr, kNoTime, asked);
     default:
-      return leaf("INITIALIZED", nullptr, kNoTime, executions);
+      return leaf("INITIALIZED", nullptr, kNoTime, asked);
   }
 }
 
@@ -107,20 +107,11 @@ void write_if_there(const std::string& file, const std::string& text) {
   if (fs::is_directory(fs::path(file).parent_path())) write_view(file, text);
 }
 
-// A full disk or a directory that is gone costs a view and no result.
-void write_views(const std::vector<ArrayStatus>& arrays, bool leaves) {
-  for (const ArrayStatus& array : arrays) {
-    try {
-      if (!leaves) {
-        write_if_there(array.file, merlin_status_text(array));
-        continue;
-      }
-      for (const auto& [file, text] : leaf_status_texts(array)) {
-        write_if_there(file, text);
-        write_if_there((fs::path(file).parent_path() / "status.lock").string(), "");
-      }
-    } catch (const std::exception&) {
-    }
+void write_files_of(const ArrayStatus& array, bool leaves) {
+  if (!leaves) return write_if_there(array.file, merlin_status_text(array));
+  for (const auto& [file, text] : leaf_status_texts(array)) {
+    write_if_there(file, text);
+    write_if_there((fs::path(file).parent_path() / "status.lock").string(), "");
   }
 }
 
@@ -135,6 +126,12 @@ std::vector<StatusParameter> named_in(const std::string& text,
     }
   }
   return named;
+}
+
+std::uint64_t open_elements(const Scheduler& scheduler, ArrayId array) {
+  const auto& states = scheduler.states(array);
+  return states.total(ElementState::blocked) + states.total(ElementState::ready) +
+         states.total(ElementState::leased) + states.total(ElementState::delayed);
 }
 
 std::string quoted(const std::string& text) {
@@ -182,7 +179,7 @@ std::vector<std::pair<std::string, std::string>> leaf_status_texts(const ArraySt
   const std::string above = status.file.substr(0, status.file.rfind('/'));
   std::vector<std::pair<std::string, std::string>> texts;
   for_each_leaf(status, [&](const std::string& path, const std::string& leaf) {
-    texts.emplace_back(above + path.substr(status.path.size()) + "/MERLIN_STATUS.json",
+    texts.emplace_back(above + path.substr(status.path.size()) + kFile,
                        fmt::format("{},\n{}: {}\n}}\n}}\n", head, quoted(path), leaf));
   });
   return texts;
@@ -193,12 +190,39 @@ MerlinStatus::MerlinStatus(const specs::Plan& plan)
       wanted_(plan.study().format.dialect == specs::Dialect::merlin),
       leaves_(plan.study().options.leaf_status) {}
 
-void MerlinStatus::changed(ArrayId array) {
-  if (!wanted_ || plan_.steps()[plan_.step_of(array)].kind != specs::StepKind::shell) return;
-  due_.insert(array);
+void MerlinStatus::find_missing(const Scheduler& scheduler) {
+  if (!wanted_ || leaves_) return;
+  std::set<ArrayId> seen;
+  for (ArrayId array = 0; array < plan_.array_count(); ++array) {
+    if (open_elements(scheduler, array) == 0) continue;
+    for (const specs::Edge& edge : plan_.edges(array)) {
+      const bool reads = plan_.steps()[plan_.step_of(edge.parent)].kind == specs::StepKind::shell &&
+                         open_elements(scheduler, edge.parent) == 0;
+      if (!reads || !seen.insert(edge.parent).second) continue;
+      std::error_code none;
+      if (!fs::exists(plan_.task_template(edge.parent).workspace + kFile, none))
+        add_whole(edge.parent, scheduler);
+    }
+  }
 }
 
-ArrayStatus MerlinStatus::gather(ArrayId array, const Scheduler& scheduler, store::Store& store) const {
+void MerlinStatus::add_whole(ArrayId array, const Scheduler& scheduler) {
+  due_[array].add({0, scheduler.states(array).count() - 1});
+}
+
+void MerlinStatus::changed(const RecordEnd& end, const Scheduler& scheduler) {
+  if (!wanted_ || plan_.steps()[plan_.step_of(end.array)].kind != specs::StepKind::shell) return;
+  if (leaves_) return due_[end.array].add(end.range);
+  if (open_elements(scheduler, end.array) > 0) {
+    open_.insert(end.array);
+  } else {
+    open_.erase(end.array);
+    add_whole(end.array, scheduler);
+  }
+}
+
+ArrayStatus MerlinStatus::gather(ArrayId array, const IntervalSet& parts, const Scheduler& scheduler,
+                                 store::Store& store) const {
   const specs::TaskTemplate task = plan_.task_template(array);
   const specs::Step& step = plan_.study().steps[plan_.steps()[plan_.step_of(array)].study_step];
   std::vector<StatusParameter> parameters;
@@ -207,7 +231,7 @@ ArrayStatus MerlinStatus::gather(ArrayId array, const Scheduler& scheduler, stor
     parameters.push_back({parameter.name, parameter.values[row], parameter.quoted[row]});
   const ArrayProgress progress = scheduler.progress(array);
   ArrayStatus status;
-  status.file = task.workspace + "/MERLIN_STATUS.json";
+  status.file = task.workspace + kFile;
   status.key = task.label.empty() ? task.step : task.step + "_" + task.label;
   status.path = fs::path(task.workspace).lexically_relative(plan_.campaign()).string();
   status.cmd_parameters = named_in(step.command, parameters);
@@ -216,48 +240,35 @@ ArrayStatus MerlinStatus::gather(ArrayId array, const Scheduler& scheduler, stor
   status.sample_dependent = task.sample_dependent;
   status.level_max_dirs = task.level_max_dirs;
   status.mean_s = progress.timed == 0 ? 0 : progress.duration_sum_s / static_cast<double>(progress.timed);
-  const std::uint64_t count = std::min(scheduler.states(array).count(), kMostStatusElements);
-  if (count == 0) return status;
-  scheduler.states(array).for_each_in(
-      {0, count - 1}, [&](Range range, ElementState state) { status.states.emplace_back(range, state); });
-  status.failures = store.executions(array, {0, count - 1});
+  parts.for_each_in({0, kMostStatusElements - 1}, [&](Range part) {
+    scheduler.states(array).for_each_in(
+        part, [&](Range range, ElementState state) { status.states.emplace_back(range, state); });
+    for (store::ExecutionRecord& record : store.executions(array, part))
+      status.failures.push_back(std::move(record));
+  });
   return status;
 }
 
-void MerlinStatus::write(const std::set<ArrayId>& arrays, const Scheduler& scheduler, store::Store& store) {
-  std::vector<ArrayStatus> views;
-  for (const ArrayId array : arrays) views.push_back(gather(array, scheduler, store));
-  writing_ = std::async(std::launch::async,
-                        [views = std::move(views), leaves = leaves_] { write_views(views, leaves); });
+std::vector<ArrayStatus> MerlinStatus::take_due(const Scheduler& scheduler, store::Store& store) {
+  std::vector<ArrayStatus> some;
+  while (!due_.empty() && some.size() < kArraysAtOnce) {
+    const auto next = due_.extract(due_.begin());
+    some.push_back(gather(next.key(), next.mapped(), scheduler, store));
+  }
+  return some;
 }
 
-void MerlinStatus::write_some(const Scheduler& scheduler, store::Store& store) {
-  if (due_.empty()) return;
-  if (writing_.valid() && writing_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return;
-  std::set<ArrayId> ended;
-  std::size_t looked_at = 0;
-  for (auto at = due_.begin(); at != due_.end() && looked_at < kArraysAtOnce; ++looked_at) {
-    const auto& states = scheduler.states(*at);
-    const std::uint64_t open = states.total(ElementState::blocked) + states.total(ElementState::ready) +
-                               states.total(ElementState::leased) + states.total(ElementState::delayed);
-    if (open > 0) {
-      ++at;
-      continue;
+void MerlinStatus::end(const Scheduler& scheduler) {
+  for (const ArrayId array : std::exchange(open_, {})) add_whole(array, scheduler);
+}
+
+void MerlinStatus::write(const std::vector<ArrayStatus>& arrays) const {
+  for (const ArrayStatus& array : arrays) {
+    try {
+      write_files_of(array, leaves_);
+    } catch (const std::exception&) {  // a full disk, or a directory that is gone
     }
-    ended.insert(*at);
-    at = due_.erase(at);
   }
-  if (!ended.empty()) write(ended, scheduler, store);
-}
-
-void MerlinStatus::finish(const Scheduler& scheduler, store::Store& store) {
-  while (!due_.empty()) {
-    std::set<ArrayId> some;
-    while (!due_.empty() && some.size() < kArraysAtOnce) some.insert(due_.extract(due_.begin()));
-    if (writing_.valid()) writing_.wait();
-    write(some, scheduler, store);
-  }
-  if (writing_.valid()) writing_.wait();
 }
 
 }  // namespace wflow::engine

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // MERLIN_STATUS.json, which Merlin leaves in the directory of every step and combination, for users and their
-// programs. A view, written when an array has ended: wflow never reads it.
+// programs. A view, written when an array has ended and before what depends on it begins: wflow never reads
+// it.
 #pragma once
 
-#include <future>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -46,23 +47,30 @@ std::vector<std::pair<std::string, std::string>> leaf_status_texts(const ArraySt
 class MerlinStatus {
  public:
   explicit MerlinStatus(const specs::Plan& plan);
-  // Elements of this array have ended.
-  void changed(ArrayId array);
-  // Starts to write the files of arrays that have ended, on a thread of its own. `store` must be the
-  // caller's.
-  void write_some(const Scheduler& scheduler, store::Store& store);
-  // Writes the remaining files, and returns when they exist.
-  void finish(const Scheduler& scheduler, store::Store& store);
+  // Before the first lease: the files of arrays that have ended are due if open arrays may read them and they
+  // are gone, for example because a coordinator was killed before it wrote them.
+  void find_missing(const Scheduler& scheduler);
+  // The commit under way records this end, which `scheduler` knows.
+  void changed(const RecordEnd& end, const Scheduler& scheduler);
+  // The content of some files that are due, which the caller writes; empty after the last. `store` must be
+  // the caller's.
+  std::vector<ArrayStatus> take_due(const Scheduler& scheduler, store::Store& store);
+  // The coordinator ends: the files of arrays that have not ended are due, too.
+  void end(const Scheduler& scheduler);
+  // Writes files whole or not at all, on any thread. One that cannot be written costs a view and no result.
+  void write(const std::vector<ArrayStatus>& arrays) const;
 
  private:
-  void write(const std::set<ArrayId>& arrays, const Scheduler& scheduler, store::Store& store);
-  ArrayStatus gather(ArrayId array, const Scheduler& scheduler, store::Store& store) const;
+  void add_whole(ArrayId array, const Scheduler& scheduler);
+  ArrayStatus gather(ArrayId array, const IntervalSet& parts, const Scheduler& scheduler,
+                     store::Store& store) const;
 
   const specs::Plan& plan_;
   bool wanted_;  // the study is Merlin's
-  std::set<ArrayId> due_;
   bool leaves_;  // a file for each task
-  std::future<void> writing_;
+  // The files to write: of whole arrays, or of these elements of an array.
+  std::map<ArrayId, IntervalSet> due_;
+  std::set<ArrayId> open_;  // some of their elements have ended
 };
 
 }  // namespace wflow::engine

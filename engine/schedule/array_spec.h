@@ -50,6 +50,9 @@ struct ArraySpec {
   std::uint64_t max_disk_bytes = 0;
   // Conversions: a lease names the samples that its blocks leave out (Lease::left_out).
   bool leaves_out_failed = false;
+  // Its elements are leased once the ends of their input are on disk: they may read Merlin's status files,
+  // which are written with these (engine/monitor/merlin_status.h).
+  bool after_record = false;
   specs::ContinueOn continue_on = specs::ContinueOn::soft_fail;
   std::vector<specs::Edge> edges;
 

@@ -12,12 +12,11 @@
 namespace wflow::engine {
 
 // Exit codes by which a task reports more than success or failure: Merlin's (docs/spec.md).
-enum : int { kRestart = 100, kSoftFail = 101, kHardFail = 102, kDry = 103, kRetry = 104, kStopWorkers = 105 };
+enum : int { kRestart = 100, kSoftFail = 101, kHardFail = 102, kRetry = 104, kStopWorkers = 105 };
 
 // True for a success that leaves no marker.
 inline bool is_success(const Outcome& outcome) {
-  return outcome.reason == EndReason::exited &&
-         (outcome.exit_code == kDry || outcome.exit_code == kStopWorkers);
+  return outcome.reason == EndReason::exited && outcome.exit_code == kStopWorkers;
 }
 
 // An element that was running on so many workers when they were lost for unknown causes counts as their

@@ -27,24 +27,28 @@ int failure_retries(const specs::PlannedStep& step) {
   return step.kind == specs::StepKind::train ? kTrainingRetries : 0;
 }
 
+bool is_merlins(const specs::Plan& plan) {
+  return plan.study().format.dialect == specs::Dialect::merlin;
+}
+
 // A data set's closing step and a training can't work without what they wait for. Merlin's files follow
-// Merlin.
+// Merlin; Maestro's do the same as wflow's own, because many files could be either.
 specs::ContinueOn continue_on(const specs::Plan& plan, const specs::PlannedStep& step) {
   if (step.continue_on) return *step.continue_on;
   const bool closes = step.kind == specs::StepKind::convert && step.block_samples == 0;
   if (closes || step.kind == specs::StepKind::train) return specs::ContinueOn::never;
-  return plan.study().merlin ? specs::ContinueOn::soft_fail : specs::ContinueOn::never;
+  return is_merlins(plan) ? specs::ContinueOn::soft_fail : specs::ContinueOn::never;
 }
 
-// A conversion continues without the samples that failed. In wflow's format a step that gathers what many
-// elements left (`depends: [simulate_*]`, or all samples) does so without those that failed, too.
+// A conversion continues without the samples that failed. A step that gathers what many elements left
+// (`depends: [simulate_*]`, or all samples) does so without those that failed, too, except in Merlin's files.
 std::vector<specs::Edge> edges_of(const specs::Plan& plan, const specs::PlannedStep& step, ArrayId array) {
   std::vector<specs::Edge> edges = plan.edges(array);
   if (step.continue_on) return edges;
   if (edges.empty()) return edges;
   std::map<std::size_t, std::size_t> from;  // planned step -> edges
   for (const specs::Edge& edge : edges) ++from[plan.step_of(edge.parent)];
-  const bool gathers = !plan.study().merlin && step.kind != specs::StepKind::train &&
+  const bool gathers = !is_merlins(plan) && step.kind != specs::StepKind::train &&
                        !(step.kind == specs::StepKind::convert && step.block_samples == 0);
   for (specs::Edge& edge : edges) {
     const std::size_t parent = plan.step_of(edge.parent);
@@ -129,6 +133,17 @@ StepSpec spec_of(const specs::Plan& plan, const Groups& groups, std::size_t inde
   return result;
 }
 
+// True if a task of this array may look for the status file of what it waits for. A step's file is written
+// once all of its elements have ended, that of a task (`leaf_status`) with the task's end.
+bool may_read_status(const specs::Plan& plan, const std::vector<specs::Edge>& edges) {
+  if (!is_merlins(plan)) return false;
+  return std::ranges::any_of(edges, [&](const specs::Edge& edge) {
+    const specs::PlannedStep& parent = plan.steps()[plan.step_of(edge.parent)];
+    return parent.kind == specs::StepKind::shell &&
+           (plan.study().options.leaf_status || parent.elements == 1 || edge.kind == specs::EdgeKind::all);
+  });
+}
+
 }  // namespace
 
 std::vector<ArraySpec> array_specs(const specs::Plan& plan, bool runs_here, bool in_one) {
@@ -146,6 +161,7 @@ std::vector<ArraySpec> array_specs(const specs::Plan& plan, bool runs_here, bool
         if (!runs_here) array.gang = gang_of(groups, step, array.resources, in_one);
       }
       array.edges = edges_of(plan, step, id);
+      array.after_record = may_read_status(plan, array.edges);
     }
   }
   return arrays;

@@ -44,7 +44,7 @@ void Scheduler::end(ArrayId id, Range range, ElementState state) {
   array.states.set(range, state);
   array.ended.add(range);
   open_ -= range.size();
-  if (state != ElementState::done) ++bad_ends_;
+  if (state != ElementState::done || counts_successes_) ++bad_ends_;
   if (state != ElementState::skipped && state != ElementState::cancelled) has_begun(id, range);
   disk_.ended(id, range, state);
   // Neighbours that end one by one are one record.
@@ -149,10 +149,14 @@ void Scheduler::queue_again(ArrayId id, Element element) {
   if (bad_ends_ == bad_ends_saved_ || !wait_for_disk(id, {&one, 1}).empty()) ready_.add_again(id, element);
 }
 
-// ---- elements that run although some of their input failed
+// ---- elements that run although some of their input failed, or that read how it ended
 
 // They wait until those ends are on disk. Returns the other elements.
 std::vector<Range> Scheduler::wait_for_disk(ArrayId id, std::span<const Range> parts) {
+  if (arrays_[id].spec.after_record) {
+    for (const Range& part : parts) unsaved_[id].set(part, bad_ends_);
+    return {};
+  }
   IntervalSet saved;
   for (const Range& part : parts) saved.add(part);
   for (const Range& part : parts) {

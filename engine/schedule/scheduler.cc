@@ -29,7 +29,10 @@ Scheduler::Scheduler(std::vector<ArraySpec> arrays, std::uint64_t epoch)
       leases_(arrays_, ready_),
       disk_(arrays_),
       next_lease_((epoch << kEpochShift) + 1) {
-  for (const TaskArray& array : arrays_) open_ += array.spec.count;
+  for (const TaskArray& array : arrays_) {
+    open_ += array.spec.count;
+    counts_successes_ = counts_successes_ || array.spec.after_record;
+  }
 }
 
 bool Scheduler::valid(ArrayId array, Element first, std::uint64_t count) const {

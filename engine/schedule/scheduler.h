@@ -124,7 +124,7 @@ class Scheduler {
   // saving(): all ends so far are in the commit that begins. saved(): that commit is on disk. An element that
   // runs although some of its input failed, or a block that leaves out samples, is leased once those ends are
   // on disk: after a kill before that, the next coordinator would run the input again, and then the element,
-  // though it has succeeded.
+  // though it has succeeded. So is every element of an array with ArraySpec::after_record.
   void saving() { bad_ends_in_commit_ = bad_ends_; }
   void saved();
   // A hard failure then ends only what depends on it.
@@ -348,8 +348,9 @@ class Scheduler {
   std::vector<EarlyFailure> heard_;                     // whose turn has come; propagate() counts them
   Actions actions_;
   LeaseId next_lease_;
-  std::uint64_t open_ = 0;  // elements that have not ended
-  // Calls of end() for other ends than successes.
+  std::uint64_t open_ = 0;         // elements that have not ended
+  bool counts_successes_ = false;  // some array has ArraySpec::after_record
+  // Calls of end() that something may wait for: for other ends than successes, if these do not count.
   std::uint64_t bad_ends_ = 0, bad_ends_in_commit_ = 0, bad_ends_saved_ = 0;
   std::map<ArrayId, IntervalMap<std::uint64_t>> unsaved_;  // ready or due once so many of these are saved
   std::uint64_t max_range_ = 1 << 16;

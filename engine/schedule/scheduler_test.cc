@@ -280,7 +280,7 @@ TEST(Scheduler, MerlinExitCodes) {
       case 4:
         return 1;  // ordinary failure without a budget of its own
       default:
-        return 103;
+        return 103;  // Merlin's code of a dry run: from a task an ordinary failure
     }
   });
   EXPECT_EQ(restarts[0], (std::vector<bool>{false, true}));
@@ -290,7 +290,7 @@ TEST(Scheduler, MerlinExitCodes) {
   EXPECT_EQ(campaign.state(0, 1), ElementState::failed);
   EXPECT_EQ(campaign.state(0, 3), ElementState::failed);
   EXPECT_EQ(campaign.state(0, 4), ElementState::failed);
-  EXPECT_EQ(campaign.state(0, 5), ElementState::done);
+  EXPECT_EQ(campaign.state(0, 5), ElementState::failed);
 }
 
 TEST(Scheduler, HardFailureSkipsDependentsAndAsksForTheEnd) {
@@ -500,6 +500,35 @@ TEST(Scheduler, WhatRunsAfterAFailureWaitsUntilThatIsOnDisk) {
   scheduler.saving();
   scheduler.saved();
   EXPECT_EQ(leased(), (Elements{{2, 0}}));
+}
+
+// Merlin's status file of the first is written with the commit of its end.
+TEST(Scheduler, ReadersOfStatusFilesWaitUntilTheEndIsOnDisk) {
+  ArraySpec reader = array_of(2, {{0, EdgeKind::all, 0}});
+  reader.after_record = true;
+  const ArraySpec other = array_of(1, {{0, EdgeKind::all, 0}});
+  Scheduler scheduler({array_of(1), reader, other}, 1);
+  scheduler.start();
+  scheduler.worker_joined("a", {8, 0}, {});
+  const auto leased = [&] {
+    std::vector<Lease> found;
+    scheduler.assign(1);
+    for (const GrantLease& grant : scheduler.take_actions().grants) found.push_back(grant.lease);
+    return found;
+  };
+  const std::vector<Lease> first = leased();
+  ASSERT_EQ(first.size(), 1U);
+  scheduler.saving();
+  scheduler.done({first[0].id, 0, 0, 1, 0, 0.1, 0.01, 0});
+  scheduler.saved();
+  const std::vector<Lease> second = leased();
+  ASSERT_EQ(second.size(), 1U) << "the end is not in the commit that has ended";
+  EXPECT_EQ(second[0].array, 2U);
+  scheduler.saving();
+  scheduler.saved();
+  std::uint64_t readers = 0;
+  for (const Lease& lease : leased()) readers += lease.array == 1 ? lease.count : 0;
+  EXPECT_EQ(readers, 2U);
 }
 
 // A process takes its elements together.

@@ -21,11 +21,12 @@ namespace wflow::engine::store {
 namespace {
 
 constexpr const char* kExecutions =
-    "SELECT f.element, c.executions, f.exit_code, f.reason, f.worker, f.started, f.duration, "
+    "SELECT f.element, c.executions, c.asked, f.exit_code, f.reason, f.worker, f.started, f.duration, "
     "substr(f.detail, -1000) FROM failures f "
     "JOIN "
-    "(SELECT max(id) AS id, count(*) AS executions FROM failures WHERE array = ? AND element BETWEEN ? AND ? "
-    "GROUP BY element ORDER BY element LIMIT ?) c "
+    "(SELECT max(id) AS id, count(*) AS executions, sum(reason = 'exited' AND exit_code IN (100, 104)) AS "
+    "asked FROM failures WHERE array = ? AND element BETWEEN ? AND ? GROUP BY element ORDER BY element "
+    "LIMIT ?) c "
     "ON c.id = f.id ORDER BY f.element";
 
 constexpr const char* kWorkers =
@@ -73,9 +74,10 @@ std::vector<ExecutionRecord> Store::executions(ArrayId array, Range range, std::
     std::vector<ExecutionRecord> records;
     while (select.executeStep()) {
       records.push_back({static_cast<Element>(select.getColumn(0).getInt64()), select.getColumn(1).getUInt(),
-                         select.getColumn(2).getInt(), select.getColumn(3).getString(),
-                         select.getColumn(4).getString(), select.getColumn(5).getDouble(),
-                         select.getColumn(6).getDouble(), last_line(select.getColumn(7).getString())});
+                         select.getColumn(2).getUInt(), select.getColumn(3).getInt(),
+                         select.getColumn(4).getString(), select.getColumn(5).getString(),
+                         select.getColumn(6).getDouble(), select.getColumn(7).getDouble(),
+                         last_line(select.getColumn(8).getString())});
     }
     return records;
   });

@@ -31,6 +31,7 @@ namespace wflow::engine::store {
 struct ExecutionRecord {
   Element element = 0;
   std::uint32_t executions = 0;  // number of executions without success
+  std::uint32_t asked = 0;       // those of them that asked for another one (exit codes 100 and 104)
   int exit_code = 0;
   std::string reason;  // exited, signalled, timed_out, not_started, bad_output, worker_lost, out_of_memory
   std::string worker;

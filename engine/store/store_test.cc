@@ -194,9 +194,9 @@ TEST_F(StoreTest, ExecutionsOfElementsAndASnapshotOfThem) {
   failure.worker = "w1";
   failure.final = true;
   Batch batch;
-  for (const Element element : {7U, 7U, 9U}) {
+  for (const auto& [element, code] : {std::pair(7U, kRetry), {7U, kHardFail}, {9U, kHardFail}}) {
     failure.outcome.element = element;
-    failure.outcome.exit_code += 1;
+    failure.outcome.exit_code = code;
     batch.failures.push_back(failure);
   }
   WorkerRow worker;
@@ -210,7 +210,8 @@ TEST_F(StoreTest, ExecutionsOfElementsAndASnapshotOfThem) {
     ASSERT_EQ(records.size(), 2u);
     EXPECT_EQ(records[0].element, 7u);
     EXPECT_EQ(records[0].executions, 2u);
-    EXPECT_EQ(records[0].exit_code, 2);
+    EXPECT_EQ(records[0].asked, 1u);
+    EXPECT_EQ(records[0].exit_code, kHardFail);
     EXPECT_TRUE(store.executions(0, {8, 8}).empty());
     ASSERT_EQ(store.workers().size(), 1u);
     EXPECT_EQ(store.workers()[0].failures, 3u);

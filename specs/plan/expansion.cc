@@ -69,9 +69,27 @@ std::string Expansion::with_labels(std::string_view text) const {
       kTokenLevels);
 }
 
+namespace {
+
+// Maestro takes a token for a use of the parameter if these follow its name: dots, then letters, digits and
+// underscores.
+bool begins_token(std::string_view parameter, std::string_view token) {
+  if (!token.starts_with(parameter)) return false;
+  token.remove_prefix(parameter.size());
+  token.remove_prefix(std::min(token.find_first_not_of('.'), token.size()));
+  return std::ranges::all_of(token, [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
+}
+
+}  // namespace
+
 // The parameters that `text` itself names.
 void Expansion::add_used(std::string_view text, std::vector<bool>& used) const {
   for (auto token = find_token(text); token; token = find_token(text, token->end)) {
+    if (study_.options.uses_by_prefix) {
+      for (const auto& [name, index] : parameter_index_) {
+        if (begins_token(name, token->name)) used[index] = true;
+      }
+    }
     for (const std::string_view name : {token->name, parameter_of(token->name)}) {
       const auto at = parameter_index_.find(name);
       if (at != parameter_index_.end()) used[at->second] = true;
@@ -188,16 +206,23 @@ std::optional<std::uint32_t> Expansion::combination_at(std::size_t step, std::ui
   return kept_[step]->contains(instance) ? std::optional(kept_[step]->position(instance)) : std::nullopt;
 }
 
+// True if the token makes a step run once a sample. In Merlin's files a column must be written as in
+// column_labels to do so; once a step is one of samples, its tokens are found in any case.
+bool Expansion::makes_samples(std::string_view name) const {
+  const bool exact = study_.format.dialect == Dialect::merlin;
+  return sample_token(name) || (exact ? columns_.contains(without_quote(name)) : column(name).has_value());
+}
+
 // True if `text`, with its labels replaced, has a token that differs from sample to sample. The values of a
 // parameter may contain such a token, too.
 bool Expansion::names_samples(std::string_view text) const {
   for (auto token = find_token(text); token; token = find_token(text, token->end)) {
-    if (sample_token(token->name) || column(token->name)) return true;
+    if (makes_samples(token->name)) return true;
     const auto parameter = parameter_index_.find(token->name);
     if (parameter == parameter_index_.end()) continue;
     for (const std::string& value : study_.parameters[parameter->second].values) {
       for (auto inner = find_token(value); inner; inner = find_token(value, inner->end)) {
-        if (sample_token(inner->name) || column(inner->name)) return true;
+        if (makes_samples(inner->name)) return true;
       }
     }
   }

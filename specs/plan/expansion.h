@@ -122,6 +122,7 @@ class Expansion {
  private:
   void find_used_parameters(const WhenConditions& conditions);
   void add_used(std::string_view text, std::vector<bool>& used) const;
+  bool makes_samples(std::string_view name) const;
   bool names_samples(std::string_view text) const;
   void find_sample_dependent_steps();
   std::optional<std::string> label_or_parameter(std::string_view name, std::uint32_t row) const;

@@ -48,6 +48,24 @@ ArrayId array(const Plan& plan, const std::string& name) {
   throw Error(ExitCode::internal, "no array " + name);
 }
 
+TEST(Plan, UsesParametersByPrefixInAdoptedWorkspaces) {
+  StudyText text(R"yaml(
+description: {name: n}
+global.parameters:
+  SIZE: {values: [1, 2], label: SIZE.%%}
+  SIZE2: {values: [7, 7], label: SIZE2.%%}
+study:
+  - {name: value, run: {cmd: echo $(SIZE2)}}
+  - {name: label, run: {cmd: echo $(SIZE2.label)}}
+)yaml");
+  EXPECT_EQ(text.plan().array_count(), 2U);
+  text.options.uses_by_prefix = true;
+  const Plan plan = text.plan();
+  EXPECT_EQ(plan.steps()[planned(plan, "value")].arrays, 2U);
+  EXPECT_EQ(plan.array_name(array(plan, "value/SIZE.2.SIZE2.7")), "value/SIZE.2.SIZE2.7");
+  EXPECT_EQ(plan.steps()[planned(plan, "label")].arrays, 1U) << "Maestro allows no dot behind other letters";
+}
+
 TEST(Plan, RestrictsCombinationsToUsedParameters) {
   const Plan plan = StudyText(R"yaml(
 description: {name: n}

@@ -377,6 +377,7 @@ nlohmann::json options_to_json(const ReadOptions& options) {
   if (options.local) json["local"] = true;
   if (!options.grown.empty()) json["grown"] = options.grown;
   if (options.leaf_status) json["leaf_status"] = true;
+  if (options.uses_by_prefix) json["uses_by_prefix"] = true;
   if (options.dialect) json["dialect"] = name_of(*options.dialect);
   if (options.command) json["command"] = name_of(*options.command);
   if (!options.generator.empty()) {
@@ -405,6 +406,7 @@ ReadOptions options_from_json(const nlohmann::json& json, const fs::path& where)
     options.local = json.value("local", false);
     options.grown = json.value("grown", std::vector<std::uint64_t>{});
     options.leaf_status = json.value("leaf_status", false);
+    options.uses_by_prefix = json.value("uses_by_prefix", false);
     options.dialect = dialect_named(json.value("dialect", ""));
     options.command = dialect_named(json.value("command", ""));
     if (json.contains("generator")) {

@@ -195,10 +195,24 @@ class TokenChecker {
       message = fmt::format("'$({})' is of one sample, and the step '{}' does not run once a sample", name,
                             step_->name);
     }
-    if (message.empty()) return false;
+    if (message.empty()) {
+      if (label.empty() && step_->bundle == 0) check_case(node, name);
+      return false;
+    }
     if (!label.empty()) message = fmt::format("the label '{}': {}", label, message);
     reading_.diagnostics.error(place_of(reading_, node, label.empty() ? name : label), std::move(message));
     return true;
+  }
+
+  // A column in another case, in a step of Merlin's that no other token makes one of samples.
+  void check_case(const yaml::Node& node, std::string_view name) {
+    const auto column = expansion_.column(name);
+    if (!column || expansion_.sample_dependent(*expansion_.step_index(step_->name))) return;
+    reading_.diagnostics.warning(
+        place_of(reading_, node, name),
+        fmt::format("'$({})' stays as it is, and the step '{}' runs once: in Merlin's files it must be "
+                    "written as the column is, $({})",
+                    name, step_->name, columns_[*column]));
   }
 
   // True if it has reported an error, or the name is a step's.
@@ -267,7 +281,8 @@ class TokenChecker {
     const yaml::Mark mark = place_of(reading_, node, name);
     if (!reported_.insert(fmt::format("{}:{}:{}", mark.line, mark.column, name)).second) return;
     // Merlin leaves such a token unchanged, even if the shell cannot use it.
-    if (reading_.study.merlin && !reading_.options.strict) {
+    const bool may_be_theirs = reading_.study.merlin || !reading_.study.format.certain;
+    if (may_be_theirs && !reading_.options.strict) {
       reading_.diagnostics.warning(mark, std::move(message));
     } else {
       reading_.diagnostics.error(mark, std::move(message));

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -23,13 +24,20 @@ constexpr std::array<std::string_view, 7> kOurBlocks = {"samples",  "workers", "
 constexpr std::array<std::string_view, 14> kOurKeys = {
     "timeout", "memory",       "cores",         "bundle",        "output",  "outputs",      "continue_on",
     "when",    "retry_memory", "stall_timeout", "trust_markers", "sources", "max_failures", "report"};
-// Keys that Merlin has and Maestro has not, and keys with a wider meaning in wflow.
+// Keys that Merlin has and Maestro has not, with a wider meaning in wflow.
 constexpr std::array<std::string_view, 2> kRetryKeys = {"max_retries", "retry_delay"};
+// Keys of batch: and run: that Merlin and Maestro have and wflow does not use.
+constexpr std::array<std::string_view, 4> kTheirBatchKeys = {"host", "args", "flux_uri", "num_workers"};
+constexpr std::array<std::string_view, 6> kTheirStepKeys = {"exclusive",   "nested",      "tasks per rs",
+                                                            "rs per node", "cpus per rs", "bind gpus"};
 
+// The first of the keys that the mapping has; empty if it has none.
 template <std::size_t N>
-bool has_any(const yaml::Node& map, const std::array<std::string_view, N>& keys) {
-  return std::any_of(keys.begin(), keys.end(),
-                     [&map](std::string_view key) { return map.find(key) != nullptr; });
+std::string_view first_of(const yaml::Node* map, const std::array<std::string_view, N>& keys) {
+  if (map == nullptr || !map->is_map()) return {};
+  const auto* const found =
+      std::ranges::find_if(keys, [map](std::string_view key) { return map->find(key) != nullptr; });
+  return found == keys.end() ? std::string_view() : *found;
 }
 
 bool has_text(const yaml::Node& map, std::string_view key) {
@@ -235,47 +243,60 @@ std::optional<DialectChoice> ours_for_certain(const yaml::Node& root) {
   return std::nullopt;
 }
 
-// The choice for a file without keys that belong to one format only.
-DialectChoice guess(const yaml::Node& root, std::string_view text) {
+// Merlin and Maestro ask for descriptions of the study and of each step, and for a cmd. What keeps a file
+// from being theirs; nothing if it could be.
+std::optional<std::string> not_theirs(const yaml::Node& root) {
   const yaml::Node* description = root.find("description");
   const yaml::Node* study = root.find("study");
   if (description == nullptr || !has_text(*description, "name") || !has_text(*description, "description"))
-    return is_ours("its description: is not as Merlin and Maestro ask for it (a name and a description)");
-  if (study == nullptr || study->items.empty()) return is_ours("it has no steps");
-  std::optional<DialectChoice> merlin;
-  if (text.find("$(MERLIN_") != std::string_view::npos)
-    merlin = {Dialect::merlin, "it uses $(MERLIN_...)", true, {}};
-  std::string retries, shell;
+    return "its description: is not as Merlin and Maestro ask for it (a name and a description)";
+  if (study == nullptr || study->items.empty()) return "it has no steps";
   for (std::size_t i = 0; i < study->items.size(); ++i) {
-    const yaml::Node& step = study->items[i];
-    const std::string title = step_title(step, i);
-    const yaml::Node* run = run_of(step);
-    if (run == nullptr) {
-      const bool has_all = has_text(step, "name") && has_text(step, "description") &&
-                           step.find("run") != nullptr && has_text(*step.find("run"), "cmd");
-      return is_ours(
-          fmt::format("{} is not as Merlin and Maestro have steps (name, description, and run with "
-                      "a cmd, and no more)",
-                      title),
-          !has_all);
-    }
-    if (!merlin && run->find("task_queue") != nullptr)
-      merlin = {Dialect::merlin, fmt::format("{} has a task_queue", title), true, {}};
-    for (const std::string_view key : kRetryKeys) {
-      if (retries.empty() && run->find(key) != nullptr)
-        retries = fmt::format("{} has {}, which Maestro has not, and there is no merlin: block", title, key);
-    }
-    if (shell.empty() && run->find("shell") != nullptr)
-      shell = fmt::format("{} has a shell, which Maestro's steps have not", title);
+    if (run_of(study->items[i]) != nullptr) continue;
+    return fmt::format(
+        "{} is not as Merlin and Maestro have steps (name, description, and run with a cmd, and no more)",
+        step_title(study->items[i], i));
   }
-  if (merlin) return *merlin;
+  return std::nullopt;
+}
+
+// The choice for a file without keys that belong to wflow only: wflow's own, unless something of Merlin's or
+// Maestro's is there.
+DialectChoice guess(const yaml::Node& root, std::string_view text) {
+  if (auto why = not_theirs(root)) return is_ours(std::move(*why));
+  if (text.find("$(MERLIN_") != std::string_view::npos)
+    return {Dialect::merlin, "it uses $(MERLIN_...)", true, {}};
+  const yaml::Node* batch = root.find("batch");
+  std::string maestro;
+  std::string retries;
+  if (const auto key = first_of(batch, kTheirBatchKeys); !key.empty())
+    maestro = fmt::format("its batch: block has '{}'", key);
+  const yaml::Node* type = batch != nullptr && batch->is_map() ? batch->find("type") : nullptr;
+  if (type != nullptr && type->text == "local_pool") maestro = "its batch: block has the type local_pool";
+  const auto& steps = root.find("study")->items;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const yaml::Node& run = *run_of(steps[i]);
+    const std::string title = step_title(steps[i], i);
+    if (run.find("task_queue") != nullptr)
+      return {Dialect::merlin, fmt::format("{} has a task_queue", title), true, {}};
+    if (const auto key = first_of(&run, kTheirStepKeys); maestro.empty() && !key.empty())
+      maestro = fmt::format("{} has the key '{}'", title, key);
+    if (const auto key = first_of(&run, kRetryKeys); retries.empty() && !key.empty())
+      retries = fmt::format("{} has {}, which Maestro has not, and there is no merlin: block", title, key);
+  }
   if (!retries.empty()) return is_ours(retries, false);
-  // Merlin and wflow have a shell for each step, Maestro has not.
-  if (!shell.empty()) return {Dialect::merlin, shell, false, {}};
-  return {Dialect::maestro,
-          "it has all that Maestro asks for, and nothing that only Merlin or wflow has",
-          false,
-          {}};
+  if (!maestro.empty()) return {Dialect::maestro, maestro, true, {}};
+  return is_ours("it has nothing that only Merlin or Maestro has", false);
+}
+
+// Calls visit(value as written, value as Python prints it) for the values that differ.
+void for_each_other(const yaml::Node& written, const yaml::Node& printed,
+                    const std::function<void(const yaml::Node&, const std::string&)>& visit) {
+  for (std::size_t i = 0; i < written.items.size(); ++i)
+    for_each_other(written.items[i], printed.items[i], visit);
+  for (std::size_t i = 0; i < written.entries.size(); ++i)
+    for_each_other(written.entries[i].second, printed.entries[i].second, visit);
+  if (written.is_scalar() && written.text != printed.text) visit(written, printed.text);
 }
 
 }  // namespace
@@ -309,6 +330,17 @@ std::string describe(const DialectChoice& choice) {
   if (choice.certain) return sentence;
   return sentence +
          " (--dialect merlin, maestro or wflow decides it, or a line '# wflow: merlin' in the file)";
+}
+
+void warn_of_other_values(const yaml::Node& root, yaml::Diagnostics& diagnostics) {
+  yaml::Node printed = root;
+  print_values_as_python(printed);
+  for_each_other(root, printed, [&](const yaml::Node& value, const std::string& text) {
+    diagnostics.warning(
+        value.mark, fmt::format("Merlin and Maestro print {} as {}, and wflow as it is written; put it in "
+                                "quotes, and all three do the same",
+                                value.text, text));
+  });
 }
 
 void print_values_as_python(yaml::Node& root) {

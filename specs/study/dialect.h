@@ -33,8 +33,9 @@ struct DialectChoice {
 // - a comment line "# wflow: merlin" (or maestro, wflow) that begins in the first column;
 // - a merlin: block, or a block or key that only wflow has;
 // - `command`: the command line that the file was given to (`merlin run`);
-// - a word that only Merlin has; then all that Maestro asks for (a description of the study and of every
-//   step, and a cmd) and no key that only wflow has.
+// - in a file with all that Merlin and Maestro ask for (a description of the study and of every step, and a
+//   cmd): a word that only Merlin has, or a key that wflow does not use.
+// Otherwise the file is wflow's own. Where it could be Maestro's, too, both readings do the same.
 DialectChoice choose_dialect(const yaml::Node& root, std::string_view text, std::optional<Dialect> option,
                              std::optional<Dialect> command);
 
@@ -45,6 +46,9 @@ std::string describe(const DialectChoice& choice);
 // 010 is "8", 0x1F is "31", 1.0e-5 is "1e-05", yes is "True". Does the same with the variables and the
 // values of parameters; quoted text stays unchanged.
 void print_values_as_python(yaml::Node& root);
+
+// Warns of the values that print_values_as_python() would change.
+void warn_of_other_values(const yaml::Node& root, yaml::Diagnostics& diagnostics);
 
 // Writes a float as Python's str() does: the shortest digits that read back, always with a point or an
 // exponent.

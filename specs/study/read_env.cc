@@ -282,11 +282,9 @@ void set_output_path(Reading& reading) {
   study.output_path = (caller_directory(reading.options) / path).lexically_normal();
   if (!study.output_path.has_filename()) study.output_path = study.output_path.parent_path();
   set_name(reading);
-  // Merlin leaves a relative path relative, although the tasks run elsewhere; Maestro's is relative to the
-  // study.
-  reading.values["OUTPUT_PATH"] = reading.maestro() ? campaign_of(reading).string()
-                                  : study.merlin    ? path
-                                                    : study.output_path.string();
+  // In Merlin it stays as it is written, although the tasks run elsewhere; in Maestro it is the directory of
+  // this run.
+  reading.values["OUTPUT_PATH"] = reading.merlin() ? path : campaign_of(reading).string();
 }
 
 void set_reserved_words(Reading& reading) {
@@ -316,7 +314,7 @@ void name_overrides(const Reading& reading, yaml::Node& tree) {
   for (const std::string& assignment : reading.options.variables) {
     const std::string name = assignment.substr(0, assignment.find('='));
     const auto at = reading.values.find(name);
-    if (at == reading.values.end() || (reading.maestro() && name == "OUTPUT_PATH")) continue;
+    if (at == reading.values.end() || (!reading.merlin() && name == "OUTPUT_PATH")) continue;
     yaml::Node* env = tree.find("env");
     if (env == nullptr || !env->is_map()) set_key(tree, "env", yaml::map({}));
     env = tree.find("env");
@@ -383,7 +381,7 @@ void expand_variables(Reading& reading) {
     for (auto& [key, value] : node->entries) {
       const auto at = reading.values.find(key.text);
       if (!value.is_scalar() || at == reading.values.end()) continue;
-      if (reading.maestro() && key.text == "OUTPUT_PATH")
+      if (!reading.merlin() && key.text == "OUTPUT_PATH")
         continue;  // the output of a copy would be inside this campaign
       value.text = at->second;
     }

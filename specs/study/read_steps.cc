@@ -363,9 +363,6 @@ StepKeys order_keys() {
                         [](MapReader& reader, std::string_view key, StepBlock& step) {
                           if (reader.has(key))
                             step.continue_on = static_cast<ContinueOn>(reader.choice(key, 0, kContinueOn));
-                          // In Maestro, a step does not run after a failed step.
-                          if (step.reading->maestro() && !step.continue_on && step.kind != StepKind::convert)
-                            step.continue_on = ContinueOn::never;
                         })
           .usually("`never` (see below)"),
       custom<StepBlock>("priority",

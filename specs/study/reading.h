@@ -25,7 +25,7 @@ struct Reading {
   yaml::Node root;  // the file; after expand_variables() with all variables replaced
   Values values;    // values of variables, dependencies and the study's reserved words
   std::map<std::string, const yaml::Node*, std::less<>> step_nodes;  // below root
-  bool maestro() const { return study.format.dialect == Dialect::maestro; }
+  bool merlin() const { return study.format.dialect == Dialect::merlin; }
 };
 
 // In this order:

@@ -245,7 +245,8 @@ StudyAndWarnings read_study_text(std::string text, const fs::path& file, const s
   study.format =
       choose_dialect(yaml::parse(study.text, first_look), study.text, options.dialect, options.command);
   study.merlin = study.format.dialect != Dialect::ours;
-  diagnostics.set_lenient(study.merlin && !options.strict);
+  const bool may_be_theirs = study.merlin || !study.format.certain;
+  diagnostics.set_lenient(may_be_theirs && !options.strict);
   study.original = yaml::parse(study.text, diagnostics);
   if (!study.original.is_map()) {
     diagnostics.throw_if_errors();
@@ -257,6 +258,7 @@ StudyAndWarnings read_study_text(std::string text, const fs::path& file, const s
   }
   Reading reading{study, study.options, diagnostics, study.original, {}, {}};
   if (study.merlin) print_values_as_python(reading.root);
+  if (!study.format.certain) warn_of_other_values(reading.root, diagnostics);
   check_comment(reading);
   read_blocks(reading);
   // The errors may come from the rules of the wrong format.

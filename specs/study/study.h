@@ -31,12 +31,15 @@ struct ReadOptions {
   std::string samples_file;                      // --samplesfile
   std::string generator;                         // --pgen: the Python file that makes the parameters
   std::vector<std::string> generator_arguments;  // --pargs KEY:VALUE
-  std::string parameters;          // the generated parameters as JSON: set by reading, so that it runs once
-  bool strict = false;             // unknown keys are errors in Merlin's files too
-  bool local = false;              // --local: worker groups run on any machine, and machines: is ignored
-  bool leaf_status = false;        // --merlin-status leaf: a status file for each task, as merlin run --local
+  std::string parameters;    // the generated parameters as JSON: set by reading, so that it runs once
+  bool strict = false;       // unknown keys are errors in Merlin's files too
+  bool local = false;        // --local: worker groups run on any machine, and machines: is ignored
+  bool leaf_status = false;  // --merlin-status leaf: a status file for each task, as merlin run --local
+  // A step that names SIZE2 also uses a parameter SIZE, as Merlin and Maestro have it: wflow adopt reads so,
+  // because the names of directories depend on it.
+  bool uses_by_prefix = false;
   std::optional<Dialect> dialect;  // --dialect
-  std::optional<Dialect> command;  // that of `merlin run`, if the file does not determine its format
+  std::optional<Dialect> command;  // that of `merlin run` and `maestro run`, unless the file names its format
   std::string timestamp;           // YYYYMMDD-HHMMSS of the campaign; part of its directory's name
   std::filesystem::path campaign;  // set when resuming: the campaign directory to use
   std::filesystem::path directory;  // relative paths of the study start here; empty: the current directory

@@ -90,7 +90,7 @@ TEST(Formats, AreChosenByWhatSaysSoFirst) {
   const std::string retries =
       "description: {name: a, description: b}\n"
       "study: [{name: s, description: d, run: {cmd: x, max_retries: 2}}]\n";
-  EXPECT_EQ(choice_of(plain).dialect, Dialect::maestro);
+  EXPECT_EQ(choice_of(plain).dialect, Dialect::ours) << "a description alone belongs to no program";
   EXPECT_FALSE(choice_of(plain).certain);
   EXPECT_EQ(choice_of(retries).dialect, Dialect::ours);
   EXPECT_FALSE(choice_of(retries).certain);
@@ -102,7 +102,38 @@ TEST(Formats, AreChosenByWhatSaysSoFirst) {
   EXPECT_EQ(choice_of(plain + "samples: {design: sobol}\n", {}, Dialect::merlin).dialect, Dialect::ours);
   EXPECT_EQ(choice_of("# wflow: does this and that\n" + plain).unknown_comment, "");
   EXPECT_EQ(choice_of("# wflow: merln\n" + plain).unknown_comment, "merln");
-  EXPECT_EQ(choice_of("  # wflow: merlin\n" + plain).dialect, Dialect::maestro) << "not in the first column";
+  EXPECT_EQ(choice_of("  # wflow: merlin\n" + plain).dialect, Dialect::ours) << "not in the first column";
+}
+
+TEST(Formats, AreGuessedByWhatOnlyMerlinOrMaestroHas) {
+  const auto with = [](const std::string& top, const std::string& run) {
+    return choice_of("description: {name: a, description: b}\n" + top +
+                     "study: [{name: s, description: d, run: {cmd: x" + run + "}}]\n");
+  };
+  EXPECT_EQ(with("", ", task_queue: q").dialect, Dialect::merlin);
+  EXPECT_EQ(with("env: {variables: {A: $(MERLIN_INFO)}}\n", "").dialect, Dialect::merlin);
+  for (const char* batch : {"host: h", "args: {mpi: s}", "num_workers: 3", "type: local_pool"})
+    EXPECT_EQ(with(std::string("batch: {") + batch + "}\n", "").dialect, Dialect::maestro) << batch;
+  EXPECT_EQ(with("", ", exclusive: true").dialect, Dialect::maestro);
+  EXPECT_EQ(with("batch: {type: slurm}\n", ", shell: /bin/sh").dialect, Dialect::ours);
+  EXPECT_EQ(with("global.parameters: {P: {values: [1]}}\n", "").dialect, Dialect::ours);
+  EXPECT_EQ(
+      choice_of("description: {name: a}\nbatch: {host: h}\nstudy: [{name: s, run: {cmd: x}}]\n").dialect,
+      Dialect::ours)
+      << "Maestro would not take it";
+}
+
+TEST(Formats, WarnOfValuesThatOnlyTheOthersPrintAsPython) {
+  const std::string text =
+      "description: {name: a, description: b}\n"
+      "env: {variables: {A: 0.10, B: '0.10', C: 7}}\n"
+      "study: [{name: s, description: d, run: {cmd: \"echo $(A) $(B) $(C)\"}}]\n";
+  StudyText study(text);
+  const StudyAndWarnings read = study.read();
+  EXPECT_EQ(read.study.steps[0].command, "echo 0.10 0.10 7");
+  ASSERT_EQ(read.warnings.size(), 1U);
+  EXPECT_THAT(read.warnings[0].message, HasSubstr("print 0.10 as 0.1,"));
+  EXPECT_TRUE(StudyText(text + "merlin: {}\n").read().warnings.empty());
 }
 
 constexpr std::string_view kPlain = R"yaml(
@@ -146,6 +177,20 @@ study:
   const Study study = text.study();
   EXPECT_EQ(study.steps[0].command, "echo ./out " + text.folder().path().string() + "/out/n_YYYYMMDD-HHMMSS");
   EXPECT_EQ(study.output_path, text.folder().path() / "out");
+}
+
+TEST(Variables, OutputPathIsTheCampaignsDirectoryInOtherFiles) {
+  const std::string text = R"yaml(
+description: {name: n, description: d}
+env: {variables: {OUTPUT_PATH: ./out}}
+study:
+  - {name: a, description: d, run: {cmd: "echo $(OUTPUT_PATH)"}}
+)yaml";
+  for (const char* whose : {"# wflow: maestro", "# wflow: wflow"}) {
+    const StudyText study(whose + text);
+    EXPECT_EQ(study.study().steps[0].command,
+              "echo " + study.folder().path().string() + "/out/n_YYYYMMDD-HHMMSS");
+  }
 }
 
 TEST(Merlin, UnknownKeysAreWarningsUnlessStrict) {

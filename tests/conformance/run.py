@@ -6,6 +6,7 @@
 A case is cases/GROUP/CASE.yaml, the study, and CASE.expect (YAML):
 
   about:        what it shows
+  source:       the public file of sources.yaml whose form or features it has
   merlin:       what Merlin (or Maestro) does, where that is worth a word
   was:          what wflow did before, of a case that was made for a defect
   agreement:    agrees (the default), or differs (on purpose: `why` says it)
@@ -44,7 +45,7 @@ CASES = SOURCE / "cases"
 BIN = Path(os.environ.get("WFLOW_BIN", SOURCE.parents[1] / "build" / "dev" / "bin"))
 DEADLINE_S = int(os.environ.get("WFLOW_E2E_DEADLINE_S", "60"))
 SPEC = 3  # the exit code for a file that is wrong
-KEYS = ["about", "merlin", "was", "agreement", "why", "inputs", "before", "commands", "errors", "says", "campaign", "tree", "files", "beside", "counts"]
+KEYS = ["about", "source", "merlin", "was", "agreement", "why", "inputs", "before", "commands", "errors", "says", "campaign", "tree", "files", "beside", "counts"]
 
 
 class Expectation(yaml.SafeDumper):
@@ -215,34 +216,79 @@ def run_case(study, renew):
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def print_table(studies):
+VERDICTS = ["agrees", "differs", "refused"]
+
+
+def verdict_of(expected):
+    codes = [code for command in expected.get("commands", []) for code in command.values()]
+    refused = bool(codes) and all(code == SPEC for code in codes)
+    return expected.get("agreement", "refused" if refused else "agrees")
+
+
+def row_of(name, verdicts):
+    return f"| {name} | {len(verdicts)} | " + " | ".join(str(verdicts.count(verdict)) for verdict in VERDICTS) + " |"
+
+
+def group_table(cases):
     """A row a group: how many cases there are; agree; differ on purpose; are refused, as they are by Merlin."""
-    verdicts = ["agrees", "differs", "refused"]
-    counts = {}
-    for study in studies:
-        expected = read_expectation(study.with_suffix(".expect"))
-        codes = [code for command in expected.get("commands", []) for code in command.values()]
-        refused = bool(codes) and all(code == SPEC for code in codes)
-        verdict = expected.get("agreement", "refused" if refused else "agrees")
-        counts.setdefault(study.parent.name, dict.fromkeys(verdicts, 0))[verdict] += 1
-    counts["all"] = {verdict: sum(group[verdict] for group in counts.values()) for verdict in verdicts}
-    print("| group | cases | agree | differ on purpose | refused by both |\n|---|---|---|---|---|")
-    for group, row in counts.items():
-        print(f"| {group} | {sum(row.values())} | " + " | ".join(str(row[verdict]) for verdict in verdicts) + " |")
+    groups = {}
+    for study, expected in cases:
+        groups.setdefault(study.parent.name, []).append(verdict_of(expected))
+    rows = [row_of(group, verdicts) for group, verdicts in groups.items()]
+    rows.append(row_of("all", [verdict for verdicts in groups.values() for verdict in verdicts]))
+    return "\n".join(["| group | cases | agree | differ on purpose | refused by both |", "|---|---|---|---|---|", *rows]) + "\n"
+
+
+def read_sources(path=SOURCE / "sources.yaml"):
+    """{"Merlin workflows: hello": why there is no case, or None}"""
+    return {f"{collection}: {file}": (known or {}).get("why")
+            for collection, files in yaml.safe_load(path.read_text()).items() for file, known in files.items()}
+
+
+def source_table(cases):
+    """A row a public file: the same counts of the cases that name it, and what differs or why there is no case."""
+    sources = read_sources()
+    found = {source: [] for source in sources}
+    for study, expected in cases:
+        if "source" in expected:
+            found[expected["source"]].append((f"{study.parent.name}/{study.stem}", expected))
+    rows = []
+    for source, named in found.items():
+        differing = [f"{name}: {expected['why']}" for name, expected in named if verdict_of(expected) == "differs"]
+        rows.append(row_of(source, [verdict_of(expected) for _, expected in named]) + f" {'; '.join(differing) or sources[source] or ''} |")
+    rows.append(row_of("none: made for a rule, a defect or a difference", [verdict_of(expected) for _, expected in cases if "source" not in expected]) + " |")
+    return "\n".join(["| public file | cases | agree | differ on purpose | refused by both | what differs, or why there is no case |",
+                      "|---|---|---|---|---|---|", *rows]) + "\n"
+
+
+def check_report(cases):
+    """Returns the problems of the sources of the cases, and of the tables in docs/conformance.md."""
+    sources = read_sources()
+    named = {expected["source"] for _, expected in cases if "source" in expected}
+    problems = [f"sources.yaml has no file '{source}', which a case names" for source in sorted(named - set(sources))]
+    problems += [f"sources.yaml: '{source}' has neither a case nor a why" for source, why in sources.items() if source not in named and not why]
+    problems += [f"sources.yaml: '{source}' has cases, and a why there is none" for source, why in sources.items() if source in named and why]
+    if problems:
+        return problems
+    report = (SOURCE.parents[1] / "docs" / "conformance.md").read_text()
+    return [f"docs/conformance.md does not have this table:\n{table}" for table in (group_table(cases), source_table(cases)) if table not in report]
 
 
 def main():
     parser = argparse.ArgumentParser(description="Runs the conformance cases.")
     parser.add_argument("names", nargs="*", help="GROUP or GROUP/CASE (default: all)")
-    parser.add_argument("--table", action="store_true", help="run nothing; print the numbers of docs/conformance.md")
+    parser.add_argument("--table", action="store_true", help="run nothing; print the tables of docs/conformance.md")
+    parser.add_argument("--check-report", action="store_true", help="run nothing; compare these tables with the page")
     parser.add_argument("--renew", action="store_true", help="write what was found into the cases")
     options = parser.parse_args()
     studies = sorted(CASES.glob("*/*.yaml"))
     if options.names:
         studies = [s for s in studies if s.parent.name in options.names or f"{s.parent.name}/{s.stem}" in options.names]
-    if options.table:
-        print_table(studies)
-        return 0
+    if options.table or options.check_report:
+        cases = [(study, read_expectation(study.with_suffix(".expect"))) for study in studies]
+        problems = check_report(cases) if options.check_report else []
+        print("\n".join(problems or [] if options.check_report else [group_table(cases), source_table(cases)]))
+        return 1 if problems else 0
     failed = 0
     for study in studies:
         problems = run_case(study, options.renew)

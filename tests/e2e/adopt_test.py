@@ -126,6 +126,16 @@ class AdoptMerlin(AdoptTest):
         self.assertEqual([path.name for path in tree.workspace.glob(".wflow*")], [".wflow"])
         self.assertEqual(self.status(tree)["state"], "finished")
 
+    def test_parameters_whose_names_begin_alike(self):
+        """Merlin takes $(SIZE2) for a use of SIZE, too, and names the directories so."""
+        steps = [Step("one", self.say("one/$(SIZE)"), uses=["SIZE"]), Step("two", self.say("two/$(SIZE2)"), uses=["SIZE", "SIZE2"]),
+                 Step("other", self.say("other/$(SIZE2.label)"), uses=["SIZE2"])]
+        tree = MerlinTree(self.output, steps, parameters={"SIZE": [1, 2, 3], "SIZE2": [7, 7, 8]}).run()
+        self.assertEqual(self.adopt(tree), self.counts(done=8))
+        self.wflow("resume", tree.workspace, "-j", "2", code=OK)
+        self.assertEqual(self.status(tree)["state"], "finished")
+        self.assertEqual(len(self.ran()), 8)
+
     def test_special_codes(self):
         steps = [Step("hard", f"{self.say('hard')}; exit 102"), Step("stop", f"{self.say('stop')}; exit 105"),
                  Step("after", self.say("after"), ["stop"])]

@@ -76,6 +76,10 @@ class Shims(CampaignTest):
         self.assertEqual(done.returncode, code, f"{words}\n{done.stdout}\n{done.stderr}")
         return done
 
+    def one_line(self, done):
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        return done.stderr
+
     def state(self, study="study.yaml"):
         return json.loads(self.wflow("status", study, "--json").out)["state"]
 
@@ -112,13 +116,62 @@ class Shims(CampaignTest):
         self.assertIn("no workers: nothing runs", self.call("merlin", "stop-workers", "--spec", study).stdout)
         self.assertIn("wflow cancel", self.call("merlin", "purge", "-f", study).stderr)
         self.assertIn("in the place of merlin", self.call("merlin", "info").stdout)
-        self.assertIn("hello", self.call("merlin", "example", "list").stdout)
-        self.call("merlin", "example", "hello", "-p", "mine")
-        self.assertTrue((self.folder / "mine" / "study.yaml").exists())
+        self.assertIn("wflow init", self.call("merlin", "example", "list").stdout)
+        self.assertIn("come with Merlin", self.one_line(self.call("merlin", "example", "hello", "-p", "mine", code=USAGE)))
+        self.assertFalse((self.folder / "mine").exists())
         self.assertIn("wflow tasks", self.call("merlin", "database", "get", "all-runs", code=USAGE).stderr)
         self.assertIn("wflow cancel --step", self.call("merlin", "stop-workers", "--workers", "w.*", code=USAGE).stderr)
         self.assertIn("wflow status --csv > s.csv", self.call("merlin", "status", study, "--dump", "s.csv", code=USAGE).stderr)
         self.assertIn("no counterpart", self.call("merlin", "conjure", code=USAGE).stderr)
+
+    def test_filters_of_views(self):
+        study = self.study("""
+description: {name: views, description: d}
+env: {variables: {OUTPUT_PATH: ./out}}
+study:
+  - {name: fine, description: d, run: {cmd: echo $(P), task_queue: quick}}
+  - {name: bad, description: d, run: {cmd: 'exit $(P)', task_queue: slow}}
+  - {name: odd, description: d, run: {cmd: exit 106, task_queue: slow}}
+  - {name: stops, description: d, run: {cmd: exit 102}}
+global.parameters: {P: {values: [1, 101], label: P.%%}}
+merlin: {resources: {workers: {quickly: {steps: [fine]}, slowly: {steps: [bad, odd, stops]}}}}
+""")
+        self.call("merlin", "run", "--local", study, code=TASKS_FAILED)
+
+        def tasks(*words):
+            lines = self.call("merlin", "detailed-status", study, "--disable-pager", "--no-prompts", *words).stdout.split("\n")[1:]
+            return [line.split()[0] for line in lines if line and not line.startswith("the first")]
+
+        self.assertEqual(tasks("--steps", "fine", "odd"), ["fine/P.1", "fine/P.101", "odd"])
+        self.assertEqual(len(tasks("--steps", "all", "--layout", "table")), 6)
+        self.assertEqual(tasks("--task-queues", "slow"), ["bad/P.1", "bad/P.101", "odd"])
+        self.assertEqual(tasks("--task-queues", "[merlin]_quick", "--max-tasks", "1"), ["fine/P.1"])
+        self.assertEqual(tasks("--task-status", "FAILED"), ["bad/P.1", "bad/P.101", "stops"])
+        self.assertEqual(tasks("--task-status", "FINISHED", "UNKNOWN"), ["fine/P.1", "fine/P.101", "odd"])
+        self.assertEqual(tasks("--return-code", "HARD_FAIL"), ["stops"])
+        self.assertEqual(tasks("--return-code", "SOFT_FAIL", "--steps", "bad"), ["bad/P.1", "bad/P.101"])
+        self.assertEqual(tasks("--workers", "none"), [])
+        for words, answer in ((["--steps", "fin"], "did you mean 'fine'"), (["--task-queues", "qick"], "did you mean '[merlin]_quick'"),
+                              (["--return-code", "STOP_WORKERS"], "no such record"), (["--task-status", "DONE"], "is none of INITIALIZED")):
+            self.assertIn(answer, self.one_line(self.call("merlin", "detailed-status", study, *words, code=USAGE)))
+        queues = self.call("merlin", "queue-info", "--spec", study, "--specific-queues", "slow", "--vars", "A=1", "--dump", "q.json")
+        self.assertIn("[merlin]_slow", queues.stdout)
+        self.assertNotIn("quick", queues.stdout)
+        self.assertIn("--vars has no effect", self.one_line(queues))
+        [found] = json.loads((self.folder / "q.json").read_text()).values()
+        self.assertEqual(found, {"[merlin]_slow": {"tasks": 0, "consumers": 0}})
+        self.call("merlin", "queue-info", "--specification", study, "--steps", "fine", "--dump", "q.csv")
+        self.assertTrue((self.folder / "q.csv").read_text().startswith("time,[merlin]_quick:tasks,[merlin]_quick:consumers\n"))
+
+        def workers(*words):
+            lines = self.call("merlin", "query-workers", "--spec", study, *words).stdout.split("\n")[1:]
+            return sorted(line.split()[1] for line in lines if line)
+
+        self.assertEqual(workers(), ["quickly", "slowly"])
+        self.assertEqual(workers("--queues", "quick"), ["quickly"])
+        self.assertEqual(workers("--steps", "odd"), ["slowly"])
+        self.assertEqual(workers("--workers", "^sl.w"), ["slowly"])
+        self.assertEqual(workers("--workers", "none"), [])
 
     def test_restart_of_merlins_workspace(self):
         log = self.folder / "log"
@@ -147,10 +200,12 @@ global.parameters: {P: {values: [1, 2], label: P.%%}}
         self.wflow("attach", campaign)
         self.assertEqual((campaign / "say" / "P.2" / "say_P.2.out").read_text(), "2\n")
         self.assertIn("2/2", self.call("maestro", "status", campaign).stdout)
+        self.assertIn("2/2", self.call("maestro", "status", "elsewhere").stdout)
         twice = self.call("maestro", "status", campaign, campaign, "--layout", "flat").stdout
         self.assertEqual(twice.count("2/2"), 2)
         self.call("maestro", "run", "-n", study)
         self.assertIn("nothing to cancel", self.call("maestro", "cancel", campaign, code=USAGE).stderr)
+        self.assertIn("nothing to cancel", self.call("maestro", "cancel", "-y", "elsewhere", code=USAGE).stderr)
         self.assertIn("wflow resume", self.call("maestro", "update", campaign, "--throttle", "4", code=USAGE).stderr)
         self.assertIn("after their labels only", self.call("maestro", "run", "--hashws", study, code=USAGE).stderr)
 

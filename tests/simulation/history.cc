@@ -17,7 +17,7 @@ constexpr int kHardFail = 102;
 constexpr std::size_t kSureMemoryRetries = 2;  // until a task has the memory of the simulation's workers
 
 bool succeeds_without_marker(const wire::Outcome& outcome) {
-  return outcome.reason == wire::EndReason::exited && (outcome.exit_code == 103 || outcome.exit_code == 105);
+  return outcome.reason == wire::EndReason::exited && outcome.exit_code == 105;
 }
 
 std::uint32_t crash_limit(const engine::ArraySpec& spec) {

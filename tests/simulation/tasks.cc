@@ -22,10 +22,7 @@ TaskScript TaskScripts::of(ArrayId array, Element element, std::uint32_t attempt
     return script;
   }
   // Repeated failures come to an end: later executions succeed more often than not.
-  if (!draw.chance(options_.failures)) {
-    script.code = draw.chance(0.02) ? 103 : 0;
-    return script;
-  }
+  if (!draw.chance(options_.failures)) return script;
   constexpr std::array<int, 9> kCodes = {1, 2, 42, 100, 100, 101, 104, 104, 255};
   switch (draw.below(6)) {
     case 0:

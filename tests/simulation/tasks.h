@@ -28,7 +28,7 @@ struct TaskScript {
   bool has_children = false;     // the children outlive it unless they are ended
   int events = 0;
 
-  bool succeeds() const { return !signalled && !bad_output && (code == 0 || code == 103 || code == 105); }
+  bool succeeds() const { return !signalled && !bad_output && (code == 0 || code == 105); }
 };
 
 struct TaskOptions {
