@@ -277,7 +277,7 @@ int run_study(RunOptions options) {
   const specs::Plan plan = create(read);
   if (!options.silent()) {
     fmt::print("{}\n", specs::describe(read.study.format));
-    fmt::print("{}: {} tasks in {}\n", plan.study().name, text::format_count(plan.element_count()),
+    fmt::print("{}: {} in {}\n", plan.study().name, tasks_text(plan.element_count()),
                plan.campaign().string());
   }
   return dry ? write_scripts(plan, options.silent()) : coordinate(plan, options, false);
