@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "cli/top/progress.h"
 #include "cli/view/terminal.h"
 #include "engine/query/client.h"
 #include "specs/plan/workspace.h"
@@ -96,7 +97,8 @@ std::vector<Cell> cells_of(const Row& row) {
   std::vector<Cell> cells = {
       {short_name(row.directory)},
       {row.state, style},
-      {fmt::format("{}/{}", text::format_count(status.ended()), text::format_count(status.elements()))},
+      {fmt::format("{}/{}", text::format_count(top::overall_of(status).done),
+                   text::format_count(status.elements()))},
       {text::format_count(status.failed())},
       {status.started_s > 0 ? text::format_duration(now_s() - status.started_s) + " ago" : ""}};
   if (row.bytes) cells.push_back({text::format_bytes(*row.bytes)});

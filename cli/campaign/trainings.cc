@@ -213,6 +213,7 @@ TrainingRows training_rows(const specs::Plan& plan, engine::Client& client,
     return std::pair(search->second.rungs - search->second.rung + 1, *search->second.stopped);
   });
   trainings.metric = ranking.metric;
+  trainings.quality = ranking.quality == ranking.metric ? std::string() : ranking.quality;
   std::vector<TrainingPlace> places;
   for (const top::RankedTraining& training : ranking.trainings)
     places.emplace_back(training.array, training.element);
@@ -238,6 +239,7 @@ TrainingRows training_rows(const specs::Plan& plan, engine::Client& client,
 Table training_table(const TrainingRows& trainings) {
   std::vector<std::string> headings = {"rank",   "training", trainings.metric, "best", "at epoch",
                                        "epochs", "time"};
+  if (!trainings.quality.empty()) headings.push_back(trainings.quality);
   const bool searches =
       std::ranges::any_of(trainings.rows, [](const auto& row) { return row.search.has_value(); });
   if (searches) headings.emplace_back("search");
@@ -259,6 +261,7 @@ Table training_table(const TrainingRows& trainings) {
                                {std::isnan(row.best) ? "-" : std::to_string(row.best_epoch)},
                                {std::to_string(row.epoch)},
                                {row.seconds ? text::format_duration(*row.seconds) : "-"}};
+    if (!trainings.quality.empty()) cells.push_back({number_text(row.quality)});
     if (searches) cells.push_back({row.search ? describe(*row.search) : ""});
     for (const std::string& name : names) {
       const auto found = std::ranges::find(row.parameters, name, &std::pair<std::string, std::string>::first);

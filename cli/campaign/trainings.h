@@ -61,7 +61,8 @@ struct TrainingRow : top::RankedTraining {
 };
 
 struct TrainingRows {
-  std::string metric;  // the metric of the ranking; empty: there are no trainings
+  std::string metric;   // the metric of the ranking; empty: there are no trainings
+  std::string quality;  // top::Ranking::quality, if it is another one
   std::vector<TrainingRow> rows;
 };
 

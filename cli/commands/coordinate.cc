@@ -19,10 +19,12 @@
 #include "base/yaml.h"
 #include "cli/campaign/campaigns.h"
 #include "cli/campaign/update.h"
+#include "cli/commands/commands.h"
 #include "cli/commands/early_followup.h"
 #include "cli/commands/handover.h"
 #include "cli/commands/run.h"
 #include "cli/observe/observer.h"
+#include "cli/top/words.h"
 #include "cli/view/display.h"
 #include "cli/view/status.h"
 #include "engine/batch/batch_system.h"
@@ -133,8 +135,8 @@ class CampaignRun {
       if (!options_.silent()) {
         const std::string what =
             followup.kind == "iteration" ? fmt::format("iteration {}", followup.iteration) : followup.kind;
-        fmt::print("\n{}: {}, {} tasks in {}\n", what, plan.study().name,
-                   text::format_count(plan.element_count()), plan.campaign().string());
+        fmt::print("\n{}: {}, {} in {}\n", what, plan.study().name, tasks_text(plan.element_count()),
+                   plan.campaign().string());
       }
       std::optional<engine::wire::RetryRequest> retry;
       if (followup.kind == "restart") retry.emplace();
@@ -199,10 +201,13 @@ class CampaignRun {
     EarlyFollowup early(plan, options_.slots);
     engine::write_merlin_shim(plan.campaign());
     bool recorded = false;  // becomes true once this process coordinates
+    double before_s = 0;    // under earlier commands
     const engine::CoordinatorEnd end =
         engine::run_coordinator(plan, coordinator, [&](const engine::CampaignStatus& status) {
           const bool on_login_node = options_.own_allocation.token.empty();
-          if (!std::exchange(recorded, true) && on_login_node) {
+          const bool first = !std::exchange(recorded, true);
+          if (first) before_s = status.elapsed_s;
+          if (first && on_login_node) {
             record_environment(plan.campaign());
             record_start(plan.campaign(), options_);
           }
@@ -226,8 +231,8 @@ class CampaignRun {
     handed_over_ = end.handed_over;
     if (handed_over_) return false;
     if (!options_.silent()) {
-      say(fmt::format("\n{} in {}; campaign: {}\n", name_of(last_.state),
-                      text::format_duration(last_.elapsed_s), last_.directory));
+      say(fmt::format("\n{} in {}; campaign: {}\n", top::spaced(name_of(last_.state)),
+                      elapsed_text(last_.elapsed_s, last_.elapsed_s - before_s), last_.directory));
     }
     queue_.take_from(plan, last_, options_.keep_going);
     return last_.ended() == last_.elements();

@@ -286,7 +286,7 @@ int run_study(RunOptions options) {
   if (!options.until.empty()) engine::arrays_of_step(specs::Plan(read.study, "/"), options.until);  // a step
   const specs::Plan plan = create(read);
   if (!options.silent()) {
-    fmt::print("{}: {} tasks in {}\n", plan.study().name, text::format_count(plan.element_count()),
+    fmt::print("{}: {} in {}\n", plan.study().name, tasks_text(plan.element_count()),
                plan.campaign().string());
   }
   return dry ? write_scripts(plan, options.silent()) : coordinate(plan, options, false);

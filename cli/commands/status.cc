@@ -6,6 +6,7 @@
 #include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -97,21 +98,22 @@ std::vector<std::string> table_lines(const engine::CampaignStatus& status, const
   return status_table(data, trainings, terminal);
 }
 
+// Also of workers that are gone: events name them.
+top::WorkerNames names_of_workers(const engine::CampaignStatus& status) {
+  top::WorkerNames names;
+  for (const auto& worker : engine::Client(status.directory).workers()) names.add(worker.id);
+  for (const auto& worker : status.workers) names.add(worker.id);
+  return names;
+}
+
 std::vector<std::string> lines_of(const engine::CampaignStatus& status, const StatusOptions& options,
                                   const Terminal& terminal) {
   const TrainingRows trainings = options.brief ? TrainingRows() : trainings_of(status);
   if (options.table) return table_lines(status, trainings, terminal);
-  std::vector<std::string> lines = overview(status, terminal);
-  const auto append = [&](const std::vector<std::string>& more) {
-    lines.insert(lines.end(), more.begin(), more.end());
-  };
-  if (trainings.rows.size() > 1) {
-    append({"", fmt::format("{} trainings by {}:", trainings.rows.size(), trainings.metric)});
-    append(training_table(trainings).lines(terminal));
-    append(search_results(status.directory));
-  }
-  if (!options.brief) append(details(status, terminal, true));
-  append(closing_lines(status));
+  std::vector<std::string> lines = options.brief
+                                       ? overview(status, terminal)
+                                       : status_lines(status, trainings, names_of_workers(status), terminal);
+  std::ranges::move(closing_lines(status), std::back_inserter(lines));
   return lines;
 }
 
@@ -164,7 +166,7 @@ void show_again(const engine::CampaignStatus& status, const StatusOptions& optio
     if (lines.size() > most) lines.resize(most);
     std::string text = (first ? own_escape("2J") : "") + own_escape("H");
     for (const std::string& line : lines)
-      text += fitted(line, narrower.width, false) + own_escape("K") + "\n";
+      text += shortened(narrower, line, narrower.width) + own_escape("K") + "\n";
     fmt::print("{}{}", text, own_escape("J"));
   }
   std::fflush(stdout);

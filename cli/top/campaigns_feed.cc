@@ -2,7 +2,6 @@
 // Asks a running campaign every other second; reads the record of one at rest when its file changes.
 #include <poll.h>
 
-#include <algorithm>
 #include <map>
 #include <optional>
 #include <variant>
@@ -11,6 +10,8 @@
 #include "base/error.h"
 #include "cli/campaign/campaigns.h"
 #include "cli/top/feed.h"
+#include "cli/top/progress.h"
+#include "cli/top/words.h"
 #include "engine/query/client.h"
 #include "engine/store/store.h"
 #include "engine/wire/transport.h"
@@ -63,15 +64,14 @@ class CampaignsFeed : public Feed {
     row.state = "unreadable";
     const auto status = status_of(campaign);
     if (!status) return row;
-    row.state = name_of(status->state);
-    std::ranges::replace(row.state, '_', ' ');
-    row.elements = status->elements();
-    row.ended = status->ended();
-    row.failed = status->failed();
+    row.state = spaced(name_of(status->state));
+    const Overall overall = overall_of(*status);
+    row.elements = overall.elements;
+    row.done = overall.done;
+    row.failed = overall.failed;
+    row.skipped = overall.skipped;
     row.started_s = status->started_s;
-    for (const auto& step : status->steps) {
-      if (step.left_s && *step.left_s > row.left_s.value_or(0)) row.left_s = step.left_s;
-    }
+    if (overall.left) row.left_s = overall.left->seconds;
     return row;
   }
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "cli/plot/ticks.h"
@@ -12,36 +13,7 @@ namespace wflow::cli::top {
 
 namespace {
 
-struct Part {
-  const char* block;
-  const char* ascii;
-  Ink ink;
-};
-
 constexpr int kLabelColumns = 9;
-
-// The number of cells of each share. A share that is not 0 has at least one cell, at the cost of the largest.
-std::array<int, 5> cells_of(const Shares& shares, int columns) {
-  const std::array<double, 5> counts = {shares.done, shares.assigned, shares.failed, shares.retrying,
-                                        shares.waiting};
-  double whole = 0;
-  for (const double count : counts) whole += std::max(count, 0.0);
-  std::array<int, 5> cells{};
-  if (whole <= 0 || columns <= 0) return cells;
-  int used = 0;
-  std::size_t largest = 0;
-  for (std::size_t i = 0; i < counts.size(); ++i) {
-    cells[i] = static_cast<int>(counts[i] / whole * columns + 1e-9);
-    const bool rare = i > 0 && counts[i] > 0 && cells[i] == 0;
-    if (rare) cells[i] = 1;
-    used += cells[i];
-    if (counts[i] > counts[largest]) largest = i;
-  }
-  // Cells that rounding left over go to the waiting share, or to the largest.
-  cells[used < columns && counts[4] > 0 ? 4 : largest] += columns - used;
-  cells[largest] = std::max(cells[largest], 0);
-  return cells;
-}
 
 // A character of three bytes for a code point from U+0800 to U+FFFF.
 std::string utf8_of(unsigned code) {
@@ -155,16 +127,13 @@ void put_signs(Grid& grid, int row, int column, const Dots& dots, int columns, i
 }  // namespace
 
 void put_bar(Grid& grid, int row, int column, int columns, const Shares& shares) {
-  constexpr std::array<Part, 5> kParts = {{{"█", "#", Ink::good},
-                                           {"▓", ">", Ink::accent},
-                                           {"x", "x", Ink::bad},
-                                           {"~", "~", Ink::warning},
-                                           {"░", ".", Ink::dim}}};
-  const auto cells = cells_of(shares, columns);
+  constexpr std::array<Ink, kParts> kColours = {Ink::good,   Ink::bad,     Ink::warning,
+                                                Ink::accent, Ink::warning, Ink::dim};
+  const auto cells = bar_cells(shares, columns);
   int at = column;
-  for (std::size_t part = 0; part < kParts.size(); ++part) {
-    const char* sign = grid.charset() == Charset::utf8 ? kParts[part].block : kParts[part].ascii;
-    for (int i = 0; i < cells[part]; ++i) grid.put(row, at++, sign, kParts[part].ink);
+  for (std::size_t part = 0; part < kParts; ++part) {
+    const char* sign = sign_of(static_cast<Part>(part), grid.charset() == Charset::utf8);
+    for (int i = 0; i < cells[part]; ++i) grid.put(row, at++, sign, kColours[part]);
   }
 }
 

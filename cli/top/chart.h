@@ -2,21 +2,16 @@
 // Bars, sparklines, curves and tables in character cells.
 #pragma once
 
-#include <array>
 #include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "cli/top/grid.h"
+#include "cli/top/progress.h"
 
 namespace wflow::cli::top {
 
-// Shares of a whole, each with a sign of its own, so that they are distinct without colours:
-// "███▓▓x░░░".
-struct Shares {
-  double done = 0, assigned = 0, failed = 0, retrying = 0, waiting = 0;  // counts
-};
 void put_bar(Grid& grid, int row, int column, int columns, const Shares& shares);
 // A plain bar of a fraction (0 to 1).
 void put_fraction(Grid& grid, int row, int column, int columns, double fraction, Ink ink);
@@ -49,6 +44,7 @@ struct GridColumn {
   std::string head;
   int priority = 0;  // the greatest is left out first
   bool right = false;
+  bool shrinks = false;  // cut to what is left of the line, instead of left out, if that is enough to read
   std::vector<GridText> cells;
   // Draws the cell instead of a text (a bar), in the remaining columns, `least` to `most`.
   std::function<void(Grid&, int row, std::size_t entry, int column, int columns)> draw = {};

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "cli/top/progress.h"
+
 namespace wflow::cli::top {
 
 namespace {
@@ -14,7 +16,8 @@ StepNeeds needs_of(const TopData& data, const std::string& step) {
   return found == data.needs.end() ? StepNeeds() : found->second;
 }
 
-// Core-seconds of tasks that have ended and of running ones.
+}  // namespace
+
 double busy_core_s(const TopData& data) {
   double busy = 0;
   for (const wire::StepStatus& step : data.status.steps) {
@@ -28,7 +31,12 @@ double busy_core_s(const TopData& data) {
   return busy;
 }
 
-}  // namespace
+WorkerNames worker_names(const TopData& data) {
+  WorkerNames names;
+  for (const wire::WorkerView& worker : data.workers) names.add(worker.id);
+  for (const wire::WorkerStatus& worker : data.status.workers) names.add(worker.id);
+  return names;
+}
 
 std::optional<NodeHours> node_hours(const TopData& data) {
   double node_s = 0;
@@ -49,17 +57,10 @@ std::optional<ForecastEnd> forecast_end(const TopData& data) {
   for (const wire::PoolView& pool : data.status.allocations.pools)
     forecast.time_s = std::max(forecast.time_s, pool.ends_s.value_or(0));
   if (forecast.time_s > 0) return forecast;
-  double left_s = -1;
-  for (const wire::StepStatus& step : data.status.steps) {
-    if (step.ended() == step.elements) continue;
-    if (!step.left_s) {
-      forecast.at_least = true;
-    } else {
-      left_s = std::max(left_s, *step.left_s);
-    }
-  }
-  if (left_s < 0) return std::nullopt;
-  forecast.time_s = data.now_s + left_s;
+  const auto left = overall_of(data.status).left;
+  if (!left) return std::nullopt;
+  forecast.at_least = left->at_least;
+  forecast.time_s = data.now_s + left->seconds;
   return forecast;
 }
 

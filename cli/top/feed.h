@@ -6,9 +6,11 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
+#include <string>
 
 #include "cli/top/data.h"
 #include "cli/top/state.h"
+#include "cli/top/step_tasks.h"
 #include "engine/query/client.h"
 #include "specs/plan/plan.h"
 
@@ -34,6 +36,13 @@ std::unique_ptr<Feed> replay_feed(const std::filesystem::path& campaign, double 
 // All campaigns of the user.
 std::unique_ptr<Feed> campaigns_feed();
 
+// ---- task_questions.cc: the tasks of a step, and all failures, of a plan's campaign
+
+TaskQuestions questions_about_step(const specs::Plan& plan, const std::string& step);
+TaskQuestions questions_about_failures(const specs::Plan& plan);
+// Asks all of them, one after the other.
+StepTasks all_answers(engine::Client& client, TaskQuestions questions);
+
 // ---- pictures.cc: data from a campaign's record, as it is now or was at some time of the run. Pure.
 
 inline constexpr std::size_t kSlices = 240;  // parts of a campaign's time
@@ -44,5 +53,7 @@ TopData picture_of(const engine::RecordedCampaign& record);
 // The picture at `at_s` (Unix time). The number of ended tasks is that of the records up to then. The record
 // does not say which tasks ran at that moment.
 TopData picture_at(const engine::RecordedCampaign& record, double at_s);
+// The tasks of the step that had ended by then.
+StepTasks tasks_at(const StepTasks& tasks, double at_s);
 
 }  // namespace wflow::cli::top

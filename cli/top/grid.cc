@@ -56,6 +56,18 @@ std::string cut_to_width(std::string_view text, int columns, Charset charset) {
   return result + (charset == Charset::utf8 ? "…" : "~");
 }
 
+std::string cut_left(std::string_view text, int columns, Charset charset) {
+  if (columns <= 0) return {};
+  int width = width_of(text);
+  if (width <= columns) return std::string(text);
+  while (width > columns - 1) {
+    const Character next = first_character(text);
+    width -= next.width;
+    text.remove_prefix(next.bytes.size());
+  }
+  return (charset == Charset::utf8 ? "…" : "~") + std::string(text);
+}
+
 Grid::Grid(int width, int height, Charset charset)
     : width_(std::max(width, 0)),
       height_(std::max(height, 0)),

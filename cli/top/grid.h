@@ -24,6 +24,9 @@ int width_of(std::string_view text);
 // The text cut to this number of columns; "~" or "…" ends a text that was cut.
 std::string cut_to_width(std::string_view text, int columns, Charset charset);
 
+// The same, cut at its beginning: the ends of names differ.
+std::string cut_left(std::string_view text, int columns, Charset charset);
+
 struct Cell {
   std::string text = " ";  // one character with its combining ones; empty: the second half of a wide one
   Ink ink = Ink::plain;

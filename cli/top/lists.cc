@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "base/text.h"
 
@@ -57,6 +59,7 @@ const std::vector<std::string>& sort_names(View view) {
   static const std::vector<std::string> kFailures = {"newest", "task", "worker", "reason"};
   static const std::vector<std::string> kTrainings = {"task", "loss"};
   static const std::vector<std::string> kCampaigns = {"newest", "name", "failed"};
+  static const std::vector<std::string> kTasks = {"all", "running", "slowest", "failed", "node"};
   static const std::vector<std::string> kNone = {""};
   switch (view) {
     case View::steps:
@@ -69,6 +72,8 @@ const std::vector<std::string>& sort_names(View view) {
       return kTrainings;
     case View::campaigns:
       return kCampaigns;
+    case View::tasks:
+      return kTasks;
     case View::pane:
     case View::help:
       break;
@@ -93,9 +98,15 @@ std::vector<const wire::StepStatus*> listed_steps(const TopData& data, const Vie
 
 std::vector<const wire::FailureView*> listed_failures(const TopData& data, const ViewState& state) {
   std::vector<const wire::FailureView*> failures;
-  for (auto at = data.status.failures.rbegin(); at != data.status.failures.rend(); ++at) {
-    if (passes(state, at->task + " " + at->reason + " " + at->worker)) failures.push_back(&*at);
-  }
+  std::set<std::pair<specs::ArrayId, specs::Element>> listed;
+  const auto add = [&](const std::vector<wire::FailureView>& list) {
+    for (auto at = list.rbegin(); at != list.rend(); ++at) {
+      const bool is_new = listed.emplace(at->array, at->element).second;
+      if (is_new && passes(state, at->task + " " + at->reason + " " + at->worker)) failures.push_back(&*at);
+    }
+  };
+  add(data.status.failures);
+  add(data.older_failures);
   const int order = state.sort_of(View::failures);
   if (order == 1) {
     std::ranges::stable_sort(failures, {},
@@ -108,6 +119,43 @@ std::vector<const wire::FailureView*> listed_failures(const TopData& data, const
                              [](const auto* failure) { return std::string_view(failure->reason); });
   }
   return failures;
+}
+
+std::vector<TaskRow> listed_tasks(const TopData& data, const ViewState& state) {
+  using Kind = TaskRow::Kind;
+  if (!data.tasks) return {};
+  const StepTasks& tasks = *data.tasks;
+  const int order = state.sort_of(View::tasks);
+  const WorkerNames names = worker_names(data);
+  std::vector<TaskRow> rows;
+  const auto add = [&](TaskRow row) {
+    if (passes(state, row.task + " " + row.reason + " " + names.of(row.worker)))
+      rows.push_back(std::move(row));
+  };
+  if (order != 2 && order != 3) {
+    for (const wire::RunningView& task : data.running) {
+      if (task.array < tasks.first_array || task.array > tasks.last_array) continue;
+      add({Kind::running, {task.array, task.element}, task.task, task.worker, task.started_s, 0, ""});
+    }
+    std::ranges::stable_sort(rows, {}, &TaskRow::began_s);
+  }
+  if (order != 1 && order != 2) {
+    for (auto at = tasks.failed.rbegin(); at != tasks.failed.rend(); ++at) {
+      const std::string line = last_line_of(at->detail);
+      add({Kind::failed,
+           {at->array, at->element},
+           at->task,
+           at->worker,
+           at->time_s,
+           at->duration_s,
+           at->reason + (line.empty() ? "" : ": " + line)});
+    }
+  }
+  if (order != 1 && order != 3) std::ranges::for_each(tasks.slowest, add);
+  if (order == 4)
+    std::ranges::stable_sort(rows, {},
+                             [&](const TaskRow& row) { return std::string_view(names.of(row.worker)); });
+  return rows;
 }
 
 std::vector<const CampaignRow*> listed_campaigns(const TopData& data, const ViewState& state) {
@@ -208,6 +256,8 @@ std::size_t list_size(const TopData& data, const ViewState& state, View view) {
       return trainings(data, state).size();
     case View::campaigns:
       return listed_campaigns(data, state).size();
+    case View::tasks:
+      return listed_tasks(data, state).size();
     case View::pane:
       return data.pane.lines.size();
     case View::help:

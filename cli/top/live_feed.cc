@@ -17,6 +17,7 @@
 #include "cli/campaign/trainings.h"
 #include "cli/top/feed.h"
 #include "cli/top/rates.h"
+#include "cli/top/step_tasks.h"
 #include "cli/view/task.h"
 #include "engine/query/client.h"
 #include "engine/wire/transport.h"
@@ -34,6 +35,7 @@ constexpr double kHistory_s = 30;      // between two questions for all workers,
 constexpr double kAnswer_s = 20;       // a coordinator that is silent for longer counts as gone
 constexpr double kConnectAgain_s = 2;  // between two connections to the same one
 constexpr double kReadAgain_s = 2;
+constexpr double kTasks_s = 5;    // between two readings of a list of tasks
 constexpr double kNotice_s = 15;  // duration of a notice
 constexpr std::uint32_t kPoints = 4000, kPointsAside = 1000;
 constexpr std::uint32_t kWorkers = 1000, kRunning = 500;
@@ -77,6 +79,7 @@ class LiveFeed : public Feed {
   void wish(const Wish& wish) override {
     using Kind = Wish::Kind;
     if (wish.kind == Kind::log) return show_log(wish);
+    if (wish.kind == Kind::tasks) return open_step(wish.title);
     if (wish.kind == Kind::explain && data_.link != Link::live) return explain_at_rest(wish);
     if (wish.kind == Kind::replay) return;
     if (data_.link != Link::live) {
@@ -128,6 +131,7 @@ class LiveFeed : public Feed {
     socket_.reset();
     asked_at_s_ = 0;
     asked_.reset();
+    questions_.reset();
     wishes_.clear();
     lost_epoch_ = epoch_;
     connect_again_s_ = now_s + kConnectAgain_s;
@@ -155,6 +159,8 @@ class LiveFeed : public Feed {
               : Link::none;
       data_.now_s = unix_now_s();
       recorded_ = true;
+      if (data_.status.failures.size() < data_.status.failed()) read_tasks(questions_about_failures(plan()));
+      if (!step_.empty()) read_tasks(questions_about_step(plan(), step_));
     } catch (const Error& error) {
       notice() = error.what();
     }
@@ -175,6 +181,7 @@ class LiveFeed : public Feed {
     } else if (now_s >= next_whole_s_ || view != view_) {
       next_whole_s_ = now_s + kWhole_s;
       next_light_s_ = now_s + kLight_s;
+      begin_questions(view, now_s);
       view_ = view;
       whole_asked_ = true;
       send(whole_request(view), std::nullopt, now_s);
@@ -182,6 +189,56 @@ class LiveFeed : public Feed {
       next_light_s_ = now_s + kLight_s;
       whole_asked_ = false;
       send(wire::WatchRequest{}, std::nullopt, now_s);
+    } else if (questions_) {
+      send(*questions_->next(), std::nullopt, now_s);
+    }
+  }
+
+  // ---- lists of tasks, page by page, between the other questions
+
+  void open_step(const std::string& step) {
+    step_ = step;
+    data_.tasks.reset();
+    questions_.reset();
+    next_tasks_s_ = 0;
+    if (data_.link != Link::live) read_tasks(questions_about_step(plan(), step));
+  }
+
+  void begin_questions(View view, double now_s) {
+    if (questions_ || now_s < next_tasks_s_) return;
+    const bool unlisted = data_.status.failures.size() < data_.status.failed();
+    if (view == View::tasks && !step_.empty()) {
+      questions_ = questions_about_step(plan(), step_);
+    } else if (view == View::failures && unlisted) {
+      questions_ = questions_about_failures(plan());
+    }
+  }
+
+  void take_tasks(const StepTasks& tasks) {
+    if (tasks.step.empty()) data_.older_failures = tasks.failed;
+    // A list that is read again replaces the last one when it is complete.
+    if (tasks.step == step_ && !step_.empty() && (!tasks.loading || !data_.tasks)) data_.tasks = tasks;
+  }
+
+  template <class PageAnswer>
+  void take_page(const PageAnswer& answer, double now_s) {
+    if (!questions_) return;
+    questions_->take(answer);
+    const bool more = questions_->next().has_value();
+    if (!more || !data_.tasks) take_tasks(questions_->tasks());
+    if (more) return;
+    questions_.reset();
+    next_tasks_s_ = now_s + kTasks_s;
+  }
+  void take(wire::TasksAnswer& answer, double now_s) { take_page(answer, now_s); }
+  void take(wire::UsageAnswer& answer, double now_s) { take_page(answer, now_s); }
+
+  void read_tasks(TaskQuestions questions) {
+    try {
+      engine::Client client(plan());
+      take_tasks(all_answers(client, std::move(questions)));
+    } catch (const Error& error) {
+      notice() = error.what();
     }
   }
 
@@ -229,6 +286,7 @@ class LiveFeed : public Feed {
       worker_rates_ = WorkerRates();
       data_.notice.clear();
       data_.needs = needs_of(plan());
+      core_use_ = CoreUse();
       next_history_s_ = now_s;
     }
     wire::StatusAnswer before = std::exchange(data_.status, std::move(answer.status));
@@ -237,6 +295,10 @@ class LiveFeed : public Feed {
       data_.checkpoints = std::move(answer.checkpoints);
       worker_rates_.add(data_.status.workers, now_s);
       data_.worker_rates = worker_rates_.rates();
+      data_.running_total = answer.running_total;
+      data_.now_s = data_.status.time_s;
+      core_use_.add(data_, now_s);
+      data_.cores_used = core_use_.used();
       searches_ = take_searches(plan(), data_.status.metrics);
       note_parameters();
     } else {
@@ -245,6 +307,7 @@ class LiveFeed : public Feed {
     }
     data_.running_total = answer.running_total;
     data_.now_s = data_.status.time_s;
+    if (data_.status.failures.size() >= data_.status.failed()) data_.older_failures.clear();
     data_.link = Link::live;
     recorded_ = false;
     rates_.add(data_.status, now_s);
@@ -291,7 +354,11 @@ class LiveFeed : public Feed {
       notice() += fmt::format("; {} with workers go on", tasks(done.running));
   }
 
-  void take(wire::Refusal& refusal, double) { notice() = refusal.sentence; }
+  void take(wire::Refusal& refusal, double now_s) {
+    notice() = refusal.sentence;
+    questions_.reset();
+    next_tasks_s_ = now_s + kTasks_s;
+  }
   template <class Other>
   void take(Other&, double) {}
 
@@ -338,7 +405,11 @@ class LiveFeed : public Feed {
   TopData data_;
   RateHistory rates_;
   WorkerRates worker_rates_;
-  std::vector<TrainingPlace> trainings_;  // the trainings of parameters_
+  CoreUse core_use_;
+  std::string step_;                        // the open one; empty: none was opened
+  std::optional<TaskQuestions> questions_;  // under way
+  double next_tasks_s_ = 0;                 // when a list of tasks is read again
+  std::vector<TrainingPlace> trainings_;    // the trainings of parameters_
   std::map<TrainingPlace, std::string> parameters_;
   std::map<TaskPlace, SearchProgress> searches_;
   std::optional<wire::ClientSocket> socket_;

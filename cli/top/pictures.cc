@@ -149,4 +149,11 @@ TopData picture_at(const RecordedCampaign& record, double at_s) {
   return data;
 }
 
+StepTasks tasks_at(const StepTasks& tasks, double at_s) {
+  StepTasks then = tasks;
+  std::erase_if(then.failed, [&](const auto& failure) { return failure.time_s + failure.duration_s > at_s; });
+  std::erase_if(then.slowest, [&](const TaskRow& row) { return row.end_s() > at_s; });
+  return then;
+}
+
 }  // namespace wflow::cli::top

@@ -86,6 +86,16 @@ TEST(Pictures, TimeNeverTakesAnythingBack) {
   EXPECT_EQ(before, 1100U);
 }
 
+TEST(Pictures, AReplayHasTheTasksThatHadEndedByThen) {
+  StepTasks tasks;
+  tasks.failed = {test_failure(1, "simulate/1", "exit code 3")};
+  tasks.slowest = {{TaskRow::Kind::ended, {0, 5}, "simulate/5", "n1-1-f", kNow_s - 50, 10, ""}};
+  EXPECT_TRUE(tasks_at(tasks, kNow_s - 97).failed.empty());
+  EXPECT_EQ(tasks_at(tasks, kNow_s - 95).failed.size(), 1U);
+  EXPECT_TRUE(tasks_at(tasks, kNow_s - 41).slowest.empty());
+  EXPECT_EQ(tasks_at(tasks, kNow_s - 40).slowest.size(), 1U);
+}
+
 TEST(Pictures, AtRestRatesAreOfTheWholeCampaign) {
   const TopData data = picture_of(recorded());
   EXPECT_EQ(data.link, Link::at_rest);

@@ -62,6 +62,29 @@ TEST(Ranking, ALossIsNoScoreWhateverItsName) {
   EXPECT_FALSE(higher_is_better("error2"));
 }
 
+TEST(Ranking, ErrorsOfSeveralTargetsAreOneQuality) {
+  const std::vector<MetricCurve> curves = {curve_of(0, "validation_loss", {3, 2}),
+                                           curve_of(0, "learning_rate", {1, 1}),
+                                           curve_of(0, "validation_mae_ratio/b", {0.6, 0.2}),
+                                           curve_of(0, "validation_mae_ratio/a", {0.4, 0.1}),
+                                           curve_of(0, "test_r2", {0.9}),
+                                           curve_of(1, "validation_mae_ratio/a", {0.5})};
+  std::vector<const MetricCurve*> of_first;
+  for (std::size_t i = 0; i < 5; ++i) of_first.push_back(&curves[i]);
+  const auto qualities = qualities_of(of_first);
+  ASSERT_EQ(qualities.size(), 2U);
+  EXPECT_EQ(text_of(qualities[0]), "test_r2 0.9");
+  EXPECT_EQ(text_of(qualities[1]), "validation_mae_ratio 0.15 (b 0.2, a 0.1)");
+  ASSERT_EQ(qualities[1].mean.size(), 2U);
+  EXPECT_DOUBLE_EQ(qualities[1].mean[0].value, 0.5);
+  EXPECT_EQ(qualities[1].mean[1].epoch, 2U);
+  // The trainings are compared by one of them.
+  const Ranking ranking = ranking_of(curves);
+  EXPECT_EQ(ranking.quality, "test_r2");
+  EXPECT_EQ(ranking.trainings[0].quality, 0.9);
+  EXPECT_TRUE(std::isnan(ranking.trainings[1].quality));
+}
+
 TEST(Ranking, WithoutMetricsThereIsNone) {
   EXPECT_TRUE(ranking_of({}).metric.empty());
   EXPECT_TRUE(ranking_of({}).trainings.empty());

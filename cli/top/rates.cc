@@ -64,6 +64,38 @@ std::map<std::string, double> WorkerRates::rates() const {
   return rates;
 }
 
+void CoreUse::add(const TopData& data, double time_s) {
+  const std::uint64_t ended = data.status.ended();
+  // A retry reopens ended tasks.
+  if (!samples_.empty() && ended < samples_.back().ended) samples_.clear();
+  samples_.push_back({time_s, busy_core_s(data), ended});
+  while (samples_.size() > 2 && samples_[1].time_s <= time_s - kWindow_s) samples_.pop_front();
+  used_ = {};
+  const Sample& first = samples_.front();
+  const double seconds = time_s - first.time_s;
+  if (seconds <= 0) return;
+  double slots = 0;
+  std::map<std::string_view, double> held;  // by running tasks now
+  for (const auto& worker : data.status.workers) {
+    slots += worker.cores;
+    held[worker.id] = static_cast<double>(worker.running);
+  }
+  const double used = std::max(0.0, samples_.back().core_s - first.core_s);
+  // If very many tasks run, those that are not listed count when they end.
+  const bool listed = data.running_total <= data.running.size();
+  const double least = listed ? 0 : static_cast<double>(data.running_total);
+  used_.all = std::min(std::max(used / seconds, least), slots);
+  const std::uint64_t ends = ended - first.ended;
+  if (ends == 0) return;
+  for (const auto& worker : data.status.workers) {
+    const auto rate = data.worker_rates.find(worker.id);
+    if (rate == data.worker_rates.end()) continue;
+    const double cores = rate->second * used / static_cast<double>(ends);
+    used_.by_worker[worker.id] =
+        std::clamp(std::max(cores, held[worker.id]), 0.0, static_cast<double>(worker.cores));
+  }
+}
+
 void RateHistory::merge() {
   for (auto& [step, values] : rates_) {
     std::vector<double> merged;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/top/data.h"
 #include "engine/wire/answers.h"
 
 namespace wflow::cli::top {
@@ -52,6 +53,24 @@ class WorkerRates {
     std::uint64_t ended = 0;
   };
   std::map<std::string, std::deque<Count>> counts_;  // by worker, the oldest first
+};
+
+// Cores that tasks held over the last seconds, from the sum of the core-seconds that tasks have used.
+class CoreUse {
+ public:
+  static constexpr double kWindow_s = 10;
+
+  // Adds the data at that time (any monotonic clock): with running tasks, worker rates and needs.
+  void add(const TopData& data, double time_s);
+  const CoresUsed& used() const { return used_; }
+
+ private:
+  struct Sample {
+    double time_s = 0, core_s = 0;
+    std::uint64_t ended = 0;
+  };
+  std::deque<Sample> samples_;  // the oldest first
+  CoresUsed used_;
 };
 
 }  // namespace wflow::cli::top

@@ -35,18 +35,12 @@ Ink ink_of(engine::CampaignState state) {
   }
 }
 
-std::string spaced(std::string_view name) {
-  std::string text(name);
-  std::ranges::replace(text, '_', ' ');
-  return text;
-}
-
 // Puts as many parts of a line as fit.
 int put_parts(Grid& grid, int row, const std::vector<std::pair<std::string, Ink>>& parts) {
   int column = 1;
   for (const auto& [part, ink] : parts) {
     if (part.empty()) continue;
-    if (column > 1 && column + 2 + width_of(part) > grid.width()) break;
+    if (column > 1 && column + 2 + width_of(part) > grid.width()) continue;
     if (column > 1) column += 2;
     column = grid.put(row, column, cut_to_width(part, grid.width() - column, grid.charset()), ink);
   }
@@ -62,8 +56,7 @@ void put_name(Grid& grid, const TopData& data) {
   if (data.link == Link::none) word = "no coordinator";
   if (data.link == Link::replay) word = "replay";
   const int columns = grid.width() - 6 - width_of(clock) - width_of(state) - width_of(word);
-  int column =
-      grid.put(0, 1, cut_to_width(status.name, std::max(columns, 8), grid.charset()), Ink::title) + 2;
+  int column = grid.put(0, 1, cut_left(status.name, std::max(columns, 8), grid.charset()), Ink::title) + 2;
   if (!word.empty())
     column = grid.put(0, column, word, data.link == Link::none ? Ink::bad : Ink::warning) + 2;
   grid.put(0, column, state, ink_of(status.state));
@@ -81,28 +74,26 @@ std::string end_text(const TopData& data) {
 }
 
 void put_counts(Grid& grid, const TopData& data) {
-  const auto& status = data.status;
-  const std::uint64_t elements = status.elements();
-  const double percent =
-      elements > 0 ? 100.0 * static_cast<double>(status.ended()) / static_cast<double>(elements) : 100;
-  const std::uint64_t failed = status.failed();
+  const Overall overall = overall_of(data.status);
   put_parts(grid, 1,
-            {{fmt::format("{}/{} tasks ({:.0f} %)", text::format_count(status.ended()),
-                          text::format_count(elements), std::floor(percent)),
+            {{fmt::format("{} % done: {} of {}", overall.percent, text::format_count(overall.done),
+                          counted(overall.elements, "task")),
               Ink::plain},
-             {failed > 0 ? text::format_count(failed) + " failed" : "", Ink::bad},
-             {"for " + brief_duration(status.elapsed_s), Ink::plain},
+             {overall.failed > 0 ? text::format_count(overall.failed) + " failed" : "", Ink::bad},
+             {overall.skipped > 0 ? text::format_count(overall.skipped) + " skipped" : "", Ink::warning},
+             {"for " + brief_duration(data.status.elapsed_s), Ink::plain},
              {end_text(data), Ink::plain}});
 }
 
 void put_resources(Grid& grid, const TopData& data) {
   const auto& status = data.status;
   std::uint64_t busy = 0;
-  std::int64_t slots = 0;
+  std::uint64_t slots = 0;
   for (const auto& worker : status.workers) {
     busy += worker.running;
-    slots += worker.cores;
+    slots += static_cast<std::uint64_t>(std::max(worker.cores, 0));
   }
+  const double used_cores = data.cores_used.all.value_or(static_cast<double>(std::min(busy, slots)));
   std::uint64_t running = 0;
   std::uint64_t waiting = 0;
   for (const auto& allocation : status.allocations.allocations) {
@@ -118,9 +109,9 @@ void put_resources(Grid& grid, const TopData& data) {
   }
   std::string workers;
   if (status.workers_total > 0) {
-    workers = fmt::format("{} worker{}, {} tasks on {} cores", text::format_count(status.workers_total),
-                          status.workers_total == 1 ? "" : "s", text::format_count(busy),
-                          text::format_count(static_cast<std::uint64_t>(slots)));
+    workers = fmt::format("{}, {:.{}f} of {} used", counted(status.workers_total, "worker"), used_cores,
+                          used_cores < 9.95 && used_cores != std::floor(used_cores) ? 1 : 0,
+                          counted(slots, "core"));
   }
   std::string allocations;
   if (running + waiting > 0)
@@ -139,16 +130,17 @@ void put_tabs(Grid& grid, const TopData& data, const ViewState& state) {
                                  {View::failures, failed > 0 ? "3 failures!" : "3 failures"},
                                  {View::training, "4 training"}};
   const View shown = state.view == View::pane || state.view == View::help ? state.before : state.view;
+  const View tab_of_it = shown == View::tasks ? View::steps : shown;
   int column = 1;
   for (const Tab& tab : tabs) {
-    const bool chosen = tab.view == shown;
+    const bool chosen = tab.view == tab_of_it;
     column = grid.put(3, column, chosen ? "[" + tab.name + "]" : " " + tab.name + " ",
                       chosen ? Ink::bold : Ink::dim) +
              1;
   }
   std::string right;
   const std::string& order = sort_names(shown)[static_cast<std::size_t>(state.sort_of(shown))];
-  if (state.sort_of(shown) > 0) right = "by " + order;
+  if (state.sort_of(shown) > 0) right = (shown == View::tasks && order != "node" ? "" : "by ") + order;
   if (!state.filter.empty()) right += (right.empty() ? "" : ", ") + ("filter: " + state.filter);
   if (!right.empty() && column + width_of(right) < grid.width())
     grid.put_right(3, grid.width() - 1, right, Ink::warning);
@@ -166,13 +158,20 @@ std::vector<std::string> key_hints(const TopData& data, const ViewState& state) 
     default:
       break;
   }
-  if (data.replay) return {"space pause", "left/right seek", "+/- speed", "Tab view", "? help", "q quit"};
+  if (data.replay && state.view != View::tasks)
+    return {"space pause", "left/right seek", "+/- speed", "Tab view", "? help", "q quit"};
+  if (state.view == View::tasks)
+    return {"Enter story", "l log", "s running/slowest/failed/node", "r retry", "c cancel", "f filter",
+            "? help",      "q back"};
+  if (state.view == View::steps)
+    return {"Enter tasks", "Tab view", "r retry", "c cancel", "s sort",
+            "f filter",    "p pause",  "? help",  "q quit"};
   if (state.view == View::failures)
     return {"l log", "e explain", "r retry", "s sort", "f filter", "p pause", "Tab view", "? help", "q quit"};
   if (state.view == View::workers)
     return {"l log",   "e explain", "c cancel", "s sort", "f filter",
             "p pause", "Tab view",  "? help",   "q quit"};
-  return {"Tab view", "r retry", "c cancel", "p pause", "s sort", "f filter", "? help", "q quit"};
+  return {"Tab view", "l log", "e explain", "s sort", "f filter", "p pause", "? help", "q quit"};
 }
 
 // Removes hints before the last two until the line fits.
@@ -222,6 +221,8 @@ void put_view(Grid& grid, int row, int rows, const TopData& data, const ViewStat
       return put_trainings(grid, row, rows, data, state);
     case View::campaigns:
       return put_campaigns(grid, row, rows, data, state);
+    case View::tasks:
+      return put_tasks(grid, row, rows, data, state);
     case View::pane:
       return put_pane(grid, row, rows, data, state);
     case View::help:

@@ -18,6 +18,7 @@ constexpr int kDetailRows = 6;
 
 GridTable failures_table(const std::vector<const wire::FailureView*>& failures, const TopData& data,
                          std::size_t selected) {
+  const WorkerNames names = worker_names(data);
   GridTable table;
   table.entries = failures.size();
   table.selected = selected;
@@ -35,7 +36,7 @@ GridTable failures_table(const std::vector<const wire::FailureView*>& failures, 
   });
   column("after", 3, true, [](const auto& f) { return GridText{brief_duration(f.duration_s)}; });
   column("tries", 5, true, [](const auto& f) { return GridText{std::to_string(f.attempt + 1)}; });
-  column("worker", 4, false, [](const auto& f) { return GridText{f.worker, Ink::dim}; });
+  column("worker", 4, false, [&](const auto& f) { return GridText{names.of(f.worker), Ink::dim}; });
   column("said", 6, false, [](const auto& f) {
     return GridText{cut_to_width(printable(last_line_of(f.detail)), 60, Charset::utf8)};
   });
@@ -99,17 +100,18 @@ void put_pane(Grid& grid, int row, int rows, const TopData& data, const ViewStat
 void put_help(Grid& grid, int row, int rows, const TopData&, const ViewState&) {
   static const std::vector<std::pair<std::string, std::string>> kKeys = {
       {"1 2 3 4, Tab", "steps, workers, failures, training"},
-      {"up down, j k", "select; also PageUp, PageDown, Home, End"},
-      {"Enter, l", "what the selected task printed; there / searches, n N go on"},
-      {"e", "explain the selected task: why it waits, failed or moved"},
-      {"r", "run the selected failed task again; in steps all of a step"},
-      {"c", "cancel: what has not started of a step, or a running task"},
+      {"up down, j k", "select; also PageUp PageDown Home End"},
+      {"Enter", "a step's tasks; there a task's story"},
+      {"l", "what a task printed; / searches, n N go on"},
+      {"e", "explain: why a task waits, failed, moved"},
+      {"r", "run a failed task again, or all of a step"},
+      {"c", "cancel what waits of a step, or a task"},
       {"p", "pause the campaign, and go on"},
-      {"s, f", "sort; show only names that contain a text"},
-      {"space, + -", "replay: pause; faster, slower; left and right move"},
-      {"Esc", "back; without the filter"},
-      {"q", "back, or quit: the campaign goes on"},
-      {"bars", "done, assigned to a worker, failed (x), to retry (~), waiting"}};
+      {"s, f", "sort; only names that contain a text"},
+      {"space, + -", "replay: pause; faster, slower; arrows move"},
+      {"Esc, q", "back; q quits: the campaign goes on"},
+      {"bars", "done, failed (x), skipped (-), assigned,"},
+      {"", "to retry (~), waiting"}};
   for (int i = 0; i < rows && static_cast<std::size_t>(i) < kKeys.size(); ++i) {
     const auto& [key, what] = kKeys[static_cast<std::size_t>(i)];
     grid.put(row + i, 2, key, Ink::bold);

@@ -19,38 +19,15 @@ using wire::StepStatus;
 constexpr int kSparkColumns = 16;
 constexpr int kLeastLatest = 4;
 
-double count_of(const StepStatus& step, ElementState state) {
-  return static_cast<double>(step.count(state));
-}
-
-bool reports_itself(const StepStatus& step) {
-  return step.elements == 1 && step.progress_total > 0 && step.ended() == 0;
-}
-
-Shares shares_of(const StepStatus& step) {
-  if (reports_itself(step)) {
-    const double done = static_cast<double>(std::min(step.progress_done, step.progress_total));
-    return {done, 0, 0, 0, static_cast<double>(step.progress_total) - done};
-  }
-  Shares shares;
-  shares.done = count_of(step, ElementState::done);
-  shares.assigned = count_of(step, ElementState::leased);
-  shares.failed = count_of(step, ElementState::failed) + count_of(step, ElementState::hard_failed) +
-                  count_of(step, ElementState::skipped) + count_of(step, ElementState::cancelled);
-  shares.retrying = count_of(step, ElementState::delayed);
-  shares.waiting = count_of(step, ElementState::blocked) + count_of(step, ElementState::ready);
-  return shares;
-}
-
 GridText number_cell(std::uint64_t count, Ink ink) {
   return {count > 0 ? brief_count(count) : std::string("-"), count > 0 ? ink : Ink::dim};
 }
 
-GridText left_cell(const StepStatus& step) {
+GridText left_cell(const TopData& data, const StepStatus& step) {
   if (!step.held.empty()) return {"held", Ink::bad};
   if (step.ended() == step.elements) return {"done", Ink::good};
-  if (step.left_s) return {brief_duration(*step.left_s), Ink::plain};
-  return {"-", Ink::dim};
+  const auto left_s = left_of(data.status, step);
+  return left_s ? GridText{brief_duration(*left_s)} : GridText{"-", Ink::dim};
 }
 
 GridText duration_cell(double seconds) {
@@ -93,18 +70,13 @@ GridTable steps_table(const std::vector<const StepStatus*>& steps, const TopData
   column("step", 0, false, [](const StepStatus& s) { return GridText{s.name, Ink::bold}; });
   GridColumn& bar = table.columns.emplace_back();
   bar.head = "progress";
-  bar.priority = 2;
+  bar.priority = 1;
   bar.least = 10;
   bar.most = 40;
   bar.draw = [&steps](Grid& grid, int row, std::size_t entry, int at, int columns) {
     put_bar(grid, row, at, columns, shares_of(*steps[entry]));
   };
-  column("done", 1, true, [](const StepStatus& s) {
-    if (reports_itself(s))
-      return GridText{fmt::format("{}/{} {}", brief_count(s.progress_done), brief_count(s.progress_total),
-                                  s.progress_unit)};
-    return GridText{fmt::format("{}/{}", brief_count(s.count(ElementState::done)), brief_count(s.elements))};
-  });
+  column("done", 2, true, [](const StepStatus& s) { return GridText{text_of(counts_of(s), true)}; });
   column("failed", 3, true, [](const StepStatus& s) { return number_cell(s.failed(), Ink::bad); });
   column("assigned", 5, true,
          [](const StepStatus& s) { return number_cell(s.count(ElementState::leased), Ink::accent); });
@@ -123,7 +95,7 @@ GridTable steps_table(const std::vector<const StepStatus*>& steps, const TopData
   column("median", 6, true, [](const StepStatus& s) { return duration_cell(s.usage.duration_s.median); });
   column("p95", 7, true, [](const StepStatus& s) { return duration_cell(s.usage.duration_s.p95); });
   column("memory p95", 11, true, [&](const StepStatus& s) { return memory_cell(s, data); });
-  column("left", 2, true, left_cell);
+  column("left", 2, true, [&](const StepStatus& s) { return left_cell(data, s); });
   return table;
 }
 
@@ -135,10 +107,11 @@ struct Happening {
 };
 
 std::vector<Happening> happenings(const TopData& data) {
+  const WorkerNames names = worker_names(data);
   std::vector<Happening> list;
   for (const auto& failure : data.status.failures)
-    list.push_back({failure.time_s + failure.duration_s, failure_sentence(failure), Ink::bad});
-  for (const auto& row : data.status.history) list.push_back({row.time_s, row.text, Ink::plain});
+    list.push_back({failure.time_s + failure.duration_s, failure_sentence(failure, names), Ink::bad});
+  for (const auto& row : data.status.history) list.push_back({row.time_s, names.in(row.text), Ink::plain});
   for (const auto& slow : data.status.slow) {
     list.push_back({data.now_s,
                     fmt::format("{} has run for {}; 95 % of its step take at most {}", slow.task,
@@ -205,11 +178,18 @@ void put_campaigns(Grid& grid, int row, int rows, const TopData& data, const Vie
   bar.most = 30;
   bar.draw = [&listed](Grid& target, int at_row, std::size_t entry, int at, int columns) {
     const CampaignRow& r = *listed[entry];
-    const double all = static_cast<double>(r.elements);
-    put_fraction(target, at_row, at, columns, all > 0 ? static_cast<double>(r.ended) / all : 1, Ink::good);
+    Shares shares{};
+    const auto set = [&](Part part, std::uint64_t tasks) {
+      shares[static_cast<std::size_t>(part)] = static_cast<double>(tasks);
+    };
+    set(Part::done, r.done);
+    set(Part::failed, r.failed);
+    set(Part::skipped, r.skipped);
+    set(Part::waiting, r.elements - std::min(r.elements, r.done + r.failed + r.skipped));
+    put_bar(target, at_row, at, columns, shares);
   };
   column("tasks", 2, true,
-         [](const CampaignRow& r) { return GridText{brief_count(r.ended) + "/" + brief_count(r.elements)}; });
+         [](const CampaignRow& r) { return GridText{brief_count(r.done) + "/" + brief_count(r.elements)}; });
   column("failed", 4, true, [](const CampaignRow& r) { return number_cell(r.failed, Ink::bad); });
   column("left", 5, true,
          [](const CampaignRow& r) { return GridText{r.left_s ? brief_duration(*r.left_s) : "-"}; });

@@ -67,8 +67,8 @@ TEST_P(Rendered, HeaderTabsAndFooterAreThere) {
   EXPECT_EQ(grid.width(), GetParam().first);
   EXPECT_EQ(grid.height(), GetParam().second);
   EXPECT_THAT(grid.line(0), HasSubstr("cosmoflow  running"));
-  EXPECT_THAT(grid.line(1), HasSubstr("612,360/1,000,034 tasks (61 %)  3 failed  for 1h02m"));
-  EXPECT_THAT(grid.line(2), HasSubstr("2 workers, 96 tasks on 128 cores"));
+  EXPECT_THAT(grid.line(1), HasSubstr("61 % done: 612,357 of 1,000,034 tasks  3 failed  for 1h02m"));
+  EXPECT_THAT(grid.line(2), HasSubstr("2 workers, 96 of 128 cores used"));
   EXPECT_THAT(grid.line(3), HasSubstr("[1 steps]  2 workers   3 failures!   4 training"));
   EXPECT_THAT(grid.line(grid.height() - 1), HasSubstr("q quit"));
 }
@@ -106,8 +106,8 @@ TEST_P(Rendered, ThereIsMoreInWiderTerminals) {
 
 TEST_P(Rendered, WhatHappenedLastIsInPlainWords) {
   const std::string text = draw(test_data(), ViewState()).text();
-  EXPECT_THAT(text, HasSubstr("worker node2-99-def joined"));
-  EXPECT_THAT(text, HasSubstr("simulate/2 failed after 3.2s on"));
+  EXPECT_THAT(text, HasSubstr("worker node2#1 joined"));
+  EXPECT_THAT(text, HasSubstr("simulate/2 failed after 3.2s on node1#1"));
 }
 
 TEST_P(Rendered, WorkersStandUnderTheirAllocation) {
@@ -116,7 +116,7 @@ TEST_P(Rendered, WorkersStandUnderTheirAllocation) {
   ASSERT_GE(allocation, 4);
   EXPECT_THAT(grid.line(allocation + 1), HasSubstr("node1"));
   EXPECT_THAT(grid.line(allocation + 1), HasSubstr("60/64 cores, 4,036 queued"));
-  EXPECT_EQ(grid.line(allocation + 1).find(", 12.3/s") != std::string::npos, GetParam().first >= 80);
+  EXPECT_EQ(grid.line(allocation + 1).find(", 740/min") != std::string::npos, GetParam().first >= 80);
   EXPECT_THAT(grid.line(allocation + 2), HasSubstr("simulate/612350"));
   EXPECT_THAT(grid.line(allocation + 2), HasSubstr("for 1.5s"));
   EXPECT_GE(row_with(grid, "slurm 4712: queued, 1 node: Priority"), 0);
@@ -192,7 +192,7 @@ TEST_P(Rendered, AnEmptyCampaignHasAPicture) {
   TopData data;
   for (const View view : kEach) {
     const Grid grid = draw(data, looking_at(view));
-    EXPECT_THAT(grid.text(), HasSubstr("0/0 tasks"));
+    EXPECT_THAT(grid.text(), HasSubstr("0 of 0 tasks"));
   }
   EXPECT_THAT(draw(data, looking_at(View::failures)).text(), HasSubstr("nothing has failed"));
   EXPECT_THAT(draw(data, looking_at(View::training)).text(), HasSubstr("no task has reported a metric yet"));
@@ -257,8 +257,8 @@ TEST(Render, BelowTheLeastSizeThereIsOneSentence) {
 TEST(Render, ListsOfSeveralCampaigns) {
   TopData data;
   data.now_s = kNow_s;
-  data.campaigns = {{"/a/one", "one", "finished", 100, 100, 0, kNow_s - 9000, {}},
-                    {"/a/two", "two", "running", 1'000'000, 250'000, 12, kNow_s - 60, 90}};
+  data.campaigns = {{"/a/one", "one", "finished", 100, 100, 0, 0, kNow_s - 9000, {}},
+                    {"/a/two", "two", "running", 1'000'000, 250'000, 12, 0, kNow_s - 60, 90}};
   ViewState state = looking_at(View::campaigns);
   state.many = true;
   const Grid grid = render(data, state, 80, 24, Charset::utf8);
@@ -272,14 +272,61 @@ TEST(Render, ListsOfSeveralCampaigns) {
 TEST(Render, BarsShowEveryKindHoweverFew) {
   for (const Charset charset : {Charset::utf8, Charset::ascii}) {
     Grid grid(20, 1, charset);
-    put_bar(grid, 0, 0, 20, {1'000'000, 1, 1, 1, 0});
+    put_bar(grid, 0, 0, 20, {1'000'000, 1, 1, 1, 1, 0});
     const std::string line = grid.line(0);
-    EXPECT_THAT(line, HasSubstr("~"));
+    for (const char* sign : {"x", "-", "~"}) EXPECT_THAT(line, HasSubstr(sign));
     EXPECT_EQ(width_of(line), 20);
   }
   Grid grid(20, 1, Charset::ascii);
-  put_bar(grid, 0, 0, 20, {5, 5, 5, 0, 5});
-  EXPECT_EQ(grid.line(0), "#####>>>>>xxxxx.....");
+  put_bar(grid, 0, 0, 20, {5, 5, 0, 5, 0, 5});
+  EXPECT_EQ(grid.line(0), "#####xxxxx>>>>>.....");
+}
+
+TEST(Render, ABarHasItsLengthWhateverItShows) {
+  for (int columns = 0; columns < 12; ++columns) {
+    for (const Shares& shares : {Shares{1, 1, 1, 1, 1, 1}, Shares{0, 0, 0, 0, 0, 3},
+                                 Shares{9e9, 1, 1, 1, 1, 1}, Shares{0, 7, 0, 0, 0, 0}}) {
+      int sum = 0;
+      for (const int cells : bar_cells(shares, columns)) {
+        EXPECT_GE(cells, 0);
+        sum += cells;
+      }
+      EXPECT_EQ(sum, columns);
+    }
+  }
+}
+
+TEST(Render, RatesAreAllOfAMinute) {
+  EXPECT_EQ(brief_rate(0), "");
+  EXPECT_EQ(brief_rate(0.0000551), "0.0033/min");
+  EXPECT_EQ(brief_rate(0.2), "12.0/min");
+  EXPECT_EQ(brief_rate(12.34), "740/min");
+  EXPECT_EQ(brief_rate(1234.5), "74.1k/min");
+}
+
+TEST(Render, WorkersHaveTheFirstNameOfTheirHostAndANumber) {
+  WorkerNames names;
+  for (const char* id : {"n3.cluster.org-77-abc", "n3.cluster.org-99-def", "10.0.0.7-1-f", "log-in-5-5"})
+    names.add(id);
+  EXPECT_EQ(names.of("n3.cluster.org-99-def"), "n3#2");
+  EXPECT_EQ(names.of("10.0.0.7-1-f"), "10.0.0.7#1");
+  EXPECT_EQ(names.of("log-in-5-5"), "log-in#1");
+  EXPECT_EQ(names.of("unknown-1-2"), "unknown-1-2");
+  EXPECT_EQ(names.in("worker n3.cluster.org-77-abc joined; (n3.cluster.org-99-def)"),
+            "worker n3#1 joined; (n3#2)");
+}
+
+TEST(Render, WithoutARateTheTimeLeftComesFromTheMean) {
+  wire::StatusAnswer status = test_data().status;
+  wire::StepStatus& step = status.steps[0];
+  step.left_s.reset();
+  step.mean_s = 2;
+  for (std::size_t i = 1; i < status.steps.size(); ++i)
+    status.steps[i].counts[static_cast<std::size_t>(engine::ElementState::leased)] = 0;
+  // 387,652 are open, and 96 run at a time.
+  EXPECT_DOUBLE_EQ(*left_of(status, step), 387'652 * 2.0 / 96);
+  status.workers.clear();
+  EXPECT_FALSE(left_of(status, step));
 }
 
 TEST(Render, RatesOfWorkersAreOfTheLastSeconds) {

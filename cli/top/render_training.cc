@@ -66,6 +66,13 @@ void put_epoch(Grid& grid, const Panel& panel, const Training& training, const T
 // Puts the last values of the other metrics; known ones in words.
 std::vector<std::string> facts_of(const Training& training, const TopData& data) {
   std::vector<std::string> facts;
+  std::vector<const wire::MetricCurve*> shown = plotted_curves(training);
+  for (const Quality& quality : qualities_of(training.curves)) {
+    facts.push_back(text_of(quality));
+    for (const auto* curve : training.curves) {
+      if (curve->name.substr(0, curve->name.find('/')) == quality.name) shown.push_back(curve);
+    }
+  }
   const auto add = [&](std::string_view name, const char* format_word) {
     const double value = last_of(training.curve(name));
     if (std::isfinite(value)) facts.push_back(fmt::format("{} {:.4g}", format_word, value));
@@ -87,7 +94,6 @@ std::vector<std::string> facts_of(const Training& training, const TopData& data)
     const std::string& name = curve->name;
     const bool said = name == "samples_per_second" || name == "gflops" || name == "data_wait" ||
                       name == "exposed_communication" || name == "learning_rate";
-    const auto shown = plotted_curves(training);
     if (said || std::ranges::find(shown, curve) != shown.end()) continue;
     facts.push_back(fmt::format("{} {:.4g}", name, curve->points.back().value));
   }
@@ -148,7 +154,7 @@ int ranking_rows(const Ranking& ranking, int rows) {
 std::string ranked_line(const Ranking& ranking, std::size_t at, int name_columns, const TopData& data,
                         Charset charset) {
   const RankedTraining& training = ranking.trainings[at];
-  const std::string name = cut_to_width(training.task, name_columns, charset);
+  const std::string name = cut_left(training.task, name_columns, charset);
   const std::string padding(static_cast<std::size_t>(std::max(0, name_columns - width_of(name))), ' ');
   const auto number = [](double value) {
     return std::isnan(value) ? std::string("-") : fmt::format("{:.4g}", value);
@@ -156,6 +162,8 @@ std::string ranked_line(const Ranking& ranking, std::size_t at, int name_columns
   std::string line = fmt::format("{:>4}  {}{}  {:>10}  {:>10}  {:>5}",
                                  std::isnan(training.last) ? "-" : std::to_string(at + 1), name, padding,
                                  number(training.last), number(training.best), training.epoch);
+  if (!ranking.quality.empty())
+    line += fmt::format("  {:>{}}", number(training.quality), width_of(ranking.quality));
   const auto differs = data.training_parameters.find({training.array, training.element});
   if (differs != data.training_parameters.end() && !differs->second.empty()) line += "  " + differs->second;
   return line;
@@ -167,8 +175,10 @@ void put_ranking(Grid& grid, int row, int rows, const Ranking& ranking, const To
   for (const RankedTraining& training : ranking.trainings)
     name_columns = std::max(name_columns, width_of(training.task));
   name_columns = std::min({name_columns, kMostName, grid.width() / 3});
-  const std::string head = fmt::format("{:>4}  {:<{}}  {:>10}  {:>10}  {:>5}  by {}", "rank", "training",
-                                       name_columns, "last", "best", "epoch", ranking.metric);
+  std::string head = fmt::format("{:>4}  {:<{}}  {:>10}  {:>10}  {:>5}", "rank", "training", name_columns,
+                                 "last", "best", "epoch");
+  if (!ranking.quality.empty()) head += "  " + ranking.quality;
+  head += "  by " + ranking.metric;
   grid.put(row, 1, cut_to_width(head, grid.width() - 1, grid.charset()), Ink::dim);
   for (int i = 1; i < rows && static_cast<std::size_t>(i) <= ranking.trainings.size(); ++i) {
     const std::string line =
@@ -189,7 +199,7 @@ std::string title_of(const Training& training, const Ranking& ranking) {
 
 void put_training(Grid& grid, const Panel& panel, const Training& training, const Ranking& ranking,
                   const TopData& data, bool selected) {
-  grid.put(panel.row, panel.column, cut_to_width(title_of(training, ranking), panel.columns, grid.charset()),
+  grid.put(panel.row, panel.column, cut_left(title_of(training, ranking), panel.columns, grid.charset()),
            Ink::bold);
   if (selected && panel.column > 0) grid.put(panel.row, panel.column - 1, ">", Ink::accent);
   put_epoch(grid, {panel.row + 1, panel.column, panel.columns, 1}, training, data);
@@ -202,7 +212,7 @@ void put_training(Grid& grid, const Panel& panel, const Training& training, cons
   put_legend(grid, {panel.row + 2, panel.column, panel.columns, 1}, curves, plots);
   const int facts = panel.rows >= 16 ? 5 : panel.rows >= 12 ? 3 : 2;
   const int high = panel.rows - 3 - facts;
-  put_plot(grid, panel.row + 3, panel.column, panel.columns, high, plots);
+  put_plot(grid, panel.row + 3, panel.column, panel.columns, high, plots, true);
   put_facts(grid, {panel.row + 3 + std::max(high, 0), panel.column, panel.columns, facts},
             facts_of(training, data));
 }

@@ -14,6 +14,7 @@ namespace wflow::cli::top {
 namespace {
 
 constexpr int kBusyBar = 12;
+constexpr int kWorkerColumns = 16;
 constexpr double kSilent_s = 5;  // heartbeats come every second or so
 
 std::string allocation_text(const wire::AllocationView& allocation, double now_s) {
@@ -30,10 +31,19 @@ std::string allocation_text(const wire::AllocationView& allocation, double now_s
   return text;
 }
 
-void put_worker(Grid& grid, int row, int column, const wire::WorkerStatus& worker, double rate_per_s) {
-  const double cores = std::max(worker.cores, 1);
-  put_fraction(grid, row, column, kBusyBar, static_cast<double>(worker.running) / cores, Ink::accent);
-  std::string text = fmt::format("{}/{} cores", worker.running, worker.cores);
+double rate_of(const TopData& data, const std::string& worker) {
+  const auto found = data.worker_rates.find(worker);
+  return found == data.worker_rates.end() ? 0 : found->second;
+}
+
+void put_worker(Grid& grid, int row, int column, const wire::WorkerStatus& worker, const TopData& data) {
+  const auto measured = data.cores_used.by_worker.find(worker.id);
+  const double used = measured != data.cores_used.by_worker.end()
+                          ? measured->second
+                          : std::min(static_cast<double>(worker.running), static_cast<double>(worker.cores));
+  const double rate_per_s = rate_of(data, worker.id);
+  put_fraction(grid, row, column, kBusyBar, used / std::max(worker.cores, 1), Ink::accent);
+  std::string text = fmt::format("{:.0f}/{} core{}", used, worker.cores, worker.cores == 1 ? "" : "s");
   if (worker.leased > worker.running)
     text += fmt::format(", {} queued", brief_count(worker.leased - worker.running));
   const std::string rate = rate_per_s > 0 ? ", " + brief_rate(rate_per_s) : std::string();
@@ -41,13 +51,7 @@ void put_worker(Grid& grid, int row, int column, const wire::WorkerStatus& worke
   int at = grid.put(row, column + kBusyBar + 1, text) + 2;
   if (worker.draining) at = grid.put(row, at, "leaving", Ink::warning) + 2;
   if (worker.silent_s > kSilent_s)
-    at = grid.put(row, at, fmt::format("silent for {}", brief_duration(worker.silent_s)), Ink::bad) + 2;
-  grid.put(row, at, worker.id, Ink::dim);
-}
-
-double rate_of(const TopData& data, const std::string& worker) {
-  const auto found = data.worker_rates.find(worker);
-  return found == data.worker_rates.end() ? 0 : found->second;
+    grid.put(row, at, fmt::format("silent for {}", brief_duration(worker.silent_s)), Ink::bad);
 }
 
 const wire::StepStatus* step_of(const TopData& data, const std::string& task) {
@@ -59,7 +63,7 @@ const wire::StepStatus* step_of(const TopData& data, const std::string& task) {
 void put_task(Grid& grid, int row, int column, const wire::RunningView& task, const TopData& data) {
   constexpr int kNameColumns = 28;
   const double seconds = std::max(0.0, data.now_s - task.started_s);
-  grid.put(row, column, cut_to_width(task.task, kNameColumns, grid.charset()));
+  grid.put(row, column, cut_left(task.task, kNameColumns, grid.charset()));
   const wire::StepStatus* step = step_of(data, task.task);
   const double usual = step != nullptr ? step->usage.duration_s.p95 : 0;
   const bool slow = usual > 0 && seconds > 5 * usual;
@@ -101,6 +105,7 @@ void put_workers(Grid& grid, int row, int rows, const TopData& data, const ViewS
     put_latest(grid, row + 2, rows - 2, data);
     return;
   }
+  const WorkerNames names = worker_names(data);
   const std::uint64_t shown_tasks = data.running.size();
   const bool more = data.running_total > shown_tasks;
   const int shown = rows - (more ? 1 : 0);
@@ -116,18 +121,16 @@ void put_workers(Grid& grid, int row, int rows, const TopData& data, const ViewS
       grid.put(row + i, column, cut_to_width(text, grid.width() - column, grid.charset()),
                runs ? Ink::bold : Ink::warning);
     } else if (entry.worker != nullptr) {
-      const int after =
-          grid.put(row + i, column, cut_to_width(entry.worker->host, 16, grid.charset()), Ink::bold);
-      put_worker(grid, row + i, std::max(after + 1, column + 12), *entry.worker,
-                 rate_of(data, entry.worker->id));
+      const int after = grid.put(
+          row + i, column, cut_left(names.of(entry.worker->id), kWorkerColumns, grid.charset()), Ink::bold);
+      put_worker(grid, row + i, std::max(after + 1, column + 12), *entry.worker, data);
     } else {
       put_task(grid, row + i, column, *entry.task, data);
     }
   }
   if (more) {
     grid.put(row + rows - 1, 2,
-             fmt::format("and {} more running tasks", text::format_count(data.running_total - shown_tasks)),
-             Ink::dim);
+             fmt::format("and {}", counted(data.running_total - shown_tasks, "more running task")), Ink::dim);
   }
 }
 

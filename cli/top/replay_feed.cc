@@ -32,6 +32,11 @@ class ReplayFeed : public Feed {
     plan_.emplace(read_plan(campaign));
     const specs::Plan& plan = *plan_;
     needs_ = needs_of(plan);
+    auto& failures = record_.watch.status.failures;
+    if (failures.size() < record_.watch.status.failed()) {
+      engine::Client client(plan);
+      failures = all_answers(client, questions_about_failures(plan)).failed;
+    }
     std::vector<TrainingPlace> places;
     for (const wire::MetricCurve& curve : record_.watch.status.metrics) {
       const TrainingPlace place{curve.array, curve.element};
@@ -61,7 +66,11 @@ class ReplayFeed : public Feed {
   }
 
   void wish(const Wish& wish) override {
-    if (wish.kind != Wish::Kind::replay) {
+    if (wish.kind == Wish::Kind::tasks) {
+      engine::Client client(*plan_);
+      tasks_ = all_answers(client, questions_about_step(*plan_, wish.title));
+      show();
+    } else if (wish.kind != Wish::Kind::replay) {
       data_.notice = "this is a replay: without --replay that is possible";
     } else if (wish.seek != 0) {
       const double by_s = wish.seek * (clock_.end_s - clock_.begin_s);
@@ -85,6 +94,7 @@ class ReplayFeed : public Feed {
     data_.needs = needs_;
     data_.training_parameters = parameters_;
     add_searches(take_searches(*plan_, data_.status.metrics), data_.training_parameters);
+    if (tasks_) data_.tasks = tasks_at(*tasks_, clock_.at_s);
     data_.replay = clock_;
   }
 
@@ -92,6 +102,7 @@ class ReplayFeed : public Feed {
   std::map<std::string, StepNeeds> needs_;
   std::optional<specs::Plan> plan_;
   std::map<TrainingPlace, std::string> parameters_;
+  std::optional<StepTasks> tasks_;  // of the step that is open, at the end
   ReplayClock clock_;
   TopData data_;
   double polled_s_ = 0;  // by the process's clock

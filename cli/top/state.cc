@@ -55,13 +55,20 @@ struct SelectedTask {
   wire::TaskPlace place;
   std::string name;
   bool runs = false;
+  bool failed = false;
 };
 std::optional<SelectedTask> selected_task(const ViewState& state, const TopData& data) {
   const std::size_t at = state.selected_here();
   if (state.view == View::failures) {
     const auto failures = listed_failures(data, state);
     if (at < failures.size())
-      return SelectedTask{{failures[at]->array, failures[at]->element}, failures[at]->task, false};
+      return SelectedTask{{failures[at]->array, failures[at]->element}, failures[at]->task, false, true};
+  }
+  if (state.view == View::tasks) {
+    const auto rows = listed_tasks(data, state);
+    if (at < rows.size())
+      return SelectedTask{rows[at].place, rows[at].task, rows[at].kind == TaskRow::Kind::running,
+                          rows[at].kind == TaskRow::Kind::failed};
   }
   if (state.view == View::workers) {
     const auto rows = tree_rows(data, state);
@@ -93,7 +100,7 @@ std::string tasks_of(std::uint64_t count, const std::string& what) {
 
 std::optional<Wish> wish_to_retry(ViewState& state, const TopData& data) {
   Wish wish = wish_of(Wish::Kind::retry);
-  if (const auto task = selected_task(state, data); task && state.view == View::failures) {
+  if (const auto task = selected_task(state, data); task && task->failed) {
     wish.tasks = one_task(task->place.array, task->place.element);
     return wish;
   }
@@ -192,6 +199,11 @@ std::optional<Wish> leave(ViewState& state, Key key) {
     state.view = state.before;
     return std::nullopt;
   }
+  if (state.view == View::tasks) {
+    state.view = View::steps;
+    state.filter.clear();
+    return std::nullopt;
+  }
   const bool quits = key == 'q' || key == 'Q';
   if (state.many && state.view != View::campaigns) {
     state.view = View::campaigns;
@@ -234,10 +246,21 @@ std::optional<Wish> open_campaign(ViewState& state, const TopData& data) {
   const std::string directory = rows[state.selected_here()]->directory;
   state.view = View::steps;
   state.filter.clear();
-  for (const View view : {View::steps, View::workers, View::failures, View::training})
+  for (const View view : {View::steps, View::workers, View::failures, View::training, View::tasks})
     state.selected[static_cast<std::size_t>(view)] = 0;
   Wish wish = wish_of(Wish::Kind::open);
   wish.title = directory;
+  return wish;
+}
+
+std::optional<Wish> open_step(ViewState& state, const TopData& data) {
+  const wire::StepStatus* step = selected_step(state, data);
+  if (step == nullptr) return std::nullopt;
+  Wish wish = wish_of(Wish::Kind::tasks);
+  wish.title = step->name;
+  state.view = View::tasks;
+  state.selected_here() = 0;
+  state.filter.clear();
   return wish;
 }
 
@@ -305,6 +328,8 @@ std::optional<Wish> on_key(ViewState& state, Key key, const TopData& data, int p
     case 'l':
     case kKeyEnter:
       if (state.view == View::campaigns) return open_campaign(state, data);
+      if (key == kKeyEnter && state.view == View::steps) return open_step(state, data);
+      if (key == kKeyEnter && state.view == View::tasks) return show_task(state, data, Wish::Kind::explain);
       return show_task(state, data, Wish::Kind::log);
     default:
       return std::nullopt;

@@ -14,8 +14,8 @@
 
 namespace wflow::cli::top {
 
-enum class View : std::uint8_t { steps, workers, failures, training, campaigns, pane, help };
-inline constexpr std::size_t kViews = 7;
+enum class View : std::uint8_t { steps, workers, failures, training, campaigns, tasks, pane, help };
+inline constexpr std::size_t kViews = 8;
 
 // A key: a character, or one of these.
 using Key = char32_t;
@@ -25,11 +25,23 @@ inline constexpr Key kKeyUp = 0x110000, kKeyDown = 0x110001, kKeyLeft = 0x110002
                      kKeyTab = 0x11000b;
 
 struct Wish {
-  enum class Kind : std::uint8_t { quit, pause, unpause, retry, cancel, explain, log, open, close, replay };
+  enum class Kind : std::uint8_t {
+    quit,
+    pause,
+    unpause,
+    retry,
+    cancel,
+    explain,
+    log,
+    tasks,
+    open,
+    close,
+    replay
+  };
   Kind kind = Kind::quit;
   wire::Selection tasks;  // retry, cancel
   bool kill = false;      // cancel: also running tasks
-  std::string title;      // explain, log: the task's name; open: the campaign's directory
+  std::string title;      // explain, log: the task's name; tasks: the step; open: the campaign's directory
   wire::TaskPlace task;   // explain, log
   // replay: the time to skip, and a factor for the speed. If both change nothing: pause.
   double seek = 0;  // share of the whole time
@@ -69,6 +81,9 @@ const std::vector<std::string>& sort_names(View view);
 
 std::vector<const wire::StepStatus*> listed_steps(const TopData& data, const ViewState& state);
 std::vector<const wire::FailureView*> listed_failures(const TopData& data, const ViewState& state);
+// The tasks of the step that is open: running ones (the longest first), failed ones (the newest first), the
+// slowest.
+std::vector<TaskRow> listed_tasks(const TopData& data, const ViewState& state);
 std::vector<const CampaignRow*> listed_campaigns(const TopData& data, const ViewState& state);
 
 // One row of allocations → workers → tasks.

@@ -9,6 +9,7 @@ namespace {
 
 constexpr int kMargin = 1;  // left margin: the sign of the selected row
 constexpr int kGap = 2;
+constexpr int kLeastShrunk = 16;
 constexpr int kLeastFirst = 8;  // the first column is cut, never left out
 
 int natural_width(const GridColumn& column, std::size_t first, std::size_t count) {
@@ -41,6 +42,10 @@ std::vector<Placed> place_columns(const GridTable& table, int width, std::size_t
         std::ranges::max_element(placed, {}, [](const Placed& p) { return p.column->priority; });
     if (worst->column->priority == 0 || excess <= placed.front().width - 2 * kLeastFirst) {
       placed.front().width = std::max(kLeastFirst, placed.front().width - excess);
+      break;
+    }
+    if (worst->column->shrinks && worst->width - excess >= kLeastShrunk) {
+      worst->width -= excess;
       break;
     }
     placed.erase(worst);
@@ -78,7 +83,9 @@ int put_table(Grid& grid, int row, int rows, const GridTable& table) {
         continue;
       }
       const GridText& cell = definition->cells[first + i];
-      const std::string text = cut_to_width(cell.text, width, grid.charset());
+      const std::string text = definition == placed.front().column
+                                   ? cut_left(cell.text, width, grid.charset())
+                                   : cut_to_width(cell.text, width, grid.charset());
       definition->right ? grid.put_right(at, column + width, text, cell.ink)
                         : void(grid.put(at, column, text, cell.ink));
     }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/top/render.h"
+#include "cli/top/words.h"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <ctime>
 
@@ -46,10 +48,20 @@ std::string brief_count(std::uint64_t value) {
 
 std::string brief_rate(double per_s) {
   if (!(per_s > 0)) return {};
-  if (per_s >= 999.5) return brief_count(static_cast<std::uint64_t>(std::llround(per_s))) + "/s";
-  if (per_s >= 1) return fmt::format("{:.{}f}/s", per_s, per_s < 99.95 ? 1 : 0);
-  if (per_s * 60 >= 1) return fmt::format("{:.1f}/min", per_s * 60);
-  return fmt::format("{:.1f}/h", per_s * 3600);
+  const double per_min = 60 * per_s;
+  if (per_min >= 9'999.5) return brief_count(static_cast<std::uint64_t>(std::llround(per_min))) + "/min";
+  if (per_min >= 99.95) return text::format_count(static_cast<std::uint64_t>(std::llround(per_min))) + "/min";
+  return per_min >= 1 ? fmt::format("{:.1f}/min", per_min) : fmt::format("{:.2g}/min", per_min);
+}
+
+std::string counted(std::uint64_t count, std::string_view one) {
+  return fmt::format("{} {}{}", text::format_count(count), one, count == 1 ? "" : "s");
+}
+
+std::string spaced(std::string_view name) {
+  std::string text(name);
+  std::ranges::replace(text, '_', ' ');
+  return text;
 }
 
 std::string time_of_day(double unix_s) {
@@ -69,11 +81,51 @@ std::string last_line_of(const std::string& text) {
   return std::string(text::trim(line));
 }
 
-std::string failure_sentence(const engine::wire::FailureView& failure) {
+std::string failure_sentence(const engine::wire::FailureView& failure, const WorkerNames& names) {
   const std::string line = last_line_of(failure.detail);
   return fmt::format("{} failed after {} on {}: {}{}{}", failure.task, brief_duration(failure.duration_s),
-                     failure.worker.empty() ? "no worker" : failure.worker, failure.reason,
+                     failure.worker.empty() ? "no worker" : names.of(failure.worker), failure.reason,
                      line.empty() ? "" : ": ", line);
+}
+
+namespace {
+
+// The host in HOST-PID-RANDOM without its domain; empty: it is no identifier of a worker.
+std::string_view host_of_worker(std::string_view id) {
+  for (int part = 0; part < 2; ++part) {
+    const std::size_t dash = id.rfind('-');
+    if (dash == std::string_view::npos) return {};
+    id = id.substr(0, dash);
+  }
+  const bool address = std::ranges::all_of(
+      id, [](char c) { return c == '.' || std::isdigit(static_cast<unsigned char>(c)) != 0; });
+  return address ? id : id.substr(0, id.find('.'));
+}
+
+}  // namespace
+
+void WorkerNames::add(const std::string& id) {
+  const std::string_view host = host_of_worker(id);
+  if (host.empty() || names_.contains(id)) return;
+  const int number = ++on_host_[std::string(host)];
+  names_.emplace(id, fmt::format("{}#{}", host, number));
+}
+
+const std::string& WorkerNames::of(const std::string& id) const {
+  const auto found = names_.find(id);
+  return found == names_.end() ? id : found->second;
+}
+
+std::string WorkerNames::in(std::string text) const {
+  constexpr std::string_view kEnds = " ,;:()";
+  std::string result;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find_first_of(kEnds, at), text.size());
+    result += of(text.substr(at, end - at));
+    if (end < text.size()) result += text[end];
+    at = end + 1;
+  }
+  return result;
 }
 
 }  // namespace wflow::cli::top

@@ -10,6 +10,8 @@
 
 #include "base/text.h"
 #include "cli/campaign/trainings.h"
+#include "cli/top/progress.h"
+#include "cli/top/words.h"
 #include "cli/view/status.h"
 #include "cli/view/terminal.h"
 
@@ -103,10 +105,30 @@ void print(const std::string& text) {
 
 }  // namespace
 
+std::string progress_line(const engine::CampaignStatus& status, std::size_t columns) {
+  const top::Overall overall = top::overall_of(status);
+  std::string end;
+  if (overall.failed > 0) end += fmt::format("; {} failed", text::format_count(overall.failed));
+  if (overall.left) end += "; " + left_text(*overall.left);
+  std::string line = fmt::format("{} % done", overall.percent);
+  std::string_view separator = ": ";
+  for (const engine::StepStatus& step : status.steps) {
+    if (step.ended() == step.elements) continue;
+    const std::string part =
+        fmt::format("{}{} {}", separator, step.name, top::text_of(top::counts_of(step), false));
+    constexpr std::size_t kForMore = 5;  // length of ", ..."
+    if (line.size() + part.size() + end.size() + kForMore > columns) return line + ", ..." + end;
+    line += part;
+    separator = ", ";
+  }
+  return line + end;
+}
+
 Display::Display(bool quiet, Interrupt interrupt) : quiet_(quiet), interrupt_(interrupt) {}
 
 void Display::show(const engine::CampaignStatus& status) {
   if (quiet_) return;
+  if (!began_s_) began_s_ = status.elapsed_s;
   // Read the size every time, because users resize windows.
   const Terminal terminal = standard_output();
   terminal.interactive ? draw(terminal, picture(status, terminal, false)) : print_changes(status, false);
@@ -123,7 +145,7 @@ std::vector<std::string> Display::picture(const engine::CampaignStatus& status, 
   // A line that fills the last column leaves the cursor in different places on different terminals.
   Terminal narrower = terminal;
   narrower.width = std::max(terminal.width - 1, 1);
-  std::vector<std::string> lines = overview(status, narrower);
+  std::vector<std::string> lines = overview(status, narrower, command_s(status));
   if (status.state != engine::CampaignState::running && !engine::is_at_rest(status.state)) {
     const auto row =
         std::ranges::find(status.history.rbegin(), status.history.rend(), "stop", &engine::HistoryView::kind);
@@ -141,7 +163,8 @@ std::vector<std::string> Display::picture(const engine::CampaignStatus& status, 
   if (!engine::is_at_rest(status.state) && lines.size() > most) {
     const std::size_t left = lines.size() - (most - 1);
     lines.resize(most - 1);
-    lines.push_back(fitted(fmt::format("  and {} more lines: wflow status", left), narrower.width, false));
+    lines.push_back(fitted(fmt::format("  and {}: wflow status", top::counted(left, "more line")),
+                           narrower.width, false));
   }
   return lines;
 }
@@ -163,20 +186,7 @@ void Display::draw(const Terminal& terminal, const std::vector<std::string>& lin
 
 void Display::print_changes(const engine::CampaignStatus& status, bool last) {
   const std::string stamp = "[" + text::format_duration(status.elapsed_s) + "] ";
-  for (const auto& step : status.steps) {
-    if (step.elements == 0) continue;
-    const int tenths = static_cast<int>(10 * step.ended() / step.elements);
-    auto [reported, first] = tenths_.try_emplace(step.name, 0);
-    if (tenths <= reported->second) continue;
-    reported->second = tenths;
-    std::string line = fmt::format("{}{}: {}/{}", stamp, step.name, text::format_count(step.ended()),
-                                   text::format_count(step.elements));
-    if (step.failed() > 0) line += fmt::format(", {} failed", text::format_count(step.failed()));
-    if (step.rate_per_s > 0 && step.left_s) {
-      line += fmt::format(", {:.1f}/s, {} left", step.rate_per_s, text::format_duration(*step.left_s));
-    }
-    print(line + "\n");
-  }
+  print_progress(status, stamp, last);
   for (const std::string& line : failures_.news(status)) print(stamp + line + "\n");
   for (const std::string& line : training_.take(status, kLineWidth - stamp.size(), last))
     print(stamp + line + "\n");
@@ -191,6 +201,36 @@ void Display::print_changes(const engine::CampaignStatus& status, bool last) {
   }
 }
 
+// At once, then with each tenth of a step, and at least every half minute.
+void Display::print_progress(const engine::CampaignStatus& status, const std::string& stamp, bool last) {
+  constexpr double kSilence_s = 30;
+  for (const auto& step : status.steps) {
+    if (step.elements == 0) continue;
+    const int tenths = static_cast<int>(10 * step.ended() / step.elements);
+    auto [reported, is_new] = tenths_.try_emplace(step.name, 0);
+    if (tenths <= reported->second) continue;
+    reported->second = tenths;
+    progress_s_ = status.time_s;
+    std::string line = fmt::format("{}{}: {}", stamp, step.name, top::text_of(top::counts_of(step), false));
+    if (step.failed() > 0) line += fmt::format(", {} failed", text::format_count(step.failed()));
+    if (const auto skipped = top::skipped_of(step); skipped > 0)
+      line += fmt::format(", {} skipped", text::format_count(skipped));
+    if (step.rate_per_s > 0) line += ", " + top::brief_rate(step.rate_per_s);
+    if (const auto left_s = top::left_of(status, step); left_s && *left_s > 0)
+      line += fmt::format(", {} left", text::format_duration(*left_s));
+    print(line + "\n");
+  }
+  if (last || status.steps.empty()) return;
+  if (progress_s_ && status.time_s - *progress_s_ < kSilence_s) return;
+  progress_s_ = status.time_s;
+  print(stamp + progress_line(status, kLineWidth - stamp.size()) + "\n");
+}
+
+std::optional<double> Display::command_s(const engine::CampaignStatus& status) const {
+  if (!began_s_ || interrupt_ != Interrupt::ends_campaign) return std::nullopt;
+  return status.elapsed_s - *began_s_;
+}
+
 void Display::finish(const engine::CampaignStatus& status) {
   if (quiet_) return;
   const Terminal terminal = standard_output();
@@ -198,10 +238,11 @@ void Display::finish(const engine::CampaignStatus& status) {
     draw(terminal, picture(status, terminal, true));
   } else {
     print_changes(status, true);
-    for (const std::string& line : overview(status, terminal)) print(line + "\n");
+    for (const std::string& line : overview(status, terminal, command_s(status))) print(line + "\n");
   }
+  for (const std::string& line : training_results(status, terminal)) print(line + "\n");
   for (const std::string& line : search_results(status.directory)) print(line + "\n");
-  for (const std::string& line : details(status, terminal, false)) print(line + "\n");
+  for (const std::string& line : details(status, terminal, false, {})) print(line + "\n");
 }
 
 }  // namespace wflow::cli

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,6 +33,9 @@ class TrainingLines {
   std::map<std::pair<specs::ArrayId, specs::Element>, Training> trainings_;
 };
 
+// "12 % done: simulate 512/4,096, data 0/1; 3 failed; at least 4 min 12 s left", in at most so many columns.
+std::string progress_line(const engine::CampaignStatus& status, std::size_t columns);
+
 class Display {
  public:
   // The effect of Ctrl-C in the process that shows the campaign.
@@ -42,17 +46,24 @@ class Display {
   // Shows the last picture and, below it, the outcome of the campaign.
   void finish(const engine::CampaignStatus& status);
 
+  // The picture on such a terminal. Below the last one, failures follow.
+  std::vector<std::string> picture(const engine::CampaignStatus& status, const Terminal& terminal,
+                                   bool last) const;
+
  private:
   void draw(const Terminal& terminal, const std::vector<std::string>& lines);
   void print_changes(const engine::CampaignStatus& status, bool last);
+  void print_progress(const engine::CampaignStatus& status, const std::string& stamp, bool last);
+  // Seconds since the first picture, in the command that runs the campaign.
+  std::optional<double> command_s(const engine::CampaignStatus& status) const;
   std::string stop_text(const engine::CampaignStatus& status, const std::string& row) const;
-  std::vector<std::string> picture(const engine::CampaignStatus& status, const Terminal& terminal,
-                                   bool last) const;  // below the last picture, failures follow
 
   bool quiet_;
   Interrupt interrupt_;
   std::vector<int> drawn_;             // columns of each line of the picture on the screen
   std::map<std::string, int> tenths_;  // by step: tenths of its elements that were reported
+  std::optional<double> progress_s_;   // when the last line about progress was printed, Unix time
+  std::optional<double> began_s_;      // the campaign's elapsed time in the first picture
   TrainingLines training_;
   std::uint64_t reported_history_ = 0;  // number of the last history row that was printed
   FailureReporter failures_;

@@ -70,5 +70,50 @@ TEST(TrainingLines, WhatWasThereBeforeIsNotGiven) {
               ElementsAre("epoch 6: train_loss 6"));
 }
 
+engine::CampaignStatus status_at(double seconds, std::uint64_t done) {
+  engine::CampaignStatus status;
+  status.name = "study";
+  status.time_s = 1e9 + seconds;
+  status.elapsed_s = seconds;
+  engine::StepStatus& step = status.steps.emplace_back();
+  step.name = "simulate";
+  step.elements = 4096;
+  step.counts[static_cast<std::size_t>(engine::ElementState::done)] = done;
+  step.counts[static_cast<std::size_t>(engine::ElementState::blocked)] = 4096 - done;
+  return status;
+}
+
+// The test's output is no terminal.
+std::string printed(Display& display, const engine::CampaignStatus& status, bool last = false) {
+  testing::internal::CaptureStdout();
+  last ? display.finish(status) : display.show(status);
+  return testing::internal::GetCapturedStdout();
+}
+
+TEST(Display, APipeGetsALineAtOnceAndOneAtLeastEveryHalfMinute) {
+  Display display(false, Display::Interrupt::ends_campaign);
+  EXPECT_EQ(printed(display, status_at(0, 0)), "[0 ms] 0 % done: simulate 0/4,096\n");
+  EXPECT_EQ(printed(display, status_at(29, 10)), "");
+  EXPECT_EQ(printed(display, status_at(30, 20)), "[30.0 s] 0 % done: simulate 20/4,096\n");
+  EXPECT_EQ(printed(display, status_at(45, 410)), "[45.0 s] simulate: 410/4,096\n");
+  EXPECT_EQ(printed(display, status_at(70, 411)), "");
+  EXPECT_EQ(printed(display, status_at(75, 412)), "[1 min 15 s] 10 % done: simulate 412/4,096\n");
+}
+
+TEST(Display, ACampaignThatGoesOnHasTheTimeOfTheCommandBesideItsOwn) {
+  Display display(false, Display::Interrupt::ends_campaign);
+  printed(display, status_at(3600, 100));
+  EXPECT_THAT(printed(display, status_at(3785, 4096), true),
+              testing::HasSubstr("100 % done  1 h 03 min, 3 min 05 s of it in this command"));
+}
+
+TEST(Display, ProgressOfManyStepsFitsTheLine) {
+  engine::CampaignStatus status = status_at(0, 5);
+  status.steps.resize(30, status.steps[0]);
+  const std::string line = progress_line(status, 60);
+  EXPECT_LE(line.size(), 60U);
+  EXPECT_THAT(line, testing::EndsWith(", ..."));
+}
+
 }  // namespace
 }  // namespace wflow::cli

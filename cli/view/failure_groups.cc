@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "cli/top/words.h"
 
 namespace wflow::cli {
 
@@ -33,20 +34,17 @@ std::string key_of(const FailureView& failure) {
   return failure.step + '\n' + failure.reason + '\n' + without_numbers(last_line(failure.detail));
 }
 
-std::string executions(const FailureView& failure) {
-  return fmt::format("{} execution{}", failure.attempt + 1, failure.attempt == 0 ? "" : "s");
-}
-
-std::string tasks(std::uint64_t count) {
-  return fmt::format("{} task{}", text::format_count(count), count == 1 ? "" : "s");
+std::string other_kinds(std::size_t count) {
+  return count == 1 ? "1 other kind of failure" : fmt::format("{} other kinds of failure", count);
 }
 
 // "simulate/3 after 2 executions: exit code 1", "20 tasks like simulate/3 after 2 executions: exit code 1"
 std::string headline(const FailureGroup& group, const Terminal& terminal) {
   const std::string task = styled(terminal, Style::red, group.first.task);
   const std::string who =
-      group.count == 1 ? task : fmt::format("{} tasks like {}", text::format_count(group.count), task);
-  return fmt::format("  {} after {}: {}", who, executions(group.first), group.first.reason);
+      group.count == 1 ? task : fmt::format("{} like {}", top::counted(group.count, "task"), task);
+  return fmt::format("  {} after {}: {}", who,
+                     top::counted(std::uint64_t{group.first.attempt} + 1, "execution"), group.first.reason);
 }
 
 }  // namespace
@@ -77,7 +75,7 @@ std::vector<std::string> failure_lines(const CampaignStatus& status, const Termi
                                        bool everything) {
   const std::vector<FailureGroup> groups = group_failures(status.failures);
   if (groups.empty()) return {};
-  std::string head = tasks(status.failed()) + " failed";
+  std::string head = top::counted(status.failed(), "task") + " failed";
   if (status.failures.size() < status.failed())
     head += fmt::format("; the newest {} of them", text::format_count(status.failures.size()));
   std::vector<std::string> lines = {"", head + ":"};
@@ -89,8 +87,7 @@ std::vector<std::string> failure_lines(const CampaignStatus& status, const Termi
       if (!line.empty()) lines.push_back("      " + line);
     }
   }
-  if (shown < groups.size())
-    lines.push_back(fmt::format("  and {} other kinds of failure", groups.size() - shown));
+  if (shown < groups.size()) lines.push_back("  and " + other_kinds(groups.size() - shown));
   lines.push_back(
       fmt::format("  one task's output: wflow logs {} {}", status.directory, groups.front().first.task));
   if (status.failed() > groups.size() || shown < groups.size())
@@ -108,10 +105,9 @@ std::vector<std::string> failure_overview(const CampaignStatus& status, const Te
     const std::string_view said = last_line(groups[i].first.detail);
     std::string line = headline(groups[i], terminal);
     if (!said.empty()) line += fmt::format(": {}", said);
-    lines.push_back(fitted(line, terminal.width, false));
+    lines.push_back(shortened(terminal, line, terminal.width));
   }
-  if (groups.size() > kShownLive)
-    lines.push_back(fmt::format("  and {} other kinds of failure", groups.size() - kShownLive));
+  if (groups.size() > kShownLive) lines.push_back("  and " + other_kinds(groups.size() - kShownLive));
   return lines;
 }
 
@@ -135,8 +131,8 @@ std::vector<std::string> FailureReporter::news(const CampaignStatus& status) {
           group.count > 1 ? fmt::format(" ({} more like it)", text::format_count(group.count - 1)) : "";
       lines.push_back(fmt::format("{} failed: {}{}", group.first.task, group.first.reason, more));
     } else if (again) {
-      lines.push_back(fmt::format("{} of the step {} have failed so: {}", tasks(seen.count), group.first.step,
-                                  group.first.reason));
+      lines.push_back(fmt::format("{} of the step {} have failed so: {}", top::counted(seen.count, "task"),
+                                  group.first.step, group.first.reason));
     }
   }
   return lines;

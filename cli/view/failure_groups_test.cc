@@ -91,7 +91,7 @@ TEST(FailureGroups, FitALineEachWhileTheCampaignRuns) {
   terminal.width = 40;
   const auto lines = failure_overview(status_of(twenty_alike(), 20), terminal);
   ASSERT_EQ(lines.size(), 1U);
-  EXPECT_EQ(lines[0], "  20 tasks like one/1 after 1 execution:");
+  EXPECT_EQ(lines[0], "  20 tasks like one/1 after 1~");
 }
 
 TEST(FailureReporter, TellsAnewAtTenTimesAsMany) {

@@ -5,13 +5,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <ctime>
 #include <iterator>
-#include <span>
 #include <string_view>
 
 #include "base/text.h"
+#include "cli/campaign/trainings.h"
+#include "cli/top/progress.h"
+#include "cli/top/words.h"
 #include "cli/view/failure_groups.h"
 #include "engine/coordinate/timing.h"
 #include "engine/monitor/views.h"
@@ -33,58 +34,6 @@ void append(std::vector<std::string>& lines, std::vector<std::string> more) {
   std::ranges::move(more, std::back_inserter(lines));
 }
 
-constexpr std::size_t kShownCurves = 8;
-
-// Contains the task's name if several tasks have a curve of this name.
-std::string label_of(const CampaignStatus& status, const engine::MetricCurve& curve) {
-  const auto count = std::ranges::count(status.metrics, curve.name, &engine::MetricCurve::name);
-  return count == 1 ? curve.name : fmt::format("{} {}", curve.task, curve.name);
-}
-
-// A width for every label of these metrics, but no more than a third of the line if steps have short
-// names.
-int curve_label_width(const CampaignStatus& status, std::span<const std::string_view> names,
-                      const Terminal& terminal, int name_width) {
-  std::size_t longest = 0;
-  for (const engine::MetricCurve& curve : status.metrics) {
-    if (std::ranges::find(names, curve.name) != names.end())
-      longest = std::max(longest, label_of(status, curve).size());
-  }
-  const int most = std::max({name_width, 16, terminal.width / 3});
-  return std::clamp(static_cast<int>(longest), std::max(name_width, 16), most);
-}
-
-// A line for each task's curve of this name, up to a limit.
-void add_curves(const CampaignStatus& status, std::string_view name, const Terminal& terminal,
-                int label_width, std::vector<std::string>& lines) {
-  const auto is_named = [&](const engine::MetricCurve& curve) { return curve.name == name; };
-  const auto count = static_cast<std::size_t>(std::ranges::count_if(status.metrics, is_named));
-  std::size_t shown = 0;
-  for (const auto& curve : status.metrics) {
-    if (!is_named(curve) || curve.points.empty()) continue;
-    if (shown == kShownCurves) {
-      lines.push_back(fmt::format("  and {} more of {}", count - shown, name));
-      return;
-    }
-    ++shown;
-    std::vector<double> values;
-    for (const auto& point : curve.points) values.push_back(point.value);
-    const std::string label = label_of(status, curve);
-    // A curve that is too long for the line states its beginning.
-    int columns = std::clamp(terminal.width - label_width - 15, 8, 60);
-    const auto number = static_cast<std::size_t>(columns);
-    std::string begin;
-    if (values.size() > number) {
-      columns = std::clamp(terminal.width - label_width - 32, 8, 60);
-      const auto& first = curve.points[values.size() - static_cast<std::size_t>(columns)];
-      begin = first.epoch > 0 ? fmt::format("  from epoch {}", first.epoch)
-                              : fmt::format("  from step {}", first.step);
-    }
-    lines.push_back(fmt::format("  {} {}  {:.4g}{}", fitted(label, label_width, true),
-                                sparkline(terminal, values, columns), values.back(), begin));
-  }
-}
-
 // "  iteration 2  running, 3/12 tasks, 1 failed  /campaigns/.../iterations/002"
 std::string followup_line(const engine::FollowupView& followup, const Terminal& terminal) {
   const std::string name =
@@ -92,8 +41,9 @@ std::string followup_line(const engine::FollowupView& followup, const Terminal& 
   std::string line = fmt::format("  {:<13} {}", name,
                                  styled(terminal, style_of(followup.state), engine::state_text(followup)));
   if (followup.elements > 0) {
-    line += fmt::format(", {}/{} tasks", text::format_count(followup.ended),
-                        text::format_count(followup.elements));
+    line += fmt::format(", {} of {} done",
+                        text::format_count(followup.ended - std::min(followup.ended, followup.failed)),
+                        top::counted(followup.elements, "task"));
   }
   if (followup.failed > 0) {
     line +=
@@ -129,8 +79,10 @@ std::vector<std::string> slow_lines(const CampaignStatus& status) {
                     status.directory, text::shell_quote(task.task)));
   }
   if (status.slow_total > kShown)
-    lines.push_back(
-        fmt::format("  and {} other tasks run for far longer than is usual", status.slow_total - kShown));
+    lines.push_back(status.slow_total == kShown + 1
+                        ? "  and 1 other task runs for far longer than is usual"
+                        : fmt::format("  and {} other tasks run for far longer than is usual",
+                                      status.slow_total - kShown));
   return lines;
 }
 
@@ -144,12 +96,14 @@ std::vector<std::string> silent_lines(const CampaignStatus& status) {
   for (const auto& worker : status.workers) {
     if (worker.silent_s <= kSilent_s || ++silent > kShown) continue;
     lines.push_back(fmt::format(
-        "  node {} has been silent for {}, with {} running task{}: they run again elsewhere as "
+        "  node {} has been silent for {}, with {}: they run again elsewhere as "
         "soon as its scheduler says that it is gone, or in {}",
-        worker.host, text::format_duration(worker.silent_s), worker.running, worker.running == 1 ? "" : "s",
+        worker.host, text::format_duration(worker.silent_s), top::counted(worker.running, "running task"),
         text::format_duration(std::max(0.0, kGivenUp_s - worker.silent_s))));
   }
-  if (silent > kShown) lines.push_back(fmt::format("  and {} other nodes are silent", silent - kShown));
+  if (silent > kShown)
+    lines.push_back(silent == kShown + 1 ? "  and 1 other node is silent"
+                                         : fmt::format("  and {} other nodes are silent", silent - kShown));
   return lines;
 }
 
@@ -177,8 +131,8 @@ std::uint64_t failed_simulations(const CampaignStatus& status) {
 std::string missing_line(const StepStatus& step) {
   const std::uint64_t missing = step.missing_samples();
   if (step.samples < missing) {  // in an outvoted block, or of an earlier version
-    return fmt::format("{} sample{} {} missing from the data set of {}:", text::format_count(missing),
-                       missing == 1 ? "" : "s", missing == 1 ? "is" : "are", step.name);
+    return fmt::format("{} {} missing from the data set of {}:", top::counted(missing, "sample"),
+                       missing == 1 ? "is" : "are", step.name);
   }
   std::uint64_t failed = 0;
   for (const auto& reason : step.missing) {
@@ -246,30 +200,48 @@ std::string clock_time(double unix_s) {
   return fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(seconds));
 }
 
-std::vector<std::string> overview(const CampaignStatus& status, const Terminal& terminal) {
-  std::vector<std::string> lines;
-  std::string head =
-      styled(terminal, Style::bold, status.name) + "  " +
-      styled(terminal, style_of(engine::followup_state(status.state)), std::string(name_of(status.state))) +
-      "  " + text::format_duration(status.elapsed_s);
+std::string elapsed_text(double campaign_s, std::optional<double> command_s) {
+  constexpr double kSame_s = 1;  // the campaign began with this command
+  std::string text = text::format_duration(campaign_s);
+  if (command_s && campaign_s - *command_s > kSame_s)
+    text += fmt::format(", {} of it in this command", text::format_duration(*command_s));
+  return text;
+}
+
+std::string left_text(const top::Left& left) {
+  return fmt::format("{}{} left", left.at_least ? "at least " : "", text::format_duration(left.seconds));
+}
+
+namespace {
+
+std::vector<std::string> head_lines(const CampaignStatus& status, const Terminal& terminal,
+                                    std::optional<double> command_s) {
+  const top::Overall overall = top::overall_of(status);
+  const Style style = style_of(engine::followup_state(status.state));
+  std::vector<std::string> parts = {styled(terminal, style, top::spaced(name_of(status.state))),
+                                    fmt::format("{} % done", overall.percent),
+                                    elapsed_text(status.elapsed_s, command_s)};
+  if (overall.left) parts.push_back(left_text(*overall.left));
   std::int64_t cores = 0;
   for (const auto& worker : status.workers) cores += worker.cores;
   if (!status.workers.empty()) {
-    head += fmt::format("  {} worker{} with {} core{}", status.workers.size(),
-                        status.workers.size() == 1 ? "" : "s", cores, cores == 1 ? "" : "s");
+    parts.push_back(fmt::format("{} with {}", top::counted(status.workers.size(), "worker"),
+                                top::counted(static_cast<std::uint64_t>(cores), "core")));
   }
-  lines.push_back(head);
-  int name_width = 8;
-  for (const StepStatus& step : status.steps) name_width = std::max(name_width, columns_of(step.name));
-  name_width = std::min(name_width, std::max(8, terminal.width / 3));
-  append(lines, step_lines(status.steps, terminal, name_width));
+  return flowed(terminal, styled(terminal, Style::bold, status.name), parts, "  ", "  ", 2);
+}
+
+}  // namespace
+
+std::vector<std::string> overview(const CampaignStatus& status, const Terminal& terminal,
+                                  std::optional<double> command_s) {
+  std::vector<std::string> lines = head_lines(status, terminal, command_s);
+  append(lines, step_lines(status, terminal));
   append(lines, held_lines(status));
   append(lines, slow_lines(status));
   append(lines, silent_lines(status));
   append(lines, allocation_lines(status.allocations, status.time_s, false));
-  constexpr std::array<std::string_view, 2> kShownMetrics = {"train_loss", "validation_loss"};
-  const int label_width = curve_label_width(status, kShownMetrics, terminal, name_width);
-  for (const std::string_view name : kShownMetrics) add_curves(status, name, terminal, label_width, lines);
+  append(lines, curve_lines(status, terminal));
   for (const engine::FollowupView& followup : status.followups)
     lines.push_back(followup_line(followup, terminal));
   if (!status.iterations.empty()) lines.push_back("  iterations: " + status.iterations);
@@ -284,34 +256,77 @@ std::vector<std::string> overview(const CampaignStatus& status, const Terminal& 
   return fitting;
 }
 
-std::vector<std::string> details(const CampaignStatus& status, const Terminal& terminal, bool everything) {
+namespace {
+
+constexpr std::uint64_t kShownHistory = 5;
+
+// The last rows, and the number of all.
+std::vector<std::string> history_lines(const CampaignStatus& status, const top::WorkerNames& names) {
+  const auto& history = status.history;
+  const std::size_t shown = std::min<std::size_t>(history.size(), kShownHistory);
+  const std::uint64_t rest = history.back().number - shown;
+  std::vector<std::string> lines = {"", "history:"};
+  if (rest > 0)
+    lines.push_back(fmt::format("  {} before these: wflow status --json has the last {}",
+                                top::counted(rest, "event"), engine::kListedHistory));
+  for (std::size_t i = history.size() - shown; i < history.size(); ++i) {
+    lines.push_back(fmt::format("  {}  {:<9} {}", clock_time(history[i].time_s), history[i].kind,
+                                names.in(history[i].text)));
+  }
+  return lines;
+}
+
+std::string worker_line(const engine::WorkerStatus& worker, const top::WorkerNames& names) {
+  return fmt::format("  {}  {}, {} running, {} assigned{}", names.of(worker.id),
+                     top::counted(static_cast<std::uint64_t>(std::max(worker.cores, 0)), "core"),
+                     text::format_count(worker.running), text::format_count(worker.leased),
+                     worker.draining ? ", draining" : "");
+}
+
+}  // namespace
+
+std::vector<std::string> wrapped_lines(const std::vector<std::string>& lines, const Terminal& terminal) {
+  constexpr int kIndent = 6;
+  if (!terminal.interactive) return lines;
+  std::vector<std::string> fitting;
+  for (const std::string& line : lines)
+    append(fitting, wrapped(line, terminal.width, kIndent, LongWords::kept));
+  return fitting;
+}
+
+std::vector<std::string> details(const CampaignStatus& status, const Terminal& terminal, bool everything,
+                                 const top::WorkerNames& names) {
   std::vector<std::string> lines = failure_lines(status, terminal, everything);
   append(lines, missing_lines(status, terminal));
   if (everything && !status.workers.empty()) {
-    lines.push_back("");
-    lines.push_back("workers:");
-    for (const auto& worker : status.workers) {
-      lines.push_back(fmt::format("  {}  {} cores, {} running, {} assigned{}", worker.id, worker.cores,
-                                  worker.running, worker.leased, worker.draining ? ", draining" : ""));
-    }
+    lines.insert(lines.end(), {"", "workers:"});
+    for (const auto& worker : status.workers) lines.push_back(worker_line(worker, names));
   }
   if (everything && !status.allocations.allocations.empty()) {
-    lines.push_back("");
-    lines.push_back("allocations:");
+    lines.insert(lines.end(), {"", "allocations:"});
     for (const auto& allocation : status.allocations.allocations)
       lines.push_back("  " + allocation_line(allocation, status.time_s));
   }
   if (!status.artifacts.empty()) {
-    lines.push_back("");
+    lines.emplace_back();
     for (const auto& artifact : status.artifacts)
       lines.push_back(fmt::format("  {:<12} {}", artifact.kind, artifact.path));
   }
-  if (everything && !status.history.empty()) {
-    lines.push_back("");
-    lines.push_back("history:");
-    for (const auto& row : status.history)
-      lines.push_back(fmt::format("  {}  {:<9} {}", clock_time(row.time_s), row.kind, row.text));
+  if (everything && !status.history.empty()) append(lines, history_lines(status, names));
+  return wrapped_lines(lines, terminal);
+}
+
+std::vector<std::string> status_lines(const CampaignStatus& status, const TrainingRows& trainings,
+                                      const top::WorkerNames& names, const Terminal& terminal) {
+  std::vector<std::string> lines = overview(status, terminal);
+  if (trainings.rows.size() > 1) {
+    lines.insert(lines.end(),
+                 {"", fmt::format("{} trainings by {}:", trainings.rows.size(), trainings.metric)});
+    append(lines, training_table(trainings).whole_lines(terminal));
+    append(lines, search_results(status.directory));
   }
+  append(lines, training_results(status, terminal));
+  append(lines, details(status, terminal, true, names));
   return lines;
 }
 

@@ -2,9 +2,12 @@
 // A campaign's status as text. `wflow status`, the live display and the end of a run share these lines.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "cli/top/progress.h"
+#include "cli/top/words.h"
 #include "cli/view/terminal.h"
 #include "engine/monitor/status.h"
 #include "engine/wire/answers.h"
@@ -16,12 +19,26 @@ struct TopData;
 }
 struct TrainingRows;
 
-// Name, state and elapsed time; one line per step; the training curve if there is one. On a terminal no line
-// is longer than its width, and no text is cut off.
-std::vector<std::string> overview(const engine::CampaignStatus& status, const Terminal& terminal);
+// Name, state, percentage and times; one line per step; the training curve if there is one. On a terminal no
+// line is longer than its width, and no text is cut off. `command_s`: the time of the command that runs the
+// campaign, shown where the campaign ran before it.
+std::vector<std::string> overview(const engine::CampaignStatus& status, const Terminal& terminal,
+                                  std::optional<double> command_s = std::nullopt);
 // Failures with the end of their output, workers, artifacts and history.
 std::vector<std::string> details(const engine::CampaignStatus& status, const Terminal& terminal,
-                                 bool everything);
+                                 bool everything, const top::WorkerNames& names);
+
+// All of this for `wflow status`: also trainings to compare, and their results.
+std::vector<std::string> status_lines(const engine::CampaignStatus& status, const TrainingRows& trainings,
+                                      const top::WorkerNames& names, const Terminal& terminal);
+
+// On a terminal the lines in its width. Words that are longer stay whole: one can copy them.
+std::vector<std::string> wrapped_lines(const std::vector<std::string>& lines, const Terminal& terminal);
+
+// "1 h 02 min", or "1 h 02 min, 3 min 05 s of it in this command".
+std::string elapsed_text(double campaign_s, std::optional<double> command_s);
+// "5 min 12 s left", "at least 5 min 12 s left".
+std::string left_text(const top::Left& left);
 
 std::string clock_time(double unix_s);  // "2026-11-21 16:00:01"
 
@@ -30,10 +47,17 @@ std::string clock_time(double unix_s);  // "2026-11-21 16:00:01"
 // True if max_disk holds the step back: tasks wait until conversions have deleted files.
 bool waits_for_disk(const engine::StepStatus& step);
 
-// One line per step, with names in `name_width` columns. On a terminal that is too narrow, the remarks
-// continue on a second line.
-std::vector<std::string> step_lines(const std::vector<engine::StepStatus>& steps, const Terminal& terminal,
-                                    int name_width);
+// One line per step. On a terminal that is too narrow, the remarks continue on a second line.
+std::vector<std::string> step_lines(const engine::CampaignStatus& status, const Terminal& terminal);
+
+// ---- curve_lines.cc: one line for each loss, error and score of a training, with a small curve
+
+std::vector<std::string> curve_lines(const engine::CampaignStatus& status, const Terminal& terminal);
+
+// ---- training_results.cc: test errors, the chosen network, and the change against the training before
+
+// The training before is that of the same step in the iteration before, or in the study's campaign before.
+std::vector<std::string> training_results(const engine::CampaignStatus& status, const Terminal& terminal);
 
 // ---- allocation_lines.cc: pools of batch allocations
 

@@ -8,6 +8,8 @@
 #include "base/text.h"
 #include "cli/campaign/trainings.h"
 #include "cli/top/data.h"
+#include "cli/top/progress.h"
+#include "cli/top/words.h"
 #include "cli/view/failure_groups.h"
 #include "cli/view/terminal.h"
 
@@ -27,9 +29,8 @@ std::string duration_or_dash(double seconds) {
 }
 
 std::string rate_cell(const StepStatus& step) {
-  if (step.rate_per_s <= 0) return "-";
-  return step.rate_per_s < 1 ? fmt::format("{:.1f}/min", step.rate_per_s * 60)
-                             : fmt::format("{:.1f}/s", step.rate_per_s);
+  const std::string rate = top::brief_rate(step.rate_per_s);
+  return rate.empty() ? "-" : rate;
 }
 
 std::string memory_cell(const StepStatus& step, const top::TopData& data) {
@@ -41,34 +42,30 @@ std::string memory_cell(const StepStatus& step, const top::TopData& data) {
   return cell;
 }
 
-// The number of done tasks; a single long task shows its own progress.
-std::string done_cell(const StepStatus& step) {
-  if (step.elements == 1 && step.progress_total > 0 && step.ended() == 0)
-    return fmt::format("{} {}", text::format_count(step.progress_done), step.progress_unit);
-  return text::format_count(step.count(ElementState::done));
-}
-
-std::string total_cell(const StepStatus& step) {
-  if (step.elements == 1 && step.progress_total > 0 && step.ended() == 0)
-    return fmt::format("{} {}", text::format_count(step.progress_total), step.progress_unit);
-  return text::format_count(step.elements);
+// Units of a single long task that reports its own progress.
+std::string unit_cell(std::uint64_t count, const std::string& unit) {
+  return text::format_count(count) + (unit.empty() ? "" : " " + unit);
 }
 
 Table steps_table(const top::TopData& data) {
-  Table table({"step", "done", "of", "failed", "assigned", "to retry", "waiting", "rate", "left", "median",
-               "95 %", "memory 95 %"});
+  Table table({"step", "done", "of", "failed", "skipped", "assigned", "to retry", "waiting", "rate", "left",
+               "median", "95 %", "memory 95 %"});
   for (const StepStatus& step : data.status.steps) {
     const bool ended = step.ended() == step.elements;
     const std::uint64_t waiting = step.count(ElementState::blocked) + step.count(ElementState::ready);
+    const top::Counts counts = top::counts_of(step);
+    const std::uint64_t skipped = top::skipped_of(step);
+    const auto left_s = top::left_of(data.status, step);
     table.add({{step.name},
-               {done_cell(step)},
-               {total_cell(step)},
+               {unit_cell(counts.done, counts.unit)},
+               {unit_cell(counts.total, counts.unit)},
                {count_cell(step.failed()), step.failed() > 0 ? Style::red : Style::plain},
+               {count_cell(skipped), skipped > 0 ? Style::yellow : Style::plain},
                {count_cell(step.count(ElementState::leased))},
                {count_cell(step.count(ElementState::delayed))},
                {count_cell(waiting)},
                {rate_cell(step)},
-               {!ended && step.left_s ? text::format_duration(*step.left_s) : "-"},
+               {!ended && left_s ? text::format_duration(*left_s) : "-"},
                {duration_or_dash(step.usage.duration_s.median)},
                {duration_or_dash(step.usage.duration_s.p95)},
                {memory_cell(step, data)}});
@@ -78,16 +75,20 @@ Table steps_table(const top::TopData& data) {
 
 std::vector<std::string> head_lines(const top::TopData& data) {
   const engine::CampaignStatus& status = data.status;
-  std::vector<std::string> lines = {
-      fmt::format("{}: {} for {}, {} of {} tasks ended, {} failed", status.name, name_of(status.state),
-                  text::format_duration(status.elapsed_s), text::format_count(status.ended()),
-                  text::format_count(status.elements()), text::format_count(status.failed()))};
+  const top::Overall overall = top::overall_of(status);
+  std::string head =
+      fmt::format("{}: {} for {}, {} % done: {} of {}", status.name, top::spaced(name_of(status.state)),
+                  text::format_duration(status.elapsed_s), overall.percent, text::format_count(overall.done),
+                  top::counted(overall.elements, "task"));
+  if (overall.failed > 0) head += fmt::format(", {} failed", text::format_count(overall.failed));
+  if (overall.skipped > 0) head += fmt::format(", {} skipped", text::format_count(overall.skipped));
+  std::vector<std::string> lines = {std::move(head)};
   std::int64_t cores = 0;
   for (const auto& worker : status.workers) cores += worker.cores;
   std::vector<std::string> parts;
   if (!status.workers.empty()) {
-    parts.push_back(fmt::format("{} worker{} with {} cores", status.workers_total,
-                                status.workers_total == 1 ? "" : "s", cores));
+    parts.push_back(fmt::format("{} with {}", top::counted(status.workers_total, "worker"),
+                                top::counted(static_cast<std::uint64_t>(cores), "core")));
   }
   if (const auto hours = top::node_hours(data)) {
     parts.push_back(fmt::format("{:.3g} node-hours, {:.0f} % of it idle", hours->used,
@@ -109,13 +110,13 @@ std::vector<std::string> status_table(const top::TopData& data, const TrainingRo
     lines.emplace_back();
     lines.insert(lines.end(), more.begin(), more.end());
   };
-  append(steps_table(data).lines(terminal));
-  if (!trainings.rows.empty()) append(training_table(trainings).lines(terminal));
+  append(steps_table(data).whole_lines(terminal));
+  if (!trainings.rows.empty()) append(training_table(trainings).whole_lines(terminal));
   auto failures = failure_lines(data.status, terminal, false);
   while (!failures.empty() && failures.front().empty()) failures.erase(failures.begin());
   if (!failures.empty()) append(failures);
   append({data.status.directory});
-  return lines;
+  return wrapped_lines(lines, terminal);
 }
 
 }  // namespace wflow::cli

@@ -1,7 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/view/status.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+
+#include "base/file.h"
+#include "base/text.h"
 
 namespace wflow::cli {
 namespace {
@@ -34,16 +42,43 @@ TEST(Report, MissingSamplesAreNamedWithTheirReasonAndTheWayBack) {
   data.kind = "convert";
   data.elements = 3;
   data.missing = {{"u.npy holds NaN or infinite values", 2, 17}};
-  const std::vector<std::string> lines = details(status, {}, false);
+  const std::vector<std::string> lines = details(status, {}, false, {});
   EXPECT_THAT(lines, Contains("2 samples are missing from the data set of data:"));
   EXPECT_THAT(lines, Contains("  run their simulations again: wflow redo /data/study_1 --missing"));
   EXPECT_THAT(lines, Contains(StartsWith("  to let such simulations fail as they end: outputs:")));
   status.steps.back().samples = 40;
   status.steps.back().missing.push_back({"its task of simulate failed", 4, 3});
   EXPECT_THAT(
-      details(status, {}, false),
+      details(status, {}, false, {}),
       Contains(
           "34 of 40 samples are usable in the data set of data: 4 failed, of 2 the output is not usable"));
+}
+
+TEST(Report, TheLastEventsComeWithTheNumberOfTheOthers) {
+  engine::CampaignStatus status;
+  for (std::uint64_t number = 1; number <= 57; ++number)
+    status.history.push_back({number, 1e9, "note", "event " + std::to_string(number)});
+  top::WorkerNames names;
+  names.add("n3-77-abc");
+  status.history.back().text = "worker n3-77-abc joined";
+  const std::vector<std::string> lines = details(status, {}, true, names);
+  EXPECT_THAT(lines, Contains("  52 events before these: wflow status --json has the last 50"));
+  EXPECT_THAT(lines.back(), testing::EndsWith("worker n3#1 joined"));
+  EXPECT_EQ(lines.size(), 8U);
+}
+
+// 109 of 5,000 failed, and the picture once had 5,000/5,000.
+TEST(Report, FailedTasksAreNotDone) {
+  engine::CampaignStatus status;
+  engine::StepStatus& step = status.steps.emplace_back();
+  step.name = "simulate";
+  step.elements = 5000;
+  step.counts[static_cast<std::size_t>(engine::ElementState::done)] = 4891;
+  step.counts[static_cast<std::size_t>(engine::ElementState::failed)] = 109;
+  status.state = engine::CampaignState::finished_with_failures;
+  const std::vector<std::string> lines = overview(status, {});
+  EXPECT_THAT(lines[0], testing::HasSubstr("finished with failures  97 % done"));
+  EXPECT_THAT(lines[1], testing::HasSubstr("x 4,891/5,000  109 failed"));
 }
 
 // The names were once cut off: "train validati", "pytorch validati".
@@ -58,8 +93,63 @@ TEST(Report, CurvesOfSeveralTrainingsHaveTheirWholeNames) {
     }
   }
   const std::vector<std::string> lines = overview(status, {});
-  EXPECT_THAT(lines, Contains(StartsWith("  train train_loss        ")));
-  EXPECT_THAT(lines, Contains(StartsWith("  pytorch validation_loss ")));
+  EXPECT_THAT(text::join(lines, "\n"),
+              testing::HasSubstr(
+                  "\n  train_loss\n    train          __  0\n    pytorch        __  0\n  validation_loss\n"));
+}
+
+namespace fs = std::filesystem;
+
+class Results : public testing::Test {
+ protected:
+  Results() : folder_(fs::path(testing::TempDir()) / fmt::format("wflow-results-{}", ::getpid())) {}
+  ~Results() override { fs::remove_all(folder_); }
+
+  // The lines for the training of one campaign with this ratio of its errors.
+  void train(const std::string& campaign, double ratio) {
+    make_directories(folder_ / campaign / ".wflow");
+    make_directories(folder_ / campaign / "train");
+    write_file_durably(folder_ / campaign / "train" / "result.json", fmt::format(R"({{
+      "epochs": 40, "selected_epoch": 36, "model": {{"name": "cosmoflow", "parameters": 1234}},
+      "test": {{"mean_mae_ratio": {0}, "targets": {{"omega_m": {{"mae": 0.0123, "mae_ratio": {0}, "r2": 0.99}},
+                                                  "class": {{"mae": 0.5, "mae_ratio": null}}}}}}}})",
+                                                                                 ratio));
+  }
+  std::vector<std::string> lines_of(const std::string& campaign) const {
+    engine::CampaignStatus status;
+    status.directory = (folder_ / campaign).string();
+    status.artifacts = {{"train", "model", (folder_ / campaign / "train" / "model.pt").string()},
+                        {"train", "model", (folder_ / campaign / "gone" / "model.pt").string()}};
+    return training_results(status, {});
+  }
+  const fs::path folder_;
+};
+
+TEST_F(Results, HaveTheNetworkAndItsTestErrors) {
+  train("study_20261121-160001", 0.085);
+  EXPECT_THAT(
+      lines_of("study_20261121-160001"),
+      testing::ElementsAre("", "train: cosmoflow with 1,234 parameters, the weights of epoch 36 of 40",
+                           "  test error of  mean abs  of the mean guess  R2",
+                           "  class          0.5       -                  -",
+                           "  omega_m        0.0123    0.085              0.99"));
+}
+
+TEST_F(Results, AreComparedWithTheCampaignAndTheIterationBefore) {
+  train("study_20261120-090000", 0.2);
+  train("study_20261121-160001", 0.1);
+  train("study_20261122-160001", 0.3);
+  train("study_20261121-160001/iterations/002", 0.1);
+  train("study_20261121-160001/iterations/003", 0.11);
+  const auto before = [&](const std::string& campaign) { return (folder_ / campaign / "train").string(); };
+  EXPECT_THAT(
+      lines_of("study_20261121-160001").back(),
+      "  ratio of mean errors: 0.1, before 0.2: 50 % better (" + before("study_20261120-090000") + ")");
+  EXPECT_THAT(lines_of("study_20261121-160001/iterations/002").back(),
+              "  ratio of mean errors: 0.1, before 0.1: no change (" + before("study_20261121-160001") + ")");
+  EXPECT_THAT(lines_of("study_20261121-160001/iterations/003").back(),
+              "  ratio of mean errors: 0.11, before 0.1: 10 % worse (" +
+                  before("study_20261121-160001/iterations/002") + ")");
 }
 
 }  // namespace

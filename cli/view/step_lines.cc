@@ -4,9 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <iterator>
 #include <utility>
 
 #include "base/text.h"
+#include "cli/top/progress.h"
+#include "cli/top/words.h"
 #include "engine/schedule/disk_limit.h"
 
 namespace wflow::cli {
@@ -18,24 +22,29 @@ using engine::StepStatus;
 
 constexpr int kRemarksWidth = 44;  // least width beside the bar, so that the bar seldom changes its length
 constexpr int kLeastBar = 8, kGreatestBar = 30;
+constexpr int kLeastName = 8;
+constexpr int kBetween = 5;  // blanks before the name, around the bar, and before the remarks
 
-bool shows_own_progress(const StepStatus& step) {
-  return step.elements == 1 && step.progress_total > 0 && step.ended() == 0;
+Style style_of(top::Part part) {
+  constexpr std::array<Style, top::kParts> kStyles = {Style::green, Style::red,    Style::yellow,
+                                                      Style::cyan,  Style::yellow, Style::dim};
+  return kStyles[static_cast<std::size_t>(part)];
 }
 
-// The number of ended elements, or the progress of a single long task.
-std::pair<std::uint64_t, std::uint64_t> progress_of(const StepStatus& step) {
-  if (shows_own_progress(step)) return {step.progress_done, step.progress_total};
-  return {step.ended(), step.elements};
+std::string bar_of(const StepStatus& step, const Terminal& terminal, int columns) {
+  const auto cells = top::bar_cells(top::shares_of(step), columns);
+  std::string bar;
+  for (std::size_t i = 0; i < top::kParts; ++i) {
+    const auto part = static_cast<top::Part>(i);
+    std::string signs;
+    for (int cell = 0; cell < cells[i]; ++cell) signs += top::sign_of(part, terminal.unicode);
+    if (!signs.empty()) bar += styled(terminal, style_of(part), signs);
+  }
+  return bar;
 }
 
-std::string counts_of(const StepStatus& step) {
-  const auto [done, total] = progress_of(step);
-  return fmt::format("{}/{}{}", text::format_count(done), text::format_count(total),
-                     shows_own_progress(step) ? " " + step.progress_unit : "");
-}
-
-std::vector<std::string> remarks_of(const StepStatus& step, const Terminal& terminal) {
+std::vector<std::string> remarks_of(const engine::CampaignStatus& status, const StepStatus& step,
+                                    const Terminal& terminal) {
   std::vector<std::string> parts;
   const auto add = [&](std::uint64_t count, const char* word, Style style) {
     if (count > 0)
@@ -54,12 +63,11 @@ std::vector<std::string> remarks_of(const StepStatus& step, const Terminal& term
   add(step.count(ElementState::delayed), "to retry", Style::yellow);
   // Leased to a worker, which runs them or has them in its queue.
   add(step.count(ElementState::leased), "assigned", Style::plain);
-  if (step.rate_per_s > 0 && step.progress_total == 0) {
-    parts.push_back(step.rate_per_s < 1 ? fmt::format("{:.1f}/min", step.rate_per_s * 60)
-                                        : fmt::format("{:.1f}/s", step.rate_per_s));
-  }
   const bool ended = step.ended() == step.elements;
-  if (step.left_s && !ended) parts.push_back(text::format_duration(*step.left_s) + " left");
+  if (!ended && step.progress_total == 0 && step.rate_per_s > 0)
+    parts.push_back(top::brief_rate(step.rate_per_s));
+  const auto left_s = top::left_of(status, step);
+  if (left_s && !ended) parts.push_back(text::format_duration(*left_s) + " left");
   if (ended && step.mean_s > 0) parts.push_back(fmt::format("{} each", text::format_duration(step.mean_s)));
   // Show the memory peak of 95 % of the executions from this size on.
   constexpr double kWorth = 64 << 20;
@@ -68,47 +76,41 @@ std::vector<std::string> remarks_of(const StepStatus& step, const Terminal& term
   return parts;
 }
 
-// Adds the remarks to `line`, or as separate lines if they do not fit.
-void add_step(std::string line, const std::vector<std::string>& remarks, const Terminal& terminal, int indent,
-              std::vector<std::string>& lines) {
-  bool first = true;  // in this line
-  for (const std::string& remark : remarks) {
-    const int width = columns_of(line) + 2 + columns_of(remark);
-    if (terminal.interactive && width > terminal.width && columns_of(line) > indent) {
-      lines.push_back(std::exchange(line, std::string(static_cast<std::size_t>(indent), ' ')));
-      line += remark;
-    } else {
-      line += (first ? "  " : ", ") + remark;
-    }
-    first = false;
-  }
-  lines.push_back(std::move(line));
-}
-
 }  // namespace
 
 bool waits_for_disk(const engine::StepStatus& step) {
   return step.held.starts_with(engine::kHeldByDisk);
 }
 
-std::vector<std::string> step_lines(const std::vector<StepStatus>& steps, const Terminal& terminal,
-                                    int name_width) {
-  int counts_width = 0;
+std::vector<std::string> step_lines(const engine::CampaignStatus& status, const Terminal& terminal) {
+  int name_width = kLeastName;
   int remarks_width = kRemarksWidth;
-  for (const StepStatus& step : steps) {
-    counts_width = std::max(counts_width, columns_of(counts_of(step)));
-    remarks_width = std::max(remarks_width, columns_of(text::join(remarks_of(step, terminal), ", ")));
+  for (const StepStatus& step : status.steps) {
+    name_width = std::max(name_width, columns_of(step.name));
+    remarks_width = std::max(remarks_width, columns_of(text::join(remarks_of(status, step, terminal), ", ")));
   }
+  if (terminal.interactive) name_width = std::min(name_width, std::max(kLeastName, terminal.width / 3));
+  const auto width_of_counts = [&](bool brief) {
+    int width = 0;
+    for (const StepStatus& step : status.steps)
+      width = std::max(width, columns_of(top::text_of(top::counts_of(step), brief)));
+    return width;
+  };
+  const int fixed = name_width + kBetween;
+  // Remarks go to a second line, and counts become shorter, before the bar goes.
+  const bool brief = terminal.interactive && fixed + width_of_counts(false) + kLeastBar > terminal.width;
+  const int counts_width = width_of_counts(brief);
   const int bar_width =
-      std::min(terminal.width - name_width - counts_width - remarks_width - 6, kGreatestBar);
+      std::clamp(terminal.width - fixed - counts_width - remarks_width - 1, kLeastBar, kGreatestBar);
   std::vector<std::string> lines;
-  for (const StepStatus& step : steps) {
-    const auto [done, total] = progress_of(step);
-    const double fraction = total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 1.0;
-    std::string line = fmt::format("  {} ", fitted(step.name, name_width, true));
-    if (bar_width >= kLeastBar) line += bar(terminal, fraction, bar_width) + " ";
-    line += fmt::format("{:>{}}", counts_of(step), counts_width);
-    add_step(std::move(line), remarks_of(step, terminal), terminal, name_width + 3, lines);
+  for (const StepStatus& step : status.steps) {
+    const std::string name = shortened_name(terminal, step.name, name_width);
+    std::string line =
+        fmt::format("  {} {} {:>{}}", fitted(name, name_width, true), bar_of(step, terminal, bar_width),
+                    top::text_of(top::counts_of(step), brief), counts_width);
+    std::ranges::move(
+        flowed(terminal, std::move(line), remarks_of(status, step, terminal), "  ", ", ", name_width + 3),
+        std::back_inserter(lines));
   }
   return lines;
 }

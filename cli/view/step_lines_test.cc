@@ -22,9 +22,16 @@ engine::StepStatus busy_step(const std::string& name) {
   set(ElementState::failed, 17);
   set(ElementState::delayed, 3);
   set(ElementState::leased, 4'096);
+  set(ElementState::blocked, 872'428);
   step.rate_per_s = 1234.5;
   step.left_s = 7200;
   return step;
+}
+
+engine::CampaignStatus status_of(const std::vector<std::string>& names) {
+  engine::CampaignStatus status;
+  for (const std::string& name : names) status.steps.push_back(busy_step(name));
+  return status;
 }
 
 Terminal screen(int width) {
@@ -35,25 +42,26 @@ Terminal screen(int width) {
 }
 
 TEST(StepLines, NothingIsCutWhateverTheWidth) {
-  for (const int width : {40, 59, 60, 80, 99, 100, 200}) {
-    const auto lines = step_lines({busy_step("simulate"), busy_step("data")}, screen(width), 8);
+  for (const int width : {34, 40, 59, 60, 80, 99, 100, 200}) {
+    const auto lines = step_lines(status_of({"simulate", "data"}), screen(width));
     for (const std::string& line : lines) EXPECT_LE(columns_of(line), width) << line;
     const std::string all = text::join(lines, "\n");
-    for (const char* part : {"simulate", "123,473/1,000,000", "17 failed", "3 to retry", "4,096 assigned",
-                             "1234.5/s", "2 h 00 min left"})
+    for (const char* part :
+         {"simulate", "17 failed", "3 to retry", "4,096 assigned", "74.1k/min", "2 h 00 min left", "#x"})
       EXPECT_THAT(all, HasSubstr(part)) << width;
+    EXPECT_THAT(all, HasSubstr(width < 40 ? "123k/1.00M" : "123,456/1,000,000")) << width;
   }
 }
 
 TEST(StepLines, AWideTerminalHasALineAStepAndABar) {
-  const auto lines = step_lines({busy_step("simulate")}, screen(120), 8);
+  const auto lines = step_lines(status_of({"simulate"}), screen(120));
   ASSERT_EQ(lines.size(), 1U);
-  EXPECT_THAT(lines[0], HasSubstr("###"));
+  EXPECT_THAT(lines[0], HasSubstr("##x>~..."));
 }
 
 TEST(StepLines, APipeHasALineAStep) {
   Terminal pipe;
-  EXPECT_EQ(step_lines({busy_step("simulate"), busy_step("data")}, pipe, 8).size(), 2U);
+  EXPECT_EQ(step_lines(status_of({"simulate", "data"}), pipe).size(), 2U);
 }
 
 }  // namespace

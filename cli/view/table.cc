@@ -26,24 +26,38 @@ std::vector<int> Table::widths() const {
 }
 
 void Table::print_whole(const Terminal& terminal) const {
-  int needed = -kGap;
-  for (const int width : widths()) needed += width + kGap;
-  if (!terminal.interactive || needed <= terminal.width) return print(terminal);
-  for (const auto& row : rows_) print_lines_of(row, terminal);
+  for (const std::string& line : whole_lines(terminal)) fmt::print("{}\n", line);
 }
 
-void Table::print_lines_of(const std::vector<Cell>& row, const Terminal& terminal) const {
-  fmt::print("{}\n", styled(terminal, row.front().style, row.front().text));
-  std::string line;
-  for (std::size_t i = 1; i < row.size(); ++i) {
+std::vector<std::string> Table::whole_lines(const Terminal& terminal) const {
+  int needed = -kGap;
+  for (const int width : widths()) needed += width + kGap;
+  if (!terminal.interactive || needed <= terminal.width) return lines(terminal);
+  std::vector<std::string> all;
+  for (const auto& row : rows_) add_lines_of(row, terminal, all);
+  return all;
+}
+
+void Table::add_lines_of(const std::vector<Cell>& row, const Terminal& terminal,
+                         std::vector<std::string>& lines) const {
+  const auto add = [&](const std::string& text) {
+    for (std::string& line : wrapped(text, terminal.width, kGap)) lines.push_back(std::move(line));
+  };
+  // A number alone, as a rank, names no row.
+  const bool numbered =
+      row.size() > 1 && row.front().text.find_first_not_of("0123456789-") == std::string::npos;
+  std::string line = styled(terminal, row.front().style, row.front().text);
+  if (numbered) line += "  " + styled(terminal, row[1].style, row[1].text);
+  add(std::exchange(line, {}));
+  for (std::size_t i = numbered ? 2 : 1; i < row.size(); ++i) {
     if (row[i].text.empty()) continue;
     const std::string cell =
         styled(terminal, Style::dim, headings_[i]) + " " + styled(terminal, row[i].style, row[i].text);
     const bool full = !line.empty() && columns_of(line) + kGap + columns_of(cell) > terminal.width;
-    if (full) fmt::print("{}\n", std::exchange(line, {}));
+    if (full) add(std::exchange(line, {}));
     line += "  " + cell;
   }
-  if (!line.empty()) fmt::print("{}\n", line);
+  if (!line.empty()) add(line);
 }
 
 void Table::print(const Terminal& terminal) const {
@@ -62,7 +76,7 @@ std::vector<std::string> Table::lines(const Terminal& terminal) const {
       text += styled(terminal, cell.style, last ? cell.text : fitted(cell.text, widths[i], true)) +
               (last ? "" : std::string(kGap, ' '));
     }
-    if (terminal.interactive) text = fitted(text, terminal.width, false);
+    if (terminal.interactive) text = shortened(terminal, text, terminal.width);
     text.erase(text.find_last_not_of(' ') + 1);
     all.push_back(std::move(text));
   };

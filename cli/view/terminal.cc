@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "cli/top/grid.h"
 
 namespace wflow::cli {
 
@@ -82,38 +83,78 @@ std::string styled(const Terminal& terminal, Style style, std::string_view text)
 int columns_of(std::string_view text) {
   int columns = 0;
   while (!text.empty()) {
-    const std::size_t escape = escape_length(text);
-    const std::size_t length =
-        escape > 0 ? escape : character_length(static_cast<unsigned char>(text.front()));
-    if (escape == 0) ++columns;
-    text.remove_prefix(std::min(length, text.size()));
+    const std::size_t escape = std::min(text.find('\x1b'), text.size());
+    columns += top::width_of(text.substr(0, escape));
+    text.remove_prefix(escape);
+    // A lone escape character is no sequence, and takes a column.
+    if (const std::size_t length = escape_length(text); length > 0) {
+      text.remove_prefix(length);
+    } else if (!text.empty()) {
+      ++columns;
+      text.remove_prefix(1);
+    }
   }
   return columns;
 }
 
-std::string fitted(std::string_view text, int columns, bool pad) {
-  std::string result;
+namespace {
+
+// The bytes at the beginning of the text that fit into so many columns.
+std::size_t bytes_within(std::string_view text, int columns) {
+  std::size_t bytes = 0;
   int used = 0;
-  bool escapes = false;
-  while (!text.empty()) {
-    const std::size_t escape = escape_length(text);
-    if (escape == 0 && used == columns) {
-      // Only escape sequences may follow: the one that ends a colour must not be cut off.
-      if (escapes) result += own_escape("0m");
-      return result;
-    }
+  while (bytes < text.size()) {
+    const std::string_view rest = text.substr(bytes);
+    const std::size_t escape = escape_length(rest);
     const std::size_t length = std::min(
-        escape > 0 ? escape : character_length(static_cast<unsigned char>(text.front())), text.size());
-    result += text.substr(0, length);
-    text.remove_prefix(length);
-    escapes = escapes || escape > 0;
-    if (escape == 0) ++used;
+        escape > 0 ? escape : character_length(static_cast<unsigned char>(rest.front())), rest.size());
+    if (escape == 0) used += top::width_of(rest.substr(0, length));
+    if (used > columns) break;
+    bytes += length;
   }
-  if (pad && used < columns) result.append(static_cast<std::size_t>(columns - used), ' ');
+  return bytes;
+}
+
+bool has_escape(std::string_view text) {
+  return text.find('\x1b') != std::string_view::npos;
+}
+
+// The bytes of a word that is too long for a line: up to its last sign between words, if it has one there.
+std::size_t broken_within(std::string_view word, int columns) {
+  const std::size_t bytes = std::max<std::size_t>(bytes_within(word, columns), 1);
+  if (has_escape(word)) return bytes;
+  const std::size_t sign = word.substr(0, bytes).find_last_of("/,;:=&");
+  return sign == std::string_view::npos || sign == 0 ? bytes : sign + 1;
+}
+
+}  // namespace
+
+std::string fitted(std::string_view text, int columns, bool pad) {
+  const std::size_t bytes = bytes_within(text, columns);
+  std::string result(text.substr(0, bytes));
+  // The sequence that ends a colour must not be cut off.
+  if (bytes < text.size() && has_escape(result)) result += own_escape("0m");
+  const int used = pad ? columns_of(result) : columns;
+  if (used < columns) result.append(static_cast<std::size_t>(columns - used), ' ');
   return result;
 }
 
-std::vector<std::string> wrapped(std::string_view text, int columns, int indent) {
+std::string shortened(const Terminal& terminal, std::string_view text, int columns) {
+  if (columns_of(text) <= columns) return std::string(text);
+  constexpr std::size_t kNear = 16;
+  std::string result(text.substr(0, bytes_within(text, columns - 1)));
+  const std::size_t blank = result.find_last_of(' ');
+  const bool near = blank != std::string::npos && blank > 0 && result.size() - blank <= kNear;
+  if (near && !has_escape(std::string_view(result).substr(blank))) result.resize(blank);
+  result.erase(result.find_last_not_of(' ') + 1);
+  return result + (has_escape(result) ? own_escape("0m") : "") + (terminal.unicode ? "…" : "~");
+}
+
+std::string shortened_name(const Terminal& terminal, std::string_view name, int columns) {
+  return top::cut_left(name, columns, terminal.unicode ? top::Charset::utf8 : top::Charset::ascii);
+}
+
+std::vector<std::string> wrapped(std::string_view text, int columns, int indent, LongWords words) {
   std::vector<std::string> lines;
   std::string line;
   int used = 0;
@@ -134,10 +175,10 @@ std::vector<std::string> wrapped(std::string_view text, int columns, int indent)
       line.append(blanks, ' ');
       used += static_cast<int>(blanks);
     }
-    while (used + columns_of(word) > columns) {
-      const std::string part = fitted(word, columns - used, false);
-      line += part;
-      word.remove_prefix(part.size());
+    while (words == LongWords::broken && used + columns_of(word) > columns) {
+      const std::size_t bytes = broken_within(word, columns - used);
+      line += word.substr(0, bytes);
+      word.remove_prefix(bytes);
       end_line();
     }
     line += word;
@@ -147,34 +188,44 @@ std::vector<std::string> wrapped(std::string_view text, int columns, int indent)
   return lines;
 }
 
-std::string bar(const Terminal& terminal, double fraction, int columns) {
-  fraction = std::isfinite(fraction) ? std::clamp(fraction, 0.0, 1.0) : 0.0;
-  std::string result;
-  if (!terminal.unicode) {
-    const int full = static_cast<int>(fraction * columns);
-    return std::string(static_cast<std::size_t>(full), '#') +
-           std::string(static_cast<std::size_t>(columns - full), '.');
+std::vector<std::string> flowed(const Terminal& terminal, std::string line,
+                                const std::vector<std::string>& parts, std::string_view first,
+                                std::string_view between, int indent) {
+  std::vector<std::string> lines;
+  std::string_view separator = first;
+  for (const std::string& part : parts) {
+    const int width = columns_of(line) + static_cast<int>(separator.size()) + columns_of(part);
+    if (terminal.interactive && width > terminal.width && columns_of(line) > indent) {
+      lines.push_back(std::exchange(line, std::string(static_cast<std::size_t>(indent), ' ')));
+      line += part;
+    } else {
+      line += std::string(separator) + part;
+    }
+    separator = between;
   }
-  constexpr std::array<const char*, 8> kEighths = {" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
-  const int eighths = static_cast<int>(fraction * columns * 8);
-  for (int column = 0; column < columns; ++column) {
-    const int here = std::clamp(eighths - column * 8, 0, 8);
-    result += here == 8 ? "█" : here == 0 ? "░" : kEighths[static_cast<std::size_t>(here)];
-  }
-  return result;
+  lines.push_back(std::move(line));
+  return lines;
 }
 
 std::string sparkline(const Terminal& terminal, const std::vector<double>& values, int columns) {
   if (values.empty() || columns <= 0) return {};
   const auto shown = std::min(values.size(), static_cast<std::size_t>(columns));
-  const auto begin = values.end() - static_cast<std::ptrdiff_t>(shown);
-  const auto [least, most] = std::minmax_element(begin, values.end());
+  std::vector<double> heights(values.end() - static_cast<std::ptrdiff_t>(shown), values.end());
+  const bool logarithmic = std::ranges::all_of(heights, [](double v) { return !std::isfinite(v) || v > 0; });
+  double least = HUGE_VAL;
+  double most = -HUGE_VAL;
+  for (double& value : heights) {
+    if (!std::isfinite(value)) continue;
+    if (logarithmic) value = std::log(value);
+    least = std::min(least, value);
+    most = std::max(most, value);
+  }
   constexpr std::array<const char*, 8> kBlocks = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   constexpr std::array<const char*, 8> kAscii = {"_", ".", ".", "-", "-", "=", "=", "#"};
   std::string result;
-  for (auto at = begin; at != values.end(); ++at) {
-    const double height = *most > *least ? (*at - *least) / (*most - *least) : 0.0;
-    const auto level = std::isfinite(height) ? static_cast<std::size_t>(std::lround(height * 7)) : 0;
+  for (const double value : heights) {
+    const double height = most > least && std::isfinite(value) ? (value - least) / (most - least) : 0.0;
+    const auto level = static_cast<std::size_t>(std::lround(height * 7));
     result += (terminal.unicode ? kBlocks : kAscii)[std::min<std::size_t>(level, 7)];
   }
   return result;

@@ -46,13 +46,33 @@ TEST(Wrapped, BreaksAtBlanksAndIndentsWhatFollows) {
 }
 
 TEST(Wrapped, BreaksWordsThatAreLongerThanALine) {
-  EXPECT_THAT(wrapped("/a/long/path", 6, 2), ElementsAre("/a/lon", "  g/pa", "  th"));
-  EXPECT_THAT(wrapped("at /a/long", 6, 0), ElementsAre("at", "/a/lon", "g"));
+  EXPECT_THAT(wrapped("/a/long/path", 6, 2), ElementsAre("/a/", "  long", "  /pat", "  h"));
+  EXPECT_THAT(wrapped("at /a/long", 6, 0), ElementsAre("at", "/a/", "long"));
 }
 
 TEST(Wrapped, CountsColumnsAndNotBytes) {
   EXPECT_THAT(wrapped("█████ ██", 5, 0), ElementsAre("█████", "██"));
   EXPECT_THAT(wrapped("\x1b[31mred\x1b[0m and", 7, 0), ElementsAre("\x1b[31mred\x1b[0m and"));
+}
+
+TEST(Wrapped, KeepsWordsThatAreToBeCopied) {
+  EXPECT_THAT(wrapped("wflow retry /a/long/path", 12, 2, LongWords::kept),
+              ElementsAre("wflow retry", "  /a/long/path"));
+}
+
+TEST(Shortened, CutsAtABlankAndSaysSo) {
+  Terminal terminal;
+  EXPECT_EQ(shortened(terminal, "one two three", 13), "one two three");
+  EXPECT_EQ(shortened(terminal, "one two three", 11), "one two~");
+  EXPECT_EQ(shortened_name(terminal, "simulate/LR.0.1/17", 8), "~.0.1/17");
+  terminal.unicode = true;
+  EXPECT_EQ(shortened(terminal, "one two three", 11), "one two…");
+}
+
+TEST(Sparkline, HasALogarithmicAxis) {
+  Terminal terminal;
+  EXPECT_EQ(sparkline(terminal, {1, 0.1, 0.01, 0.001}, 10), "#=._");
+  EXPECT_EQ(sparkline(terminal, {1, 0, -1}, 10), "#-_") << "linear";
 }
 
 std::string printed(const Table& table, int width, bool interactive = true) {

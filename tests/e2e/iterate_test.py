@@ -51,7 +51,7 @@ study:
         self.wflow("run", self.loop(), "-j", "2", code=OK)
         self.check_three()
         out = self.wflow("status").out
-        self.assertIn("iteration 3   finished, 3/3 tasks", out)
+        self.assertIn("iteration 3   finished, 3 of 3 tasks done", out)
         self.assertIn("converged in iteration 3", out)
         self.assertNotIn("resume", out)
         self.assertEqual(len(json.loads(self.wflow("ls", "--json").out)), 1, "iterations are inside of their campaign")

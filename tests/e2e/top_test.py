@@ -83,13 +83,13 @@ class TopTest(CampaignTest):
 
 
 # The picture of a second question: the first one may come before the workers'.
-WORKERS = r"^ 1 worker, \d tasks on 2 cores"
+WORKERS = r"^ 1 worker, [\d.]+ of 2 cores used"
 
 
 class Top(TopTest):
     def check_frame(self, rows, columns):
         self.assertRegex(rows[0], r"^ dashboard  running .*\d\d:\d\d:\d\d$")
-        self.assertRegex(rows[1], r"^ 6/14 tasks \(42 %\)  2 failed  for ")
+        self.assertRegex(rows[1], r"^ 28 % done: 4 of 14 tasks  2 failed  for ")
         self.assertRegex(rows[2], WORKERS)
         self.assertIn("4 training", rows[3])
         self.assertIn("q quit", rows[-1])
@@ -148,7 +148,16 @@ class Top(TopTest):
         screen.press("q", "e")
         self.see(screen, "the explanation", "explain simulate/1", "execution 1: exit code 3")
         screen.press("q")
-        screen.press("p")
+        # A step, its tasks, and the story of one of them.
+        screen.press("1", "Enter")
+        self.see(screen, "the step's tasks", r"^ simulate: 2 running, 2 failed", r"^>simulate/\d+ +running ", r"simulate/1 +failed ")
+        screen.press("s", "s", "s")
+        self.see(screen, "the failed ones", r"^>simulate/[13] +failed .*exit code 3: no root", absent="running ")
+        screen.press("Enter")
+        self.see(screen, "the story", r"explain simulate/[13]", "execution 1: exit code 3")
+        screen.press("q", "q")
+        self.see(screen, "the steps", r"^ collect ", absent="running, 2 failed")
+        screen.press("3", "p")
         self.see(screen, "a pause", "dashboard  paused", "paused: nothing new starts")
         self.assertEqual(self.status()["state"], "paused")
         screen.press("p")
@@ -186,13 +195,13 @@ class Top(TopTest):
         shown = self.see(screen, "a very wide picture", WORKERS, "memory p95", r"^>simulate ", "q quit$")
         self.check_frame(shown, 200)
         self.gate.open()
-        self.see(screen, "the end of the campaign", "finished with failures", "14/14 tasks")
+        self.see(screen, "the end of the campaign", "finished with failures", "85 % done: 12 of 14 tasks")
         self.quit(screen)
 
     def test_ascii_and_without_colours(self):
         self.begin()
         screen = self.top(80, 24, LC_ALL="C", TERM="vt100")
-        shown = self.see(screen, "steps", WORKERS, r"^>simulate +#+>+x+\.* +4/12 ", "q quit$")
+        shown = self.see(screen, "steps", WORKERS, r"^>simulate +#+x+>+\.* +4/12 ", "q quit$")
         self.check_frame(shown, 80)
         screen.press("4")
         shown = self.see(screen, "training", r"\* train_loss 0\.06667", r"o validation_loss 0\.1", r"\|\*")
@@ -211,7 +220,7 @@ class Top(TopTest):
         self.wflow("resume", self.campaign(), "-q", "-j", "2", "--detach")
         self.see(screen, "the next coordinator", "dashboard  running", "1 worker", absent="no coordinator")
         self.gate.open()
-        self.see(screen, "the end", "dashboard  finished with failures", "14/14 tasks", absent="no coordinator")
+        self.see(screen, "the end", "dashboard  finished with failures", "85 % done: 12 of 14 tasks", absent="no coordinator")
         self.quit(screen)
 
 
@@ -223,7 +232,7 @@ class TopAtRest(TopTest):
 
     def test_finished_replayed_and_listed(self):
         screen = self.top(100, 30)
-        self.see(screen, "the record", "dashboard  finished with failures", "14/14 tasks", r"^>simulate .* 10/12 ", r"^ fit .* done")
+        self.see(screen, "the record", "dashboard  finished with failures", "85 % done: 12 of 14 tasks", r"^>simulate .* 10/12 ", r"^ fit .* done")
         screen.press("3", "e")
         self.see(screen, "the explanation", "execution 1: exit code 3")
         screen.press("q", "r")
@@ -231,23 +240,26 @@ class TopAtRest(TopTest):
         # The dashboard holds nothing: the campaign can be continued under it.
         self.wflow("retry", self.campaign(), "-q", "-j", "2", code=1)
         screen.press("1")
-        self.see(screen, "the end again", "dashboard  finished with failures", "14/14 tasks")
+        self.see(screen, "the end again", "dashboard  finished with failures", "85 % done: 12 of 14 tasks")
         self.quit(screen)
 
         screen = self.top(100, 30, self.campaign(), "--replay", "--speed", "0.001")
-        self.see(screen, "the begin", "dashboard  replay  running", r"0/14 tasks", r"0\.001x")
+        self.see(screen, "the begin", "dashboard  replay  running", r"0 % done: 0 of 14 tasks", r"0\.001x")
         screen.press("Space")
         self.see(screen, "the pause", "paused")
         screen.press(*["Right"] * 50)
-        self.see(screen, "the end", "dashboard  replay  finished with failures", "14/14 tasks")
+        self.see(screen, "the end", "dashboard  replay  finished with failures", "85 % done: 12 of 14 tasks")
         screen.press("4")
         self.see(screen, "the curves", r"train_loss 0\.06667")
+        screen.press("1", "Enter")
+        self.see(screen, "the tasks of the replay", r"^ simulate: 0 running, 2 failed", r"simulate/[13] +failed ", r"simulate/\d+ +ended ")
+        screen.press("q", "4")
         screen.press(*["Left"] * 50)
         self.see(screen, "no curve yet", "no task has reported a metric yet")
         self.quit(screen)
 
         screen = self.top(100, 30, "--all")
-        self.see(screen, "the list", "1 campaign ", r"^>dashboard_\S+ +finished with failures .* 14/14 +2 ")
+        self.see(screen, "the list", "1 campaign ", r"^>dashboard_\S+ +finished with failures .* 12/14 +2 ")
         screen.press("Enter")
         self.see(screen, "the campaign", r"^>simulate .* 10/12 ")
         screen.press("q")

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// The results of finished trainings, from the result.json beside each model.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "cli/top/words.h"
+#include "cli/view/status.h"
+
+namespace wflow::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kShownResults = 4;
+
+// Null if it is not there or no result of wflow-train.
+nlohmann::json read_result(const fs::path& file) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(file, ignored)) return {};
+  nlohmann::json result = nlohmann::json::parse(read_file(file), nullptr, false);
+  const bool whole = result.is_object() && result.contains("test") && result["test"].is_object() &&
+                     result["test"].contains("targets") && result["test"]["targets"].is_object();
+  return whole ? result : nlohmann::json();
+}
+
+std::optional<double> number_in(const nlohmann::json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number() ? std::optional(found->get<double>()) : std::nullopt;
+}
+
+// Its directory, from the name of an iteration ("iterations/003") or of a campaign ("study_20261121-160001").
+std::optional<fs::path> campaign_before(const fs::path& campaign) {
+  const std::string name = campaign.filename().string();
+  if (campaign.parent_path().filename() == "iterations") {
+    const auto number = text::to_integer(name);
+    if (!number || *number < 2) return std::nullopt;
+    if (*number == 2) return campaign.parent_path().parent_path();
+    return campaign.parent_path() / fmt::format("{:03}", *number - 1);
+  }
+  const std::size_t mark = name.rfind('_');
+  if (mark == std::string::npos) return std::nullopt;
+  std::string before;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(campaign.parent_path(), ignored)) {
+    const std::string other = entry.path().filename().string();
+    const bool earlier =
+        other < name && other.size() == name.size() && other.starts_with(name.substr(0, mark + 1));
+    if (earlier && fs::exists(entry.path() / ".wflow", ignored)) before = std::max(before, other);
+  }
+  return before.empty() ? std::nullopt : std::optional(campaign.parent_path() / before);
+}
+
+std::string cell_of(std::optional<double> value) {
+  return value ? fmt::format("{:.4g}", *value) : "-";
+}
+
+// "0.085, before 0.102: 17 % better"; ratios: less is better.
+std::string change_text(double now, double before, const fs::path& where) {
+  const double change = before != 0 ? 100 * (before - now) / std::abs(before) : 0;
+  const std::string words =
+      std::abs(change) < 0.05 ? "no change"
+                              : fmt::format("{:.3g} % {}", std::abs(change), change > 0 ? "better" : "worse");
+  return fmt::format("{:.3g}, before {:.3g}: {} ({})", now, before, words, where.string());
+}
+
+std::string network_text(const nlohmann::json& result) {
+  std::vector<std::string> parts;
+  const nlohmann::json model = result.value("model", nlohmann::json::object());
+  if (model.is_object() && model.contains("name") && model["name"].is_string()) {
+    std::string network = model["name"].get<std::string>();
+    if (const auto parameters = number_in(model, "parameters"))
+      network += " with " + top::counted(static_cast<std::uint64_t>(*parameters), "parameter");
+    parts.push_back(std::move(network));
+  }
+  const auto selected = number_in(result, "selected_epoch");
+  const auto epochs = number_in(result, "epochs");
+  if (selected && epochs)
+    parts.push_back(fmt::format("the weights of epoch {:.0f} of {:.0f}", *selected, *epochs));
+  if (result.contains("members") && result["members"].is_array())
+    parts.push_back(top::counted(result["members"].size(), "member"));
+  return text::join(parts, ", ");
+}
+
+std::vector<std::string> lines_of_result(const nlohmann::json& result, const std::string& name,
+                                         const fs::path& file, const fs::path& campaign,
+                                         const Terminal& terminal) {
+  std::vector<std::string> lines = {
+      fmt::format("{}: {}", styled(terminal, Style::bold, name), network_text(result))};
+  Table table({"  test error of", "mean abs", "of the mean guess", "R2"});
+  for (const auto& [target, errors] : result["test"]["targets"].items()) {
+    if (!errors.is_object()) continue;
+    table.add({{"  " + target},
+               {cell_of(number_in(errors, "mae"))},
+               {cell_of(number_in(errors, "mae_ratio"))},
+               {cell_of(number_in(errors, "r2"))}});
+  }
+  for (std::string& line : table.whole_lines(terminal)) lines.push_back(std::move(line));
+  const auto now = number_in(result["test"], "mean_mae_ratio");
+  const auto where = campaign_before(campaign);
+  if (!now || !where) return lines;
+  const fs::path earlier = *where / file.lexically_relative(campaign);
+  const nlohmann::json before = read_result(earlier);
+  if (const auto ratio = before.is_null() ? std::nullopt : number_in(before["test"], "mean_mae_ratio"))
+    lines.push_back("  ratio of mean errors: " + change_text(*now, *ratio, earlier.parent_path()));
+  return lines;
+}
+
+}  // namespace
+
+std::vector<std::string> training_results(const engine::CampaignStatus& status, const Terminal& terminal) {
+  std::vector<std::string> lines;
+  std::size_t results = 0;
+  for (const engine::ArtifactView& artifact : status.artifacts) {
+    if (artifact.kind != "model") continue;
+    const fs::path file = fs::path(artifact.path).parent_path() / "result.json";
+    const nlohmann::json result = read_result(file);
+    if (result.is_null() || ++results > kShownResults) continue;
+    const fs::path campaign = status.directory;
+    const std::string name = file.parent_path().lexically_relative(campaign).string();
+    lines.emplace_back();
+    for (std::string& line : lines_of_result(result, name, file, campaign, terminal))
+      lines.push_back(std::move(line));
+  }
+  if (results > kShownResults)
+    lines.push_back(fmt::format("and {} with a result.json beside their models",
+                                top::counted(results - kShownResults, "other training")));
+  return lines;
+}
+
+}  // namespace wflow::cli
