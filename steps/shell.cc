@@ -103,6 +103,7 @@ class Shell final : public Step {
   ArraySetup setup() const override {
     ArraySetup setup{{template_.workspace}, {}};
     for (const Script* script : {&command_, &restart_}) {
+      if (script == &restart_ && template_.restart.empty()) break;  // the command again
       if (const std::string path = shared_file(*script); !path.empty())
         setup.files.push_back({path, file_text(*script, 0, {})});
     }

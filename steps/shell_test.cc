@@ -115,10 +115,12 @@ TEST(Shell, RestartsWithTheRestartCommand) {
   t.restart = {literal("again "), token(Kind::sample_id)};
   const TestSamples samples(30);
   const PreparedTask task = make_step(t, &samples)->prepare({3, 1, true});
-  EXPECT_EQ(task.files.at(0).path, "/campaign/simulate/00/03/simulate.restart.sh");
+  EXPECT_EQ(task.files.at(0).path, "/campaign/simulate/00/03/simulate_OMEGA.0.3.restart.sh");
   EXPECT_EQ(task.files.at(0).text, "#!/bin/bash\n\nagain 3\n");
-  EXPECT_EQ(task.out_file, "simulate.restart.out");
-  EXPECT_EQ(task.err_file, "simulate.restart.err");
+  EXPECT_EQ(task.out_file, "simulate_OMEGA.0.3.restart.out");
+  EXPECT_EQ(task.err_file, "simulate_OMEGA.0.3.restart.err");
+  t.label = "A=1,b/c d";
+  EXPECT_EQ(make_step(t, &samples)->prepare({3, 1, true}).out_file, "simulate_A=1,bc_d.restart.out");
 }
 
 TEST(Shell, RestartsWithTheCommandWhereThereIsNoOther) {
@@ -141,11 +143,13 @@ TEST(Shell, TakesTheInterpreterApartAsTheKernelDoes) {
 
 const std::vector<std::string> kPath = {"PATH=/usr/bin:/bin"};
 
-TEST(DirectShell, StartsAPlainCommandWithoutScript) {
+TEST(DirectShell, StartsAPlainCommandWithoutItsScript) {
   auto t = plain();
   t.command = {literal("env -u 'A B' x=1\n")};
   const auto step = make_step(t, nullptr, kPath);
-  EXPECT_THAT(step->setup().files, IsEmpty());
+  const ArraySetup setup = step->setup();
+  ASSERT_EQ(setup.files.size(), 1U) << "for the user";
+  EXPECT_EQ(setup.files[0].path, "/campaign/simulate/simulate.sh");
   const PreparedTask task = step->prepare({0, 0, false});
   EXPECT_TRUE(task.direct);
   EXPECT_EQ(task.program, "/usr/bin/env");
