@@ -121,7 +121,7 @@ class Top(TopTest):
                                  r"checkpoint: epoch 29")
                 self.check_frame(shown, columns)
                 screen.press("?")
-                self.see(screen, "help", r"explain the selected task")
+                self.see(screen, "help", r"explain: why a task waits")
                 screen.press("q", "q")
                 self.see(screen, "the end", f"exit code {OK}")
 
