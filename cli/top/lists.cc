@@ -151,7 +151,12 @@ std::vector<TaskRow> listed_tasks(const TopData& data, const ViewState& state) {
            at->reason + (line.empty() ? "" : ": " + line)});
     }
   }
-  if (order != 1 && order != 3) std::ranges::for_each(tasks.slowest, add);
+  // A failed task is in the list already, unless the order is that of the slowest.
+  std::set<std::pair<specs::ArrayId, specs::Element>> listed;
+  for (const TaskRow& row : rows) listed.emplace(row.place.array, row.place.element);
+  for (const TaskRow& row : tasks.slowest) {
+    if (order != 1 && order != 3 && !listed.contains({row.place.array, row.place.element})) add(row);
+  }
   if (order == 4)
     std::ranges::stable_sort(rows, {},
                              [&](const TaskRow& row) { return std::string_view(names.of(row.worker)); });

@@ -366,7 +366,8 @@ class LiveFeed : public Feed {
 
   void show_lines(std::string title, std::vector<std::string> lines) {
     data_.pane = {std::move(title), std::move(lines)};
-    for (std::string& line : data_.pane.lines) line = printable(line);
+    const WorkerNames names = worker_names(data_);
+    for (std::string& line : data_.pane.lines) line = names.in(printable(line));
   }
 
   void explain_at_rest(const Wish& wish) {
@@ -390,7 +391,8 @@ class LiveFeed : public Feed {
     } catch (const Error& error) {
       lines = {error.what()};
     }
-    show_lines("what " + wish.title + " printed", std::move(lines));
+    for (std::string& line : lines) line = printable(line);
+    data_.pane = {"what " + wish.title + " printed", std::move(lines)};
   }
 
   static void add_text(const std::string& title, const std::string& bytes, std::vector<std::string>& lines) {

@@ -110,7 +110,7 @@ void put_resources(Grid& grid, const TopData& data) {
   std::string workers;
   if (status.workers_total > 0) {
     workers = fmt::format("{}, {:.{}f} of {} used", counted(status.workers_total, "worker"), used_cores,
-                          used_cores < 9.95 && used_cores != std::floor(used_cores) ? 1 : 0,
+                          used_cores < 9.95 && std::abs(used_cores - std::round(used_cores)) >= 0.05 ? 1 : 0,
                           counted(slots, "core"));
   }
   std::string allocations;

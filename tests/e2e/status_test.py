@@ -96,7 +96,7 @@ class Status(CampaignTest):
         self.assertNotIn("\x1b", watch.out)
         self.assertIn("gated: finished", watch.out)
         # The last block is of the end, a row a step, and nothing follows it.
-        self.assertIn(f"{TASKS} of {TASKS} tasks ended, 0 failed", watch.out[watch.out.rindex("gated: "):], blocks)
+        self.assertIn(f"100 % done: {TASKS} of {TASKS} tasks", watch.out[watch.out.rindex("gated: "):], blocks)
         self.assertRegex(watch.out, rf"(?m)^work +{TASKS} +{TASKS} +- ")
 
     def test_interrupting_a_watch_is_no_error(self):
@@ -175,7 +175,7 @@ class Output(CampaignTest):
         run = self.wflow("run", self.path, code=1)
         self.assertNotIn("\x1b", run.out)
         self.assertNotIn("\r", run.out)
-        self.assertIn("work: 6/6", run.out)
+        self.assertIn("work: 5/6, 1 failed", run.out)
         self.assertNotIn("\x1b", self.wflow("status", self.campaign()).out)
 
     def test_failures_that_are_alike_are_one(self):

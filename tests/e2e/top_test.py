@@ -121,7 +121,7 @@ class Top(TopTest):
                                  r"checkpoint: epoch 29")
                 self.check_frame(shown, columns)
                 screen.press("?")
-                self.see(screen, "help", r"explain the selected task")
+                self.see(screen, "help", r"explain: why a task waits")
                 screen.press("q", "q")
                 self.see(screen, "the end", f"exit code {OK}")
 
@@ -150,9 +150,9 @@ class Top(TopTest):
         screen.press("q")
         # A step, its tasks, and the story of one of them.
         screen.press("1", "Enter")
-        self.see(screen, "the step's tasks", r"^ simulate: 2 running, 2 failed", r"^>simulate/\d+ +running ", r"simulate/1 +failed ")
+        self.see(screen, "the step's tasks", r"^ simulate: \d running, 2 failed", r"^>simulate/\d+ +running ", r"simulate/1 +failed ")
         screen.press("s", "s", "s")
-        self.see(screen, "the failed ones", r"^>simulate/[13] +failed .*exit code 3: no root", absent="running ")
+        self.see(screen, "the failed ones", r"^>simulate/[13] +failed .*exit code 3: no root", absent=r"simulate/\d+ +running ")
         screen.press("Enter")
         self.see(screen, "the story", r"explain simulate/[13]", "execution 1: exit code 3")
         screen.press("q", "q")
