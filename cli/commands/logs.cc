@@ -220,7 +220,7 @@ void print_tasks(const specs::Plan& plan, const ChosenTasks& chosen, const LogsO
   if (!options.json) print_rest(chosen);
 }
 
-int follow(const specs::Plan& plan, const specs::TaskId& task, const LogsOptions& options) {
+int follow_output(const specs::Plan& plan, const specs::TaskId& task, const LogsOptions& options) {
   const auto files = output_files(plan, task);
   if (!files) {
     // Packed output is written as a whole when the task ends.
@@ -243,7 +243,7 @@ int logs(LogsOptions& options) {
   if (options.follow) {
     const specs::TaskId task = single_task(plan, *client, options.selection);
     client.reset();  // each look asks anew
-    return follow(plan, task, options);
+    return follow_output(plan, task, options);
   }
   const ChosenTasks chosen = chosen_tasks(plan, *client, options.selection, options.limit);
   chosen.is_one() ? print_task(plan, chosen.tasks.front(), options) : print_tasks(plan, chosen, options);

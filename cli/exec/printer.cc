@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "cli/view/status.h"
 #include "engine/query/client.h"
 #include "engine/schedule/states.h"
 
@@ -207,8 +208,12 @@ std::string OutputPrinter::line_of(const Progress& progress) const {
   std::string line;
   const double part =
       progress.all == 0 ? 0 : static_cast<double>(progress.ended) / static_cast<double>(progress.all);
+  const auto failed = static_cast<double>(progress.failed);
+  const double good = static_cast<double>(progress.ended) - failed;
+  const auto waiting = static_cast<double>(progress.all - progress.ended);
   if (options_.progress == PrinterOptions::Progress::bar && !progress.more)
-    line = fmt::format("{} {:.0f} %  ", bar(terminal_, part, kBarColumns), std::floor(kWhole * part));
+    line = fmt::format("{} {:.0f} %  ", bar_of({good, failed, 0, 0, 0, waiting}, terminal_, kBarColumns),
+                       std::floor(kWhole * part));
   line += fmt::format("{} of {}{} ended", text::format_count(progress.ended),
                       text::format_count(progress.all), progress.more ? " so far" : "");
   if (progress.failed > 0) line += fmt::format(", {} failed", text::format_count(progress.failed));

@@ -48,6 +48,8 @@ std::string clock_time(double unix_s);  // "2026-11-21 16:00:01"
 bool waits_for_disk(const engine::StepStatus& step);
 
 // One line per step. On a terminal that is too narrow, the remarks continue on a second line.
+// The parts as signs and colours.
+std::string bar_of(const top::Shares& shares, const Terminal& terminal, int columns);
 std::vector<std::string> step_lines(const engine::CampaignStatus& status, const Terminal& terminal);
 
 // ---- curve_lines.cc: one line for each loss, error and score of a training, with a small curve

@@ -31,18 +31,6 @@ Style style_of(top::Part part) {
   return kStyles[static_cast<std::size_t>(part)];
 }
 
-std::string bar_of(const StepStatus& step, const Terminal& terminal, int columns) {
-  const auto cells = top::bar_cells(top::shares_of(step), columns);
-  std::string bar;
-  for (std::size_t i = 0; i < top::kParts; ++i) {
-    const auto part = static_cast<top::Part>(i);
-    std::string signs;
-    for (int cell = 0; cell < cells[i]; ++cell) signs += top::sign_of(part, terminal.unicode);
-    if (!signs.empty()) bar += styled(terminal, style_of(part), signs);
-  }
-  return bar;
-}
-
 std::vector<std::string> remarks_of(const engine::CampaignStatus& status, const StepStatus& step,
                                     const Terminal& terminal) {
   std::vector<std::string> parts;
@@ -78,6 +66,18 @@ std::vector<std::string> remarks_of(const engine::CampaignStatus& status, const 
 
 }  // namespace
 
+std::string bar_of(const top::Shares& shares, const Terminal& terminal, int columns) {
+  const auto cells = top::bar_cells(shares, columns);
+  std::string bar;
+  for (std::size_t i = 0; i < top::kParts; ++i) {
+    const auto part = static_cast<top::Part>(i);
+    std::string signs;
+    for (int cell = 0; cell < cells[i]; ++cell) signs += top::sign_of(part, terminal.unicode);
+    if (!signs.empty()) bar += styled(terminal, style_of(part), signs);
+  }
+  return bar;
+}
+
 bool waits_for_disk(const engine::StepStatus& step) {
   return step.held.starts_with(engine::kHeldByDisk);
 }
@@ -105,9 +105,9 @@ std::vector<std::string> step_lines(const engine::CampaignStatus& status, const 
   std::vector<std::string> lines;
   for (const StepStatus& step : status.steps) {
     const std::string name = shortened_name(terminal, step.name, name_width);
-    std::string line =
-        fmt::format("  {} {} {:>{}}", fitted(name, name_width, true), bar_of(step, terminal, bar_width),
-                    top::text_of(top::counts_of(step), brief), counts_width);
+    std::string line = fmt::format("  {} {} {:>{}}", fitted(name, name_width, true),
+                                   bar_of(top::shares_of(step), terminal, bar_width),
+                                   top::text_of(top::counts_of(step), brief), counts_width);
     std::ranges::move(
         flowed(terminal, std::move(line), remarks_of(status, step, terminal), "  ", ", ", name_width + 3),
         std::back_inserter(lines));

@@ -62,6 +62,7 @@ class Table {
   void add(std::vector<Cell> row) { rows_.push_back(std::move(row)); }
   // Cuts lines to the width of a terminal, so that each row stays one line.
   void print(const Terminal& terminal) const;
+  std::vector<std::string> lines(const Terminal& terminal) const;
   // On a terminal that is too narrow, each row becomes a few lines: its first cell, then the others
   // after their headings. No text is cut.
   void print_whole(const Terminal& terminal) const;
@@ -72,7 +73,6 @@ class Table {
 
  private:
   std::vector<int> widths() const;
-  std::vector<std::string> lines(const Terminal& terminal) const;
   void add_lines_of(const std::vector<Cell>& row, const Terminal& terminal,
                     std::vector<std::string>& lines) const;
 
