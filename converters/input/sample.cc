@@ -142,7 +142,6 @@ SampleReader::SampleReader(const ConvertConfig& config, const std::vector<std::s
     : state_(std::make_unique<State>(State{config, columns, {}, {}})) {
   for (const FieldConfig& field : config.fields) {
     state_->selectors.push_back(field.selector);
-    state_->selectors.back().stacked = config.stacked;
     state_->selectors.back().json = json_path_of(config, field);
   }
 }
@@ -164,8 +163,9 @@ std::vector<FieldValue> SampleReader::read(const SampleRow& row) {
       if (value.form.values() > 0) values.push_back(std::move(value));
       continue;
     }
-    for (FieldValue& value :
-         read_file_field(config, field, state_->selectors[k], row, parameters, state_->open))
+    Selector& selector = state_->selectors[k];
+    selector.stacked = config.stacked && row.row;
+    for (FieldValue& value : read_file_field(config, field, selector, row, parameters, state_->open))
       values.push_back(std::move(value));
   }
   if (!row.row) state_->open.close();
