@@ -73,6 +73,7 @@ constexpr auto kOptions = std::to_array<OtherWord>({
     {"--snakefile", "name the study: wflow run STUDY.yaml"},
     {"--summary", "wflow status shows each step"},
     {"--unlock", "not needed: the lock of a campaign ends with its coordinator"},
+    {"--wait", "wflow attach waits for the end of a campaign; on: of a study runs a command then"},
     {"-B", "wflow run --new begins a new campaign"},
     {"-F", "wflow run --new begins a new campaign"},
     {"-R", "wflow redo STEP runs tasks again that are done"},

@@ -66,7 +66,8 @@ class Campaign:
         words = ["--csv"]
         for option, value in (("--step", step), ("--where", where), ("--training", training)):
             words += [option, value] if value is not None else []
-        return pandas.read_csv(io.StringIO(self._wflow("samples", *words)), keep_default_na=False, na_values=[""])
+        return pandas.read_csv(io.StringIO(self._wflow("samples", *words)), keep_default_na=False, na_values=[""],
+                               float_precision="round_trip")
 
     def query(self, sql: str, parameters=()):
         """Returns a frame from the views of docs/database.md at one moment, also while the campaign runs."""

@@ -122,9 +122,9 @@ class Examples(CampaignTest):
             self.assertEqual((len(tasks), set(tasks["state"])), (SAMPLES, {"done"}))
             data = campaign.data("data")
             for split in (data.train, data.validation, data.test):
-                rows = tasks.set_index("sample").loc[split.ids]
+                rows = tasks.set_index("id").loc[split.ids]
                 for k, name in enumerate(("mass", "stiffness", "damping")):
-                    numpy.testing.assert_array_equal(rows[f"parameters.{name}"], split.all("x")[:, k])
+                    numpy.testing.assert_array_equal(rows[name], split.all("x")[:, k])
             losses = campaign.metrics("validation_loss")
             for step in ("train", "pytorch"):
                 self.assertEqual(list(losses[losses["step"] == step]["epoch"]), list(range(1, EPOCHS + 1)))

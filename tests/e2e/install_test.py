@@ -62,7 +62,7 @@ class Install(CampaignTest):
 
     def test_jag_like(self):
         out = self.as_user("wflow", "run", self.example("jag_like/jag_like.yaml"), "--vars", "N_SAMPLES=5000")
-        self.assertRegex(out, r"implode +5,000/5,000")
+        self.assertRegex(out, r"implode .* 5,000/5,000")
         self.assertTrue(list(self.home.glob("jag_like_*/data/manifest.json")))
 
     def test_jag_like_compiled_by_the_user(self):

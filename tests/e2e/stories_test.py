@@ -297,6 +297,14 @@ study:
         self.assertIn("did you mean 'memory'? there are step, array, state,", self.says("tasks", "--where", "memry > 1"))
         self.assertIn("memory is a number of bytes (1e9, 2GiB), '3 sheep' is not", self.says("redo", "--where", "memory > '3 sheep'"))
 
+    def test_o_be_told_when_it_has_ended(self):
+        self.write()
+        study = self.study(self.text() + f"on: {{finished: 'echo $WFLOW_STATE > {self.folder}/ended'}}\n", "life.yaml")
+        self.wflow("run", study, "-j", "2", "-q")
+        self.assertEqual(lines_of(self.folder / "ended"), ["finished"])
+        self.assertIn("finished", self.wflow("attach").out)
+        self.assertIn("wflow attach", self.says("status", "--wait"))
+
     def test_p_one_sample_by_hand(self):
         self.live(train=False)
         self.assertIn("simulates 3", self.wflow("rerun", "sim/3").out)
