@@ -299,7 +299,7 @@ study:
 
     def test_o_be_told_when_it_has_ended(self):
         self.write()
-        study = self.study(self.text() + f"on: {{finished: 'echo $WFLOW_STATE > {self.folder}/ended'}}\n", "life.yaml")
+        study = self.study(self.text(command=f"python3 {self.folder}/sim.py") + f"on: {{finished: 'echo $WFLOW_STATE > {self.folder}/ended'}}\n", "life.yaml")
         self.wflow("run", study, "-j", "2", "-q")
         self.assertEqual(lines_of(self.folder / "ended"), ["finished"])
         self.assertIn("finished", self.wflow("attach").out)
