@@ -38,6 +38,12 @@ struct Setting {
                            static_cast<char>(k) + read_file(folder / files[k].name));
     }
   }
+  Setting(const Setting&) = delete;
+  Setting& operator=(const Setting&) = delete;
+  ~Setting() {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder, ignored);
+  }
 };
 
 }  // namespace
