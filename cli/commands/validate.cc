@@ -1,14 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
 
 #include "base/error.h"
+#include "base/process.h"
 #include "base/text.h"
 #include "cli/campaign/pools.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/run.h"
+#include "engine/coordinate/pool_specs.h"
 #include "specs/plan/plan_formats.h"
 #include "specs/plan/workspace.h"
 #include "specs/study/study.h"
@@ -35,6 +43,45 @@ specs::Plan plan_of(const ValidateOptions& options) {
   return specs::Plan(std::move(read.study), directory);
 }
 
+bool is_of_shell(std::string_view word) {
+  constexpr auto kWords = std::to_array<std::string_view>(
+      {"!",        ".",       ":",      "[",     "[[",    "alias",  "bg",     "case",  "cd",
+       "command",  "declare", "echo",   "eval",  "exec",  "exit",   "export", "false", "for",
+       "function", "hash",    "if",     "let",   "local", "printf", "pwd",    "read",  "select",
+       "set",      "shift",   "source", "test",  "time",  "times",  "trap",   "true",  "type",
+       "ulimit",   "umask",   "unset",  "until", "wait",  "while"});
+  return std::ranges::find(kWords, word) != kWords.end();
+}
+
+// The program that a step's command begins with; empty where it is not plain which one that is, or where the
+// command may change PATH.
+std::string first_program(const std::string& command) {
+  constexpr auto kChanging = std::to_array<std::string_view>(
+      {"PATH", "module", "source", "conda", "activate", "spack", "alias", "()"});
+  for (const std::string_view word : kChanging) {
+    if (command.find(word) != std::string::npos) return {};
+  }
+  const std::string_view text = text::trim(command);
+  const std::string_view word = text.substr(0, text.find_first_of(" \t\n;|&<>"));
+  const bool is_name = !word.empty() && std::ranges::all_of(word, [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '_' || c == '-' || c == '+' || c == '.';
+  });
+  return is_name && !is_of_shell(word) ? std::string(word) : std::string();
+}
+
+// On this machine alone: the nodes of an allocation may have other programs.
+void warn_of_missing_programs(const specs::Study& study, const std::string& file) {
+  if (!engine::wanted_schedulers(study).empty() || !study.sources.empty()) return;
+  for (const specs::Step& step : study.steps) {
+    if (step.kind != specs::StepKind::shell || step.shell_given) continue;
+    const std::string program = first_program(step.command);
+    if (program.empty() || find_program(program)) continue;
+    if (!std::filesystem::exists(executable_directory() + "/" + program))
+      fmt::print(stderr, "{}: warning: the step '{}' begins with '{}', which is not in PATH here\n", file,
+                 step.name, program);
+  }
+}
+
 int validate(const ValidateOptions& options) {
   const specs::Plan plan = plan_of(options);
   check_walltimes(plan);
@@ -42,6 +89,7 @@ int validate(const ValidateOptions& options) {
   check_room(plan);
   for (const std::string& sentence : unusable_schedulers(plan.study()))
     fmt::print(stderr, "{}: warning: {}\n", options.study, sentence);
+  warn_of_missing_programs(plan.study(), options.study);
   check_submissions(plan);
   if (options.json) {
     const nlohmann::ordered_json json = {{"valid", true},

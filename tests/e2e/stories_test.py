@@ -86,6 +86,18 @@ class Story(Life):
         self.wflow("run", "--update", "-q")
         self.assertEqual(self.ran(), {"sim": SAMPLES, "post": SAMPLES, "collect": 1})
 
+    def test_a_program_that_is_not_in_path(self):
+        def warned(command):
+            return self.wflow("validate", self.study(f"""description: {{name: p}}
+study:
+  - name: sim
+    run: {{cmd: "{command}"}}
+""")).err
+        self.assertIn("the step 'sim' begins with 'nosuchprogram', which is not in PATH here", warned("nosuchprogram -x 3"))
+        for command in ("wflow-cola --help", "sort /dev/null", "for i in 1 2; do echo; done", "module load sim; nosuchprogram", "cd /; nosuchprogram",
+                        "X=1 nosuchprogram", "/opt/nosuchprogram"):
+            self.assertEqual(warned(command), "", command)
+
     def test_b_and_c_one_sample_is_nan(self):
         campaign = self.live(bad=10, train=False)
         self.assertRegex(self.wflow("status").out, r"11 of 12 samples are usable.*\n.*NaN")
