@@ -281,12 +281,20 @@ class SampleListing {
     return whole || !directory.starts_with(campaign) ? directory : directory.substr(campaign.size());
   }
 
+  // Six digits are enough to read; programs get all of them.
+  std::string shown(std::string value) const {
+    constexpr std::size_t kDigits = 8;
+    if (options_.csv || value.size() <= kDigits) return value;
+    const auto number = text::to_real(value);
+    return number && !text::to_integer(value) ? fmt::format("{:.6g}", *number) : value;
+  }
+
   std::vector<Cell> cells_of(const TaskRow& row) {
     std::vector<Cell> cells = {{std::to_string(row.element)}};
     if (several_arrays_) cells.push_back({plan_.array_name(row.array)});
     for (std::size_t k = 0; k < samples_->columns().size(); ++k)
-      cells.push_back({samples_->text(row.element, k)});
-    for (auto& [name, text] : results(row)) cells.push_back({std::move(text)});
+      cells.push_back({shown(samples_->text(row.element, k))});
+    for (auto& [name, text] : results(row)) cells.push_back({shown(std::move(text))});
     cells.push_back({split_text(row.element)});
     add_task(row, cells);
     cells.push_back({directory_of(row, options_.csv)});
