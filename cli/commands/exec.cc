@@ -159,9 +159,9 @@ class ExecRun {
     UpdateOptions how;
     how.command = "exec";
     take(propose_growth(plan_, growth), how);
-    if (before > 1) specs::remove_version(plan_.campaign(), before);
     plan_ = read_plan_to_run(plan_.campaign());
     if (printer_) printer_->go_on(plan_, batch_);
+    if (before > 1) specs::remove_version(plan_.campaign(), before);
   }
 
   // From the coordinator's thread.
@@ -181,6 +181,8 @@ class ExecRun {
                          fmt::format("cannot write what the commands print (the record has it: {})",
                                      plan_.campaign().string()));
     }
+    const bool lost = !all_printed && printer_->error() == 0;  // and a sentence has said why
+    if (lost && code_ == 0) return static_cast<int>(ExitCode::data);
     if (!halted_) return code_;
     return static_cast<int>(status_.failed() > 0 ? ExitCode::tasks_failed : ExitCode::ok);
   }

@@ -77,16 +77,19 @@ void OutputPrinter::show(const engine::CampaignStatus& status, bool more) {
 }
 
 void OutputPrinter::go_on(const specs::Plan& plan, specs::Element ended) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   news_.plan = plan;
   news_.ended = ended;
+  wake_.notify_all();
+  taken_.wait(lock, [this] { return !news_.plan || gone_; });
 }
 
 OutputPrinter::News OutputPrinter::wait(Milliseconds pause) {
   std::unique_lock lock(mutex_);
-  wake_.wait_for(lock, pause, [this] { return ended_; });
+  wake_.wait_for(lock, pause, [this] { return ended_ || news_.plan; });
   News news = std::exchange(news_, {});
   news.last = ended_;
+  taken_.notify_all();
   return news;
 }
 
@@ -115,6 +118,9 @@ void OutputPrinter::follow() {
     fmt::print(stderr, "wflow exec: cannot show what the commands print: {}\n", error.what());
     failed_ = true;
   }
+  const std::lock_guard lock(mutex_);
+  gone_ = true;
+  taken_.notify_all();
 }
 
 bool OutputPrinter::take_news() {

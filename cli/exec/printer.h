@@ -42,7 +42,8 @@ class OutputPrinter {
 
   // A status of the running campaign; `more`: further commands may come.
   void show(const engine::CampaignStatus& status, bool more);
-  // The campaign has got more commands; all before `ended` have ended.
+  // The campaign has got more commands; all before `ended` have ended. Returns once nothing reads the files
+  // of the plan before.
   void go_on(const specs::Plan& plan, specs::Element ended);
   // Prints the rest after the end of the campaign. True if everything could be written.
   bool finish();
@@ -91,9 +92,10 @@ class OutputPrinter {
   bool drawing_ = false;  // the last line of the terminal shows the progress
 
   std::mutex mutex_;
-  std::condition_variable wake_;
+  std::condition_variable wake_, taken_;
   News news_;           // guarded by mutex_
   bool ended_ = false;  // guarded by mutex_
+  bool gone_ = false;   // guarded by mutex_: the thread has ended
   std::thread thread_;
 };
 
