@@ -175,8 +175,12 @@ SampleResults::SampleResults(const specs::Plan& plan, const specs::PlannedStep& 
   targets_count_ = targets_->labels().size();
   columns_ = targets_->labels();
   if (predictions_.empty()) return;
-  const PredictionRows predicted(files_.at(predictions_.begin()->second), targets_->labels());
-  columns_.insert(columns_.end(), predicted.columns().begin(), predicted.columns().end());
+  // The first data set may be one without predictions.
+  const auto others = predicted_ ? nullptr
+                                 : std::make_unique<PredictionRows>(files_.at(predictions_.begin()->second),
+                                                                    targets_->labels());
+  const std::vector<std::string>& predicted = (predicted_ ? predicted_ : others)->columns();
+  columns_.insert(columns_.end(), predicted.begin(), predicted.end());
   columns_.emplace_back("training");
 }
 

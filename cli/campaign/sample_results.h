@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a campaign knows of each sample beside its values and its task: the targets in the data set, and the
-// predictions of a training for the samples of its test split.
+// The results of each sample: the targets in the data set, and the predictions of a training for the samples
+// of its test split.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// merlin status, detailed-status, queue-info and query-workers: what Merlin shows of a study, from the record
-// of a campaign.
+// merlin status, detailed-status, queue-info and query-workers: Merlin's views of a study, read from the
+// campaign's record.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

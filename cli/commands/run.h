@@ -118,8 +118,8 @@ void check_dry(const specs::Plan& plan);
 
 int write_scripts(const specs::Plan& plan, bool quiet);
 
-// plan_sample.cc: wflow plan --sample. Runs tasks of the study in a temporary directory, which stays if one
-// of them fails, and prints what the whole campaign would take. Returns the exit code.
+// plan_sample.cc: wflow plan --sample. Runs some tasks of the study in a temporary directory, and prints an
+// estimate for the whole campaign. The directory stays if a task fails. Returns the exit code.
 struct SampleOptions {
   std::uint64_t tasks = 0;  // of each step
   int slots = 0;

@@ -40,8 +40,8 @@ struct SamplesOptions {
   bool csv = false;
 };
 
-// The step whose samples are listed, and the conversion of them, if there is one: of this step's output, else
-// of another one's.
+// The step whose samples are listed, and the conversion that reads this step's output. If there is none, a
+// conversion that reads another step's.
 struct Listed {
   const specs::PlannedStep* step = nullptr;
   const specs::PlannedStep* convert = nullptr;

@@ -20,6 +20,7 @@
 #include "specs/plan/plan_formats.h"
 #include "specs/plan/workspace.h"
 #include "specs/study/study.h"
+#include "steps/command.h"
 
 namespace wflow::cli {
 
@@ -43,16 +44,6 @@ specs::Plan plan_of(const ValidateOptions& options) {
   return specs::Plan(std::move(read.study), directory);
 }
 
-bool is_of_shell(std::string_view word) {
-  constexpr auto kWords = std::to_array<std::string_view>(
-      {"!",        ".",       ":",      "[",     "[[",    "alias",  "bg",     "case",  "cd",
-       "command",  "declare", "echo",   "eval",  "exec",  "exit",   "export", "false", "for",
-       "function", "hash",    "if",     "let",   "local", "printf", "pwd",    "read",  "select",
-       "set",      "shift",   "source", "test",  "time",  "times",  "trap",   "true",  "type",
-       "ulimit",   "umask",   "unset",  "until", "wait",  "while"});
-  return std::ranges::find(kWords, word) != kWords.end();
-}
-
 // The program that a step's command begins with; empty where it is not plain which one that is, or where the
 // command may change PATH.
 std::string first_program(const std::string& command) {
@@ -66,7 +57,7 @@ std::string first_program(const std::string& command) {
   const bool is_name = !word.empty() && std::ranges::all_of(word, [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '_' || c == '-' || c == '+' || c == '.';
   });
-  return is_name && !is_of_shell(word) ? std::string(word) : std::string();
+  return is_name && !steps::is_shell_word(word) ? std::string(word) : std::string();
 }
 
 // On this machine alone: the nodes of an allocation may have other programs.

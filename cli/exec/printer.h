@@ -42,8 +42,8 @@ class OutputPrinter {
 
   // A status of the running campaign; `more`: further commands may come.
   void show(const engine::CampaignStatus& status, bool more);
-  // The campaign has got more commands; all before `ended` have ended. Returns once nothing reads the files
-  // of the plan before.
+  // The campaign has got more commands; all before `ended` have ended. Returns once the thread no longer
+  // reads the files of the previous plan.
   void go_on(const specs::Plan& plan, specs::Element ended);
   // Prints the rest after the end of the campaign. True if everything could be written.
   bool finish();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What GNU parallel's --joblog and --results leave: a line for each command, and its output in files.
+// Records in the formats of GNU parallel's --joblog and --results: a line for each command, and its output in
+// files.
 #pragma once
 
 #include <cstdint>

@@ -6,14 +6,12 @@
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <sys/file.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -28,6 +26,7 @@
 #include "base/text.h"
 #include "cli/report/http.h"
 #include "engine/wire/addresses.h"
+#include "engine/wire/keys.h"
 
 namespace wflow::cli::report {
 
@@ -35,15 +34,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
-
-std::string random_token() {
-  std::array<unsigned char, 16> bytes{};
-  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
-    throw system_error(errno, "cannot read random bytes");
-  std::string token;
-  for (const unsigned char byte : bytes) token += fmt::format("{:02x}", byte);
-  return token;
-}
 
 // The file that is open is still the one with this name.
 bool is_same_file(int fd, const fs::path& path) {
@@ -252,7 +242,7 @@ void ServedPlace::listen_at_address(const std::string& wanted) {
   if (!listener_ || ::setsockopt(listener_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
       ::bind(listener_.get(), generic, size) != 0 || ::getsockname(listener_.get(), generic, &size) != 0)
     throw system_error(errno, fmt::format("cannot listen at {}; 127.0.0.1:0 takes a free port", wanted));
-  prefix_ = "/" + random_token();
+  prefix_ = "/" + engine::wire::random_token();
   place_ = fmt::format("http://127.0.0.1:{}{}/", ntohs(address.sin_port), prefix_);
   directions_ = fmt::format(
       "The report is at  {}  for everybody on this machine who knows this address.\nCtrl-C here ends it.\n",

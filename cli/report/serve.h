@@ -25,7 +25,7 @@ class ServedPlace {
 
   FileDescriptor take_listener() { return std::move(listener_); }
   const std::string& prefix() const { return prefix_; }  // of all paths: "" or "/<token>"
-  // What to do to see the page, in a sentence or two.
+  // One or two sentences that say how to open the page.
   const std::string& directions() const { return directions_; }
 
  private:

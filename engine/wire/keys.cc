@@ -41,16 +41,6 @@ KeyPair new_pair() {
   return {public_key.data(), secret_key.data()};
 }
 
-std::string random_token() {
-  std::array<unsigned char, 16> bytes{};
-  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    throw system_error(errno, "cannot read random bytes");
-  }
-  std::string token;
-  for (const unsigned char byte : bytes) token += fmt::format("{:02x}", byte);
-  return token;
-}
-
 json to_json(const KeyPair& pair) {
   return {{"public", pair.public_key}, {"secret", pair.secret_key}};
 }
@@ -73,6 +63,16 @@ void write_keys(const std::filesystem::path& campaign, const CampaignKeys& keys)
 }
 
 }  // namespace
+
+std::string random_token() {
+  std::array<unsigned char, 16> bytes{};
+  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
+    throw system_error(errno, "cannot read random bytes");
+  }
+  std::string token;
+  for (const unsigned char byte : bytes) token += fmt::format("{:02x}", byte);
+  return token;
+}
 
 void check_private(const std::filesystem::path& campaign) {
   require_private(campaign / ".wflow", "they could read its keys or keep its database locked");

@@ -10,6 +10,9 @@
 
 namespace wflow::engine::wire {
 
+// 32 hexadecimal digits from the random source of the system. Error{system}.
+std::string random_token();
+
 struct KeyPair {
   std::string public_key;  // Z85, 40 characters
   std::string secret_key;

@@ -18,7 +18,7 @@ constexpr double kNoticeAtLeast_s = 0.3, kNoticeAtMost_s = 3;  // a node that ha
 constexpr double kKillWait_s = 4;                              // between the two signals of an end
 constexpr double kLongQueued_s = 60;                           // at most, for a part of the jobs
 constexpr double kUnreachable_s = 40;  // at most, that processes of a requeued job run on
-// What happens to a call, an answer or a job, and how often.
+// Probabilities of faults of a call, an answer and a job.
 constexpr double kTimesOut = 0.1, kNotCancelled = 0.1, kHidden = 0.15;
 constexpr double kWaitsLong = 0.2, kHasWalltime = 0.3, kIsPreempted = 0.3;
 
