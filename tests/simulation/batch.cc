@@ -247,12 +247,13 @@ void Batch::end(Job& job, JobEnd end) {
 }
 
 void Batch::host_crashes(const Host& host) {
-  for (const auto& [id, job] : jobs_) {
+  for (const auto& entry : jobs_) {
+    const Job& job = entry.second;
     if (job.status.state != JobState::running ||
         std::ranges::find(job.status.nodes, host.name) == job.status.nodes.end())
       continue;
     around_.timeline.after(draw_.logarithmic(kNoticeAtLeast_s, kNoticeAtMost_s),
-                           [this, id, name = host.name] { node_failed(id, name); });
+                           [this, id = entry.first, name = host.name] { node_failed(id, name); });
   }
 }
 
