@@ -212,6 +212,54 @@ const config::Table<LossConfig>& loss_table() {
   return table;
 }
 
+const config::Table<HeadConfig>& head_table() {
+  static const config::Table<HeadConfig> table(
+      "a head",
+      {config::text("name", &HeadConfig::name, "its name: in metrics, predictions and the exported model")
+           .required(),
+       config::texts("targets", &HeadConfig::targets, "what it learns: labels, or fields of one grid")
+           .required(),
+       config::block("loss", &HeadConfig::loss, loss_table(),
+                     "a [name](#losses) or a [mapping](#keys-of-loss), on normalised targets", "name")
+           .usually("`mse`"),
+       config::real("weight", &HeadConfig::weight, 0, 1e9, "factor of its loss in the sum of all"),
+       config::text("output", &HeadConfig::output, "lists of layers: the layer that is compared")
+           .usually("the layer with the head's name")
+           .unless_default()});
+  return table;
+}
+
+void read_heads(yaml::MapReader& reader, std::string_view key, TrainConfig& config) {
+  yaml::Diagnostics& diagnostics = reader.diagnostics();
+  const yaml::Node* list = reader.find(key);
+  if (list == nullptr) return;
+  if (!list->is_sequence() || list->items.empty()) {
+    diagnostics.error(list->mark,
+                      fmt::format("'heads' is a list with an entry for each thing to learn, such as "
+                                  "[{{name: scalars, targets: [yield]}}]; found {}",
+                                  list->describe()));
+    return;
+  }
+  for (const yaml::Node& item : list->items) {
+    HeadConfig head;
+    head_table().read(item, head, diagnostics, fmt::format("head {} of 'heads'", config.heads.size() + 1));
+    const auto is_same = [&](const HeadConfig& other) { return other.name == head.name; };
+    if (!head.name.empty() && std::any_of(config.heads.begin(), config.heads.end(), is_same))
+      diagnostics.error(item.mark, fmt::format("two heads have the name '{}'", head.name));
+    if (head.name.find_first_of("/. ") != std::string::npos)
+      diagnostics.error(item.mark,
+                        fmt::format("the head's name '{}' must not contain '/', '.' or a space", head.name));
+    config.heads.push_back(std::move(head));
+  }
+  for (const char* other : {"targets", "loss"}) {
+    if (reader.has(other))
+      diagnostics.error(reader.mark_of(other),
+                        fmt::format("'{}' stands beside 'heads', where each head has its own; move it into a "
+                                    "head",
+                                    other));
+  }
+}
+
 TransformConfig read_transform(const yaml::Node* node, yaml::Diagnostics& diagnostics) {
   TransformConfig transform;
   if (node == nullptr) return transform;
@@ -470,6 +518,32 @@ config::Json augment_schema() {
       {{{"enum", {"shift", "flip", "permute", "none", false}}}, noise, {{"type", "array"}, {"items", item}}});
 }
 
+bool has_one_head(const TrainConfig& config) {
+  return config.heads.empty();
+}
+
+// Each head of a list of layers needs its layer.
+void check_heads(yaml::MapReader& reader, const TrainConfig& config) {
+  if (config.heads.empty()) return;
+  yaml::Diagnostics& diagnostics = reader.diagnostics();
+  if (config.members > 1)
+    diagnostics.error(reader.mark_of("members"),
+                      "'members' and 'heads' do not go together: an ensemble has one output");
+  if (config.model.name == ModelName::module)
+    diagnostics.error(reader.mark_of("model"), "a TorchScript module gives one output: leave out 'heads'");
+  if (!is_listed(config.model)) return;
+  std::vector<std::string> names;
+  for (const LayerConfig& layer : config.model.layers) names.push_back(layer.name);
+  for (const HeadConfig& head : config.heads) {
+    const std::string& layer = head.output.empty() ? head.name : head.output;
+    if (std::find(names.begin(), names.end(), layer) != names.end()) continue;
+    diagnostics.error(reader.mark_of("heads"),
+                      fmt::format("the head '{}' needs the layer '{}', and the model has none: give a layer "
+                                  "this name, or name one in 'output'{}",
+                                  head.name, layer, text::suggestion(layer, names)));
+  }
+}
+
 // Keys that contradict each other.
 void check_train(yaml::MapReader& reader, TrainConfig& config) {
   yaml::Diagnostics& diagnostics = reader.diagnostics();
@@ -500,6 +574,7 @@ void check_train(yaml::MapReader& reader, TrainConfig& config) {
     diagnostics.error(reader.mark_of("seed"),
                       "'seed' is too large: member K has the seed 'seed' + K - 1, which must be below 2^63");
   }
+  check_heads(reader, config);
   if (config.ranks > config.batch) {
     diagnostics.error(
         reader.mark_of("ranks"),
@@ -509,179 +584,299 @@ void check_train(yaml::MapReader& reader, TrainConfig& config) {
 }
 
 const config::Table<TrainConfig>& train_table() {
-  static const config::Table<TrainConfig> table(
-      "the train: block",
-      {config::text("data", &TrainConfig::data,
-                    "folder of a data set (a path with a `/`); in a campaign the name of a `convert:` step")
-           .required(),
-       config::text("output", &TrainConfig::output, "folder for all results"),
-       config::texts("inputs", &TrainConfig::inputs,
-                     "what the network reads: [fields and labels](#fields-and-labels)")
-           .usually("all inputs"),
-       config::texts("targets", &TrainConfig::targets, "what it learns: labels, or fields of one grid")
-           .usually("all targets"),
-       config::integer("seed", &TrainConfig::seed, 0, std::numeric_limits<std::int64_t>::max(),
-                       "seed of weights, order, augmentation, dropout"),
-       config::integer("members", &TrainConfig::members, 1, 100,
-                       "networks of an [ensemble of seeds](#ensembles-of-seeds): their mean predicts, and "
-                       "their spread says "
-                       "how sure it is")
-           .only_if_set(),
-       config::custom<TrainConfig>(
-           "init_from", {{"type", "string"}},
-           "weights to begin with: `last`, where the data have changed, those of this training's last model; "
-           "or a "
-           "checkpoint, or the folder of a training ([growing.md](growing.md#training-on))",
-           [](yaml::MapReader& reader, std::string_view key, TrainConfig& config) {
-             config.init_from = reader.string(key);
-             if (config.init_from == "none") config.init_from.clear();
-           },
-           [](const TrainConfig& config) { return yaml::quoted(config.init_from); })
-           .usually("`none`: random")
-           .only_if_set(),
-       config::custom<TrainConfig>(
-           "epochs", config::integer_schema(1, kMostEpochs), "passes over the training samples", read_epochs,
-           [](const TrainConfig& config) { return config::emit_integer(config.epochs); }),
-       config::integer("batch", &TrainConfig::batch, 1, 1 << 24, "samples a step, over all ranks"),
-       config::integer("accumulate", &TrainConfig::accumulate, 1, 1 << 20,
-                       "passes that a rank makes over its part of a batch: more need less memory"),
-       config::integer(
-           "ranks", &TrainConfig::ranks, 1, 1 << 20,
-           "MPI processes, for the launcher. A world of one where more were asked for is an error, and so "
-           "is, in a "
-           "campaign, any world that does not have `WFLOW_WORLD_SIZE` ranks (code 5; `--allow-any-ranks`)"),
-       read_elsewhere<TrainConfig>(
-           "nodes", config::integer_schema(1, 1 << 20),
-           "in a campaign whose workers run in allocations: the nodes that the ranks spread over "
-           "([cluster.md](cluster.md))")
-           .usually("1")
-           .then([](yaml::MapReader& reader, TrainConfig&) { reader.integer("nodes", 1, 1, 1 << 20); }),
-       read_elsewhere<TrainConfig>(
-           "min_nodes", config::integer_schema(1, 1 << 20),
-           "so many nodes are enough where there are no more: with fewer ranks, from the last "
-           "checkpoint")
-           .usually("`nodes`")
-           .then([](yaml::MapReader& reader, TrainConfig&) { reader.integer("min_nodes", 1, 1, 1 << 20); }),
-       config::integer("threads", &TrainConfig::threads, 1, 4096,
-                       "threads of a rank, for computing. The last bits of the results depend on it"),
-       config::integer("loader_threads", &TrainConfig::loader_threads, 1, 256,
-                       "threads of a rank, for reading and augmenting"),
-       config::bytes("cache", &TrainConfig::cache_bytes,
-                     "bytes of samples a rank keeps: decoded, or compressed where not all fit decoded. Free "
-                     "is what the kernel "
-                     "has available and the limits of the control groups leave")
-           .usually("a quarter of the free memory")
-           .only_if_set(),
-       config::custom<TrainConfig>(
-           "stage", stage_schema(),
-           "where shards are read from: `none` (where they lie), `memory` or `local` (a copy spread "
-           "over the nodes, [Staging](#staging)), `{local: FOLDER}`",
-           read_stage, stage_node),
-       config::custom<TrainConfig>(
-           "model",
-           config::any_of({model_table().schema()["properties"]["name"],
-                           {{"type", "string"}, {"pattern", "\\.pt$"}},
-                           model_table().schema(),
-                           {{"type", "null"}}}),
-           "a name, a [list of layers](#layers), a [TorchScript file](#a-network-of-your-own), or a "
-           "[mapping](#keys-of-model). By default from a field to numbers `cosmoflow` (three dimensions) or "
-           "`cnn` (one and "
-           "two), from numbers to numbers `mlp`, to a field `decoder`, from a field to a field `unet`",
-           [](yaml::MapReader& reader, std::string_view key, TrainConfig& config) {
-             config.model = read_model(reader.find(key), config.inputs, reader.diagnostics());
-           },
-           [](const TrainConfig& config) { return model_table().write(config.model); })
-           .usually("by the data's shapes"),
-       config::custom<TrainConfig>(
-           "transform", transform_schema(),
-           "`{log: OFFSET}`, `log1p`, `none` of the first input, before normalisation; of other fields the "
-           "`convert:` block "
-           "has [transforms](convert.md#transforms)",
-           [](yaml::MapReader& reader, std::string_view key, TrainConfig& config) {
-             config.transform = read_transform(reader.find(key), reader.diagnostics());
-           },
-           transform_node),
-       config::boolean("normalise", &TrainConfig::normalise,
-                       "normalise each channel as the data set [records it](convert.md#transforms): by mean "
-                       "and deviation of "
-                       "all training samples, or `min_max`; after `transform` by mean and deviation of (up "
-                       "to 256) training "
-                       "samples"),
-       config::custom<TrainConfig>(
-           "augment", augment_schema(),
-           "list of `shift` (periodic), `flip`, `permute` (exchanges axes of as many cells). With `flip`: "
-           "the 48 symmetries "
-           "of a cube, the 8 of a square. `{noise: 0.01}` adds Gaussian noise to input fields, in deviations "
-           "of each channel",
-           [](yaml::MapReader& reader, std::string_view, TrainConfig& config) {
-             config.augment = read_augment(reader, reader.diagnostics());
-           },
-           augment_node)
-           .usually("none"),
-       config::block("loss", &TrainConfig::loss, loss_table(),
-                     "a [name](#losses) or a [mapping](#keys-of-loss), on normalised targets", "name")
-           .usually("`mse`"),
-       config::block("optimizer", &TrainConfig::optimizer, optimizer_table(),
-                     "a [name](#optimizers) or a [mapping](#keys-of-optimizer)", "name")
-           .usually("`adamw`"),
-       config::block("gradients", &TrainConfig::gradients, gradient_table(),
-                     "how gradients are summed over the ranks: [keys](#keys-of-gradients), [several "
-                     "nodes](#several-nodes)")
-           .usually("`{wire: full}`"),
-       config::block("schedule", &TrainConfig::schedule, schedule_table(),
-                     "learning rate over the training: how it falls, or a [mapping](#keys-of-schedule)",
-                     "decay")
-           .usually("`cosine`"),
-       config::block("checkpoint", &TrainConfig::checkpoint, checkpoint_table(),
-                     "how often: [keys](#keys-of-checkpoint)")
-           .usually("every epoch"),
-       config::custom<TrainConfig>(
-           "guard", config::any_of({config::boolean_schema(), guard_table().schema()}),
-           "goes back to a checkpoint where memory or a rank has failed ([guard](#guard)): `false`, or a "
-           "[mapping](#keys-of-guard)",
-           read_guard,
-           [](const TrainConfig& config) {
-             return config.guard.on ? guard_table().write(config.guard) : config::emit_boolean(false);
-           })
-           .usually("`true`"),
-       config::choice("select", &TrainConfig::select, kSelects,
-                      "weights for test and model: of the last epoch, or `best` in validation"),
-       config::real(
-           "ema", &TrainConfig::ema, 0, 0.999999,
-           "decay a step of averaged weights; they are then what is validated, tested and exported. 0: none"),
-       config::integer("early_stop", &TrainConfig::early_stop_epochs, 0, kMany,
-                       "epochs without a better validation after which to stop; 0: never"),
-       config::real(
-           "min_improvement", &TrainConfig::min_improvement, 0, 1,
-           "`early_stop` counts an epoch as better only if its validation is lower by more than this "
-           "part of the best one, such as 0.01")
-           .only_if_set(),
-       config::boolean("shuffle_labels", &TrainConfig::shuffle_labels,
-                       "leak test: training labels in random order; ratios must stay near 1"),
-       config::boolean("deterministic", &TrainConfig::deterministic,
-                       "ask libtorch for deterministic kernels"),
-       config::choice("backend", &TrainConfig::backend, kBackends,
-                      "what computes on a processor: `torch` (libtorch, and wflow's kernels for few "
-                      "channels), `onednn` (oneDNN "
-                      "on its blocked layout wherever it has fast kernels; refused where it has none), or "
-                      "`auto`: the faster "
-                      "of them for each layer; dense layers by oneDNN with both of the latter. The weights "
-                      "agree to about 1e-4 "
-                      "a step, so a training may go on with another"),
-       config::choice("precision", &TrainConfig::precision, kPrecisions,
-                      "precision of the products in convolutions and linear layers: `full`, `bf16` or `fp16` "
-                      "([precision and "
-                      "GPUs](#precision-and-gpus))"),
-       config::seconds("max_seconds", &TrainConfig::max_seconds,
-                       "after this time, write a checkpoint and end with exit code 6; 0: no limit"),
-       read_elsewhere<TrainConfig>("search",
-                                   config::any_of({{{"$ref", "#/$defs/token"}}, search_table().schema()}),
-                                   "[successive halving](#searching) over the trainings of a campaign's step",
-                                   [](const TrainConfig& config) { return to_yaml(config.search); })
-           .usually("none")
-           .emitted_if([](const TrainConfig& config) { return config.search.on(); })
-           .only_if_set()},
-      check_train);
+  static const config::Table<TrainConfig> table("the train: block",
+                                                {config::text("data", &TrainConfig::data,
+                                                              "folder of a data set (a path with a `/`); in "
+                                                              "a campaign the name of a `convert:` step")
+                                                     .required(),
+                                                 config::text("output", &TrainConfig::output,
+                                                              "folder for all results"),
+                                                 config::texts("inputs", &TrainConfig::inputs,
+                                                               "what the network reads: [fields and "
+                                                               "labels](#fields-and-labels)")
+                                                     .usually("all inputs"),
+                                                 config::texts(
+                                                     "targets", &TrainConfig::targets,
+                                                     "what it learns: labels, or fields of one grid")
+                                                     .usually("all targets")
+                                                     .emitted_if(has_one_head),
+                                                 config::integer(
+                                                     "seed", &TrainConfig::seed, 0,
+                                                     std::numeric_limits<std::int64_t>::max(),
+                                                     "seed of weights, order, augmentation, dropout"),
+                                                 config::integer(
+                                                     "members", &TrainConfig::members, 1, 100,
+                                                     "networks of an [ensemble of "
+                                                     "seeds](#ensembles-of-seeds): their mean predicts, and "
+                                                     "their spread says "
+                                                     "how sure it is")
+                                                     .only_if_set(),
+                                                 config::custom<TrainConfig>(
+                                                     "init_from", {{"type", "string"}},
+                                                     "weights to begin with: `last`, where the data have "
+                                                     "changed, those of this training's last model; "
+                                                     "or a "
+                                                     "checkpoint, or the folder of a training "
+                                                     "([growing.md](growing.md#training-on))",
+                                                     [](yaml::MapReader& reader, std::string_view key,
+                                                        TrainConfig& config) {
+                                                       config.init_from = reader.string(key);
+                                                       if (config.init_from == "none")
+                                                         config.init_from.clear();
+                                                     },
+                                                     [](const TrainConfig& config) {
+                                                       return yaml::quoted(config.init_from);
+                                                     })
+                                                     .usually("`none`: random")
+                                                     .only_if_set(),
+                                                 config::custom<TrainConfig>(
+                                                     "epochs", config::integer_schema(1, kMostEpochs),
+                                                     "passes over the training samples", read_epochs,
+                                                     [](const TrainConfig& config) {
+                                                       return config::emit_integer(config.epochs);
+                                                     }),
+                                                 config::integer("batch", &TrainConfig::batch, 1, 1 << 24,
+                                                                 "samples a step, over all ranks"),
+                                                 config::integer("accumulate", &TrainConfig::accumulate, 1,
+                                                                 1 << 20,
+                                                                 "passes that a rank makes over its part of "
+                                                                 "a batch: more need less memory"),
+                                                 config::integer(
+                                                     "ranks", &TrainConfig::ranks, 1, 1 << 20,
+                                                     "MPI processes, for the launcher. A world of one where "
+                                                     "more were asked for is an error, and so "
+                                                     "is, in a "
+                                                     "campaign, any world that does not have "
+                                                     "`WFLOW_WORLD_SIZE` ranks (code 5; "
+                                                     "`--allow-any-ranks`)"),
+                                                 read_elsewhere<TrainConfig>(
+                                                     "nodes", config::integer_schema(1, 1 << 20),
+                                                     "in a campaign whose workers run in allocations: the "
+                                                     "nodes that the ranks spread over "
+                                                     "([cluster.md](cluster.md))")
+                                                     .usually("1")
+                                                     .then([](yaml::MapReader& reader, TrainConfig&) {
+                                                       reader.integer("nodes", 1, 1, 1 << 20);
+                                                     }),
+                                                 read_elsewhere<TrainConfig>(
+                                                     "min_nodes", config::integer_schema(1, 1 << 20),
+                                                     "so many nodes are enough where there are no more: with "
+                                                     "fewer ranks, from the last "
+                                                     "checkpoint")
+                                                     .usually("`nodes`")
+                                                     .then([](yaml::MapReader& reader, TrainConfig&) {
+                                                       reader.integer("min_nodes", 1, 1, 1 << 20);
+                                                     }),
+                                                 config::integer("threads", &TrainConfig::threads, 1, 4096,
+                                                                 "threads of a rank, for computing. The last "
+                                                                 "bits of the results depend on it"),
+                                                 config::integer(
+                                                     "loader_threads", &TrainConfig::loader_threads, 1, 256,
+                                                     "threads of a rank, for reading and augmenting"),
+                                                 config::bytes("cache", &TrainConfig::cache_bytes,
+                                                               "bytes of samples a rank keeps: decoded, or "
+                                                               "compressed where not all fit decoded. Free "
+                                                               "is what the kernel "
+                                                               "has available and the limits of the control "
+                                                               "groups leave")
+                                                     .usually("a quarter of the free memory")
+                                                     .only_if_set(),
+                                                 config::custom<TrainConfig>(
+                                                     "stage", stage_schema(),
+                                                     "where shards are read from: `none` (where they lie), "
+                                                     "`memory` or `local` (a copy spread "
+                                                     "over the nodes, [Staging](#staging)), `{local: "
+                                                     "FOLDER}`",
+                                                     read_stage, stage_node),
+                                                 config::custom<TrainConfig>(
+                                                     "model",
+                                                     config::any_of(
+                                                         {model_table().schema()["properties"]["name"],
+                                                          {{"type", "string"}, {"pattern", "\\.pt$"}},
+                                                          model_table().schema(),
+                                                          {{"type", "null"}}}),
+                                                     "a name, a [list of layers](#layers), a [TorchScript "
+                                                     "file](#a-network-of-your-own), or a "
+                                                     "[mapping](#keys-of-model). By default from a field to "
+                                                     "numbers `cosmoflow` (three dimensions) or "
+                                                     "`cnn` (one and "
+                                                     "two), from numbers to numbers `mlp`, to a field "
+                                                     "`decoder`, from a field to a field `unet`",
+                                                     [](yaml::MapReader& reader, std::string_view key,
+                                                        TrainConfig& config) {
+                                                       config.model =
+                                                           read_model(reader.find(key), config.inputs,
+                                                                      reader.diagnostics());
+                                                     },
+                                                     [](const TrainConfig& config) {
+                                                       return model_table().write(config.model);
+                                                     })
+                                                     .usually("by the data's shapes"),
+                                                 config::custom<TrainConfig>(
+                                                     "transform", transform_schema(),
+                                                     "`{log: OFFSET}`, `log1p`, `none` of the first input, "
+                                                     "before normalisation; of other fields the "
+                                                     "`convert:` block "
+                                                     "has [transforms](convert.md#transforms)",
+                                                     [](yaml::MapReader& reader, std::string_view key,
+                                                        TrainConfig& config) {
+                                                       config.transform = read_transform(
+                                                           reader.find(key), reader.diagnostics());
+                                                     },
+                                                     transform_node),
+                                                 config::boolean(
+                                                     "normalise", &TrainConfig::normalise,
+                                                     "normalise each channel as the data set [records "
+                                                     "it](convert.md#transforms): by mean "
+                                                     "and deviation of "
+                                                     "all training samples, or `min_max`; after `transform` "
+                                                     "by mean and deviation of (up "
+                                                     "to 256) training "
+                                                     "samples"),
+                                                 config::custom<TrainConfig>(
+                                                     "augment", augment_schema(),
+                                                     "list of `shift` (periodic), `flip`, `permute` "
+                                                     "(exchanges axes of as many cells). With `flip`: "
+                                                     "the 48 symmetries "
+                                                     "of a cube, the 8 of a square. `{noise: 0.01}` adds "
+                                                     "Gaussian noise to input fields, in deviations "
+                                                     "of each channel",
+                                                     [](yaml::MapReader& reader, std::string_view,
+                                                        TrainConfig& config) {
+                                                       config.augment =
+                                                           read_augment(reader, reader.diagnostics());
+                                                     },
+                                                     augment_node)
+                                                     .usually("none"),
+                                                 config::block(
+                                                     "loss", &TrainConfig::loss, loss_table(),
+                                                     "a [name](#losses) or a [mapping](#keys-of-loss), on "
+                                                     "normalised targets",
+                                                     "name")
+                                                     .usually("`mse`")
+                                                     .emitted_if(has_one_head),
+                                                 config::
+                                                     custom<TrainConfig>("heads",
+                                                                         {{"type", "array"},
+                                                                          {"items", head_table().schema()},
+                                                                          {"minItems", 1}},
+                                                                         "[several outputs](#several-heads), "
+                                                                         "each with its own targets, loss "
+                                                                         "and weight, in place of "
+                                                                         "`targets` and `loss`",
+                                                                         read_heads,
+                                                                         [](const TrainConfig& config) {
+                                                                           std::vector<yaml::Node> heads;
+                                                                           for (const HeadConfig& head :
+                                                                                config.heads)
+                                                                             heads.push_back(
+                                                                                 head_table().write(head));
+                                                                           return yaml::sequence(
+                                                                               std::move(heads));
+                                                                         })
+                                                         .usually("one, of `targets` and `loss`")
+                                                         .only_if_set(),
+                                                 config::block("optimizer", &TrainConfig::optimizer,
+                                                               optimizer_table(),
+                                                               "a [name](#optimizers) or a "
+                                                               "[mapping](#keys-of-optimizer)",
+                                                               "name")
+                                                     .usually("`adamw`"),
+                                                 config::block("gradients", &TrainConfig::gradients,
+                                                               gradient_table(),
+                                                               "how gradients are summed over the ranks: "
+                                                               "[keys](#keys-of-gradients), [several "
+                                                               "nodes](#several-nodes)")
+                                                     .usually("`{wire: full}`"),
+                                                 config::block(
+                                                     "schedule", &TrainConfig::schedule, schedule_table(),
+                                                     "learning rate over the training: how it falls, or a "
+                                                     "[mapping](#keys-of-schedule)",
+                                                     "decay")
+                                                     .usually("`cosine`"),
+                                                 config::block(
+                                                     "checkpoint",
+                                                     &TrainConfig::checkpoint, checkpoint_table(),
+                                                     "how often: [keys](#keys-of-checkpoint)")
+                                                     .usually("every epoch"),
+                                                 config::
+                                                     custom<TrainConfig>("guard",
+                                                                         config::any_of(
+                                                                             {config::boolean_schema(),
+                                                                              guard_table().schema()}),
+                                                                         "goes back to a checkpoint where "
+                                                                         "memory or a rank has failed "
+                                                                         "([guard](#guard)): `false`, or a "
+                                                                         "[mapping](#keys-of-guard)",
+                                                                         read_guard,
+                                                                         [](const TrainConfig& config) {
+                                                                           return config.guard.on
+                                                                                      ? guard_table().write(
+                                                                                            config.guard)
+                                                                                      : config::emit_boolean(
+                                                                                            false);
+                                                                         })
+                                                         .usually("`true`"),
+                                                 config::choice("select", &TrainConfig::select, kSelects,
+                                                                "weights for test and model: of the last "
+                                                                "epoch, or `best` in validation"),
+                                                 config::real(
+                                                     "ema", &TrainConfig::ema, 0, 0.999999,
+                                                     "decay a step of averaged weights; they are then what "
+                                                     "is validated, tested and exported. 0: none"),
+                                                 config::integer("early_stop",
+                                                                 &TrainConfig::early_stop_epochs, 0, kMany,
+                                                                 "epochs without a better validation after "
+                                                                 "which to stop; 0: never"),
+                                                 config::real("min_improvement",
+                                                              &TrainConfig::min_improvement, 0, 1,
+                                                              "`early_stop` counts an epoch as better only "
+                                                              "if its validation is lower by more than this "
+                                                              "part of the best one, such as 0.01")
+                                                     .only_if_set(),
+                                                 config::boolean("shuffle_labels",
+                                                                 &TrainConfig::shuffle_labels,
+                                                                 "leak test: training labels in random "
+                                                                 "order; ratios must stay near 1"),
+                                                 config::boolean("deterministic", &TrainConfig::deterministic,
+                                                                 "ask libtorch for deterministic kernels"),
+                                                 config::choice(
+                                                     "backend",
+                                                     &TrainConfig::backend, kBackends,
+                                                     "what computes on a processor: `torch` (libtorch, and "
+                                                     "wflow's kernels for few "
+                                                     "channels), `onednn` (oneDNN "
+                                                     "on its blocked layout wherever it has fast kernels; "
+                                                     "refused where it has none), or "
+                                                     "`auto`: the faster "
+                                                     "of them for each layer; dense layers by oneDNN with "
+                                                     "both of the latter. The weights "
+                                                     "agree to about 1e-4 "
+                                                     "a step, so a training may go on with another"),
+                                                 config::choice("precision", &TrainConfig::precision,
+                                                                kPrecisions,
+                                                                "precision of the products in convolutions "
+                                                                "and linear layers: `full`, `bf16` or `fp16` "
+                                                                "([precision and "
+                                                                "GPUs](#precision-and-gpus))"),
+                                                 config::seconds("max_seconds", &TrainConfig::max_seconds,
+                                                                 "after this time, write a checkpoint and "
+                                                                 "end with exit code 6; 0: no limit"),
+                                                 read_elsewhere<TrainConfig>(
+                                                     "search",
+                                                     config::any_of({{{"$ref", "#/$defs/token"}},
+                                                                     search_table().schema()}),
+                                                     "[successive halving](#searching) over the trainings of "
+                                                     "a campaign's step",
+                                                     [](const TrainConfig& config) {
+                                                       return to_yaml(config.search);
+                                                     })
+                                                     .usually("none")
+                                                     .emitted_if([](const TrainConfig& config) {
+                                                       return config.search.on();
+                                                     })
+                                                     .only_if_set()},
+                                                check_train);
   return table;
 }
 
@@ -791,6 +986,14 @@ std::string module_file(const yaml::Node& train_block) {
   return file != nullptr && file->is_scalar() && file->text.find("$(") == std::string::npos ? file->text : "";
 }
 
+std::vector<HeadConfig> heads_of(const TrainConfig& config) {
+  if (!config.heads.empty()) return config.heads;
+  HeadConfig one;
+  one.targets = config.targets;
+  one.loss = config.loss;
+  return {one};
+}
+
 TrainConfig read_train_config(const yaml::Node& block, yaml::Diagnostics& diagnostics) {
   TrainConfig config;
   train_table().read(block, config, diagnostics);
@@ -812,6 +1015,7 @@ std::vector<config::Section> train_sections() {
           {"train.model", model_table().rows()},
           {"train.model.layers", layer_rows()},
           {"train.loss", loss_table().rows()},
+          {"train.heads", head_table().rows()},
           {"train.optimizer", optimizer_table().rows()},
           {"train.gradients", gradient_table().rows()},
           {"train.schedule", schedule_table().rows()},

@@ -104,6 +104,16 @@ struct LossConfig {
 // True if the target is a class number.
 bool is_classification(LossName name);
 
+// One of several things that a network learns at once: an output of its own, with its targets and loss.
+struct HeadConfig {
+  std::string name;
+  std::vector<std::string> targets;  // labels, or fields of one grid
+  LossConfig loss;
+  double weight = 1;   // of its loss in the sum of all
+  std::string output;  // lists of layers: the layer that is compared; empty: the one with the head's name
+  bool operator==(const HeadConfig&) const = default;
+};
+
 struct OptimizerConfig {
   OptimizerName name = OptimizerName::adamw;
   double learning_rate = 2e-3;
@@ -177,6 +187,7 @@ struct TrainConfig {
   bool normalise = true;
   AugmentConfig augment;
   LossConfig loss;
+  std::vector<HeadConfig> heads;  // empty: one, of `targets` and `loss`
   OptimizerConfig optimizer;
   GradientConfig gradients;
   ScheduleConfig schedule;
@@ -199,6 +210,9 @@ struct TrainConfig {
 };
 
 inline constexpr const char* kInitFromLast = "last";
+
+// The heads of a completed configuration: at least one; the name is empty where the block has no `heads`.
+std::vector<HeadConfig> heads_of(const TrainConfig& config);
 
 // Name of the data's field among inputs and targets.
 inline constexpr const char* kField = "x";

@@ -192,6 +192,7 @@ Examples:
   wflow predict training points.csv                      a row of predictions for each row of inputs
   wflow predict training shards --split test             predictions beside the truths, errors at the end
   wflow predict network.pt shards -o predictions.h5      of anybody's TorchScript file; fields go to HDF5
+  wflow predict training shards --layer latent           the values of a layer, such as an encoder's code
 
 DATA is a data set of wflow-convert, or a table with a column for each input of the model.)";
 
@@ -210,6 +211,8 @@ CLI::App& add_predict(CLI::App& app, PredictArguments& arguments) {
   command.add_option("--split", options.split, "train, validation, test or all, of a data set")
       ->check(CLI::IsMember({"train", "validation", "test", "all"}))
       ->capture_default_str();
+  command.add_option("--layer", options.layer,
+                     "one output only: a head, or a layer of the network [all heads]");
   command.add_option("--batch", options.batch, "samples a forward pass")
       ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 20))
       ->capture_default_str();

@@ -92,4 +92,5 @@ class Model:
         for node in graph.node:
             out = OPERATORS[node.op_type](*[values[name] if name else None for name in node.input], **attributes(node))
             values.update(zip(node.output, out if isinstance(out, tuple) else (out,)))
-        return values[graph.output[0].name]
+        outputs = tuple(values[output.name] for output in graph.output)
+        return outputs[0] if len(outputs) == 1 else outputs

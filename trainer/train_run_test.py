@@ -139,6 +139,21 @@ class TrainRun(unittest.TestCase):
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done
 
+    def kill_after_step(self, path, step):
+        """Sends SIGKILL when a checkpoint of this step or a later one exists; a run that ended before starts again."""
+        for attempt in range(5):
+            process = subprocess.Popen(self.command(path, 1, *(["--fresh"] if attempt else [])), start_new_session=True,
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            checkpoints = pathlib.Path(json.loads(path.read_text())["output"]) / "checkpoints"
+            while process.poll() is None:
+                if any(int(p.name[5:17]) >= step for p in checkpoints.glob("step-*.wfck")):
+                    os.killpg(process.pid, signal.SIGKILL)
+                    break
+                time.sleep(0.001)
+            if process.wait() == -signal.SIGKILL:
+                return
+        self.fail("five runs were done before they were killed")
+
 
 class EndToEnd(TrainRun):
     def test_predictions_do_not_depend_on_the_ranks(self):
@@ -620,6 +635,143 @@ class Modules(TrainRun):
         self.assertIn("TorchScript module", self.train(self.module("dry"), 1, "--dry-run").stdout)
 
 
+class SeveralHeads(TrainRun):
+    """Several outputs in one network: losses and files of each."""
+
+    HEADS = [{"name": "labels", "targets": ["amplitude", "slope"], "weight": 2},
+             {"name": "field", "targets": ["x"], "loss": "mae", "weight": 0.5}]
+
+    def heads(self, name, **keys):
+        settings = {"model": {"name": "autoencoder", "width": 2, "latent": 3, "dense": [8]}, "inputs": ["x"],
+                    "heads": self.HEADS, "epochs": 3, "augment": ["flip"]}
+        return self.config(name, **{**settings, **keys})
+
+    def check_loss(self, name):
+        """The test loss is the weighted sum of the losses of the heads, computed here from predictions.h5."""
+        test = self.result(name)["test"]
+        manifest = json.loads((self.root / "shards/manifest.json").read_text())
+        deviations = dict(zip(["amplitude", "slope"], (label["std"] for label in manifest["statistics"]["y"])))
+        with h5py.File(self.root / name / "predictions.h5") as file:
+            self.assertEqual(list(file.attrs["heads"]), ["labels", "field"])
+            squares = [((file["labels/prediction"][:, i] - file["labels/truth"][:, i]) / deviations[target]) ** 2
+                       for i, target in enumerate(file["labels"].attrs["targets"])]
+            self.assertEqual(file["field/prediction"].shape, (9, 1, CELLS, CELLS, CELLS))
+        self.assertAlmostEqual(test["heads"]["labels"]["loss"] / numpy.mean(squares), 1, places=3)
+        self.assertAlmostEqual(test["loss"], 2 * test["heads"]["labels"]["loss"] + 0.5 * test["heads"]["field"]["loss"], places=6)
+
+    def test_an_encoder_feeds_numbers_and_a_decoder(self):
+        done = self.train(self.heads("both"))
+        self.assertRegex(done.stdout, r"epoch 3/3 .* labels [0-9.e-]+ \([0-9.]+\)  field [0-9.e-]+ \([0-9.]+\)")
+        self.assertIn("test labels", done.stdout)
+        self.check_loss("both")
+        rows = [json.loads(line) for line in (self.root / "both/metrics.jsonl").read_text().splitlines()]
+        self.assertEqual(set(rows[-1]["validation_heads"]), {"labels", "field"})
+        header = (self.root / "both/predictions.csv").read_text().splitlines()[0]
+        self.assertEqual(header, "id,amplitude,amplitude_predicted,slope,slope_predicted,x_mean,x_mean_predicted,x_mae,x_rmse")
+        self.check_exports("both")
+        self.check_predicted_parts("both")
+        # A head alone is a network of its own, and with equal weights it learns as well.
+        self.assertIn("learns", self.train(self.heads("dry"), 1, "--dry-run").stdout)
+
+    def check_exports(self, name):
+        import onnx_run
+        import torch
+        model = torch.jit.load(str(self.root / name / "model.pt"))
+        self.assertEqual((model.heads, model.head_losses), (["labels", "field"], ["mse", "mae"]))
+        x = torch.rand(3, 1, CELLS, CELLS, CELLS) + 0.5
+        labels, field = model(x)
+        self.assertEqual((tuple(labels.shape), tuple(field.shape)), ((3, 2), (3, 1, CELLS, CELLS, CELLS)))
+        onnx_model = onnx_run.Model(str(self.root / name / "model.onnx"))
+        for one, other in zip(onnx_model(x), (labels, field)):
+            self.assertLess((one - other).abs().max(), 1e-4 * other.abs().max() + 1e-6)
+        self.assertEqual(model.layers(x)["latent"].shape, (3, 3))
+        sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
+        import wflow
+        answers = wflow.load_model(self.root / name / "model.pt")(x.numpy())
+        self.assertEqual(list(answers), ["labels", "field"])
+        numpy.testing.assert_allclose(answers["labels"], labels, rtol=1e-5)
+
+    def check_predicted_parts(self, name):
+        shards = self.root / "shards"
+        again = self.root / name / "again.h5"
+        done = self.predict(self.root / name, shards, "--split", "test", "-o", again)
+        self.assertIn("test labels", done.stderr)
+        self.assertIn("test field", done.stderr)
+        with h5py.File(self.root / name / "predictions.h5") as before, h5py.File(again) as now:
+            for dataset in ("labels/truth", "labels/prediction", "field/truth", "field/prediction"):
+                numpy.testing.assert_allclose(before[dataset][:], now[dataset][:], rtol=2e-3, atol=1e-3, err_msg=dataset)
+        table = self.predict(self.root / name, shards, "--split", "test", "--layer", "labels").stdout.splitlines()
+        self.assertEqual(table[0], "id,amplitude,amplitude_predicted,slope,slope_predicted")
+        code = self.predict(self.root / name, shards, "--split", "test", "--layer", "latent").stdout.splitlines()
+        self.assertEqual((code[0], len(code)), ("id,latent0_predicted,latent1_predicted,latent2_predicted", 10))
+        for words, said in ((("--layer", "latant"), "did you mean 'latent'"), ((), "the model predicts fields ('field')")):
+            failed = subprocess.run([PROGRAMS.train, "predict", self.root / name, shards, *words], capture_output=True, text=True, timeout=240)
+            self.assertIn(said, failed.stderr)
+
+    def test_kill_and_ranks_give_the_same_training(self):
+        keys = {"epochs": 8, "checkpoint": {"every_steps": 1, "keep_last": 2}}
+        self.train(self.heads("whole", **keys))
+        path = self.heads("killed", **keys)
+        self.kill_after_step(path, 7)
+        self.train(path)
+        self.assertEqual(self.weights("killed")[0], self.weights("whole")[0])
+        self.assertEqual(self.result("killed")["test"], self.result("whole")["test"])
+        self.train(self.heads("ranks", **keys), 2)
+        one, two = self.result("whole")["test"], self.result("ranks")["test"]
+        for head in ("labels", "field"):
+            self.assertAlmostEqual(two["heads"][head]["loss"] / one["heads"][head]["loss"], 1, delta=0.05)
+
+    def test_samples_without_a_label_count_in_the_other_heads(self):
+        rows = (self.root / "table.csv").read_text().splitlines()
+        rows[1:] = [row if i % 3 == 0 else ",".join([*row.split(",")[:2], "nan", "nan"]) for i, row in enumerate(rows[1:])]
+        (self.root / "few.csv").write_text("\n".join(rows) + "\n")
+        (self.root / "few.convert.yaml").write_text(
+            f"samples: {self.root}/few.csv\ntargets: [amplitude, slope]\ncheck_finite: false\n"
+            f"split: {{train: 30, validation: 9, test: 9, seed: 3}}\noutput: {self.root}/few-shards\n")
+        subprocess.run([PROGRAMS.convert, self.root / "few.convert.yaml"], check=True, stdout=subprocess.DEVNULL)
+        self.train(self.heads("few", data=str(self.root / "few-shards"), epochs=2))
+        test = self.result("few")["test"]
+        with h5py.File(self.root / "few/predictions.h5") as file:
+            truth, prediction = file["labels/truth"][:], file["labels/prediction"][:]
+        labelled = ~numpy.isnan(truth[:, 0])
+        self.assertTrue(0 < labelled.sum() < 9)
+        self.assertFalse(numpy.isnan(prediction).any())
+        self.assertAlmostEqual(test["targets"]["slope"]["mae"], numpy.abs(prediction - truth)[labelled, 1].mean(), places=5)
+
+    def test_networks_of_every_family_and_lists_of_layers(self):
+        layers = [{"convolution": 4, "name": "trunk"}, "relu", {"convolution": 1, "kernel": 1, "name": "field"},
+                  {"global_mean": "relu1", "name": "means"}, {"dense": 2, "name": "numbers"}]
+        unet = [{"name": "same", "targets": ["x"]}, {"name": "labels", "targets": ["amplitude"], "loss": "gaussian"}]
+        for name, keys in {
+            "automatic": {"model": None},
+            "unet": {"model": {"name": "unet", "width": 2, "depth": 1}, "heads": unet},
+            "vae": {"model": {"name": "vae", "width": 2, "latent": 3}},
+            "cnn": {"model": {"name": "cnn", "width": 2}, "heads": [{"name": "a", "targets": ["amplitude"]}, {
+                "name": "b", "targets": ["amplitude", "slope"], "loss": "huber"}]},
+            "listed": {"model": {"layers": layers}, "heads": [{**self.HEADS[0], "output": "numbers"}, self.HEADS[1]]},
+        }.items():
+            with self.subTest(name):
+                self.train(self.heads(name, **{"epochs": 1, **keys}))
+                self.assertEqual(len(self.result(name)["test"]["heads"]), 2)
+        # Both heads of `cnn` learn the amplitude.
+        self.assertEqual(sorted(self.result("cnn")["test"]["targets"]), ["a/amplitude", "b/amplitude", "slope"])
+
+    def test_wrong_heads(self):
+        for keys, said in (
+                ({"heads": []}, "'heads' is a list"),
+                ({"heads": [{"name": "a"}]}, "needs the key 'targets'"),
+                ({"heads": [{"name": "a", "targets": ["amplitude"]}] * 2}, "two heads have the name 'a'"),
+                ({"heads": [{"name": "a/b", "targets": ["amplitude"]}]}, "must not contain '/'"),
+                ({"targets": ["slope"]}, "'targets' stands beside 'heads'"),
+                ({"members": 2}, "'members' and 'heads' do not go together"),
+                ({"heads": [{"name": "a", "targets": ["x", "slope"]}]}, "'targets' of the head 'a' names the field x and labels"),
+                ({"heads": [{"name": "a", "targets": ["amplitud"]}]}, "did you mean 'amplitude'"),
+                ({"model": {"name": "cnn", "width": 2}}, "the target of the head 'field' is a field"),
+                ({"model": {"layers": [{"dense": 2, "name": "labels"}]}}, "the head 'field' needs the layer 'field'")):
+            with self.subTest(said):
+                self.assertIn(said, self.train(self.heads("wrong", **keys), code=3).stderr)
+
+
 class Members(TrainRun):
     """`members: K`: an ensemble of seeds."""
 
@@ -970,21 +1122,6 @@ class Restarts(TrainRun):
         self.assertEqual(len((self.root / "broken/metrics.csv").read_text().splitlines()), 31)
         self.check_tensorboard("broken")
         self.assertEqual([p for p in checkpoints.iterdir() if ".tmp" in p.name], [])
-
-    def kill_after_step(self, path, step):
-        """Sends SIGKILL when a checkpoint of this step or a later one exists; a run that ended before starts again."""
-        for attempt in range(5):
-            process = subprocess.Popen(self.command(path, 1, *(["--fresh"] if attempt else [])), start_new_session=True,
-                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            checkpoints = pathlib.Path(json.loads(path.read_text())["output"]) / "checkpoints"
-            while process.poll() is None:
-                if any(int(p.name[5:17]) >= step for p in checkpoints.glob("step-*.wfck")):
-                    os.killpg(process.pid, signal.SIGKILL)
-                    break
-                time.sleep(0.001)
-            if process.wait() == -signal.SIGKILL:
-                return
-        self.fail("five runs were done before they were killed")
 
     def test_every_family_continues_with_the_same_bits(self):
         listed = [{"convolution": 4}, "group_norm", "silu", {"max_pool": 2}, {"dropout": 0.2}, "global_mean", {"dense": 2}]

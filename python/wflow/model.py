@@ -10,22 +10,29 @@ from wflow._errors import DamagedData, Error
 
 
 class Model:
-    """Call it with a batch of raw samples (numpy or tensor). It returns the targets in their own units, as numpy for numpy."""
+    """Call it with a batch of raw samples (numpy or tensor). It returns the targets in their own units, as numpy for numpy;
+    of a model with several heads, a dictionary of them by the heads' names."""
 
     def __init__(self, module):
         self.module = module
         self.targets: list[str] = list(getattr(module, "targets", []))
+        self.heads: list[str] = list(getattr(module, "heads", []))
         self.wflow: str = getattr(module, "wflow", "")
 
-    def _own_shape(self, result):
+    @staticmethod
+    def _own_shape(result, grid, has_channels):
         """Returns a field in the shape of the data, for instance (N, H, W) if the module returns (N, 1, 1, H, W)."""
         import torch
 
-        axes = len(getattr(self.module, "target_grid", []))
+        axes = len(grid)
         if not axes or not isinstance(result, torch.Tensor) or result.dim() != 5 or any(n != 1 for n in result.shape[2:5 - axes]):
             return result
         result = result.reshape(*result.shape[:2], *result.shape[5 - axes:])
-        return result if result.shape[1] > 1 or self.module.target_has_channels else result[:, 0]
+        return result if result.shape[1] > 1 or has_channels else result[:, 0]
+
+    def _by_head(self, results):
+        shapes = zip(self.module.head_grids, self.module.head_has_channels)
+        return {name: self._own_shape(result, *shape) for name, result, shape in zip(self.heads, results, shapes)}
 
     def __call__(self, *inputs):
         import numpy as np
@@ -34,7 +41,11 @@ class Model:
         arrays = [value for value in inputs if not isinstance(value, torch.Tensor)]
         tensors = [torch.as_tensor(np.asarray(value)) if not isinstance(value, torch.Tensor) else value for value in inputs]
         with torch.no_grad():
-            result = self._own_shape(self.module(*tensors))
+            result = self.module(*tensors)
+        if self.heads:
+            parts = self._by_head(result)
+            return {name: part.numpy() for name, part in parts.items()} if arrays else parts
+        result = self._own_shape(result, getattr(self.module, "target_grid", []), getattr(self.module, "target_has_channels", True))
         return result.numpy() if arrays and isinstance(result, torch.Tensor) else result
 
 

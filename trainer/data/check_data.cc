@@ -32,9 +32,7 @@ class DataCheck {
         look_at_field("input", input.part);
       }
     }
-    for (const std::size_t label : roles_.label_targets)
-      look_at_range("target", info_.labels[label], info_.label_range[label]);
-    for (const std::size_t part : roles_.field_targets) look_at_field("target", part);
+    look_at_targets();
     return std::move(doubts_);
   }
 
@@ -50,16 +48,21 @@ class DataCheck {
     return config_.model.name == ModelName::autoencoder || config_.model.name == ModelName::vae;
   }
 
+  bool learns(std::size_t label) const {
+    return std::any_of(roles_.heads.begin(), roles_.heads.end(), [label](const DataRoles::Head& head) {
+      return std::find(head.labels.begin(), head.labels.end(), label) != head.labels.end();
+    });
+  }
+
   void refuse_copies() {
     for (const DataRoles::Input& input : roles_.inputs) {
-      const auto& labels = roles_.label_targets;
-      if (input.label && std::find(labels.begin(), labels.end(), *input.label) != labels.end())
+      if (input.label && learns(*input.label))
         throw Error(
             ExitCode::spec,
             fmt::format("'{}' is an input and a target: the network would copy it; name it in 'inputs' or "
                         "in 'targets' alone",
                         input.name));
-      if (!input.label && !roles_.takes_noise(input.part) && !reconstructs())
+      if (!input.label && roles_.is_target(input.part) && !reconstructs())
         doubt("the field {} is an input and a target: a {} learns to copy it; leave it out of one of them",
               input.name, name_of(config_.model.name));
     }
@@ -103,8 +106,18 @@ class DataCheck {
           "second fraction of 'split'");
   }
 
-  void look_at_range(const char* role, const std::string& name, const LabelRange& range) {
-    const bool classes = role == std::string_view("target") && is_classification(config_.loss.name);
+  void look_at_targets() {
+    const std::vector<HeadConfig> configs = heads_of(config_);
+    for (std::size_t h = 0; h < configs.size(); ++h) {
+      const bool classes = is_classification(configs[h].loss.name);
+      for (const std::size_t label : roles_.heads[h].labels)
+        look_at_range("target", info_.labels[label], info_.label_range[label], classes);
+      for (const std::size_t part : roles_.heads[h].fields) look_at_field("target", part, classes);
+    }
+  }
+
+  void look_at_range(const char* role, const std::string& name, const LabelRange& range,
+                     bool classes = false) {
     if (range.deviation == 0 || range.least == range.most) {
       doubt("the {} '{}' is {:.9g} in all training samples: {}", role, name, range.mean,
             role == std::string_view("target") ? "there is nothing to learn; leave it out of 'targets'"
@@ -120,13 +133,13 @@ class DataCheck {
         role, name, range.deviation, range.mean);
   }
 
-  void look_at_field(const char* role, std::size_t part) {
+  void look_at_field(const char* role, std::size_t part, bool classes = false) {
     const DataField& field = info_.fields[roles_.parts[part].field];
     const std::vector<std::string> names = channel_names(field.name, field);
     for (std::size_t c = 0; c < field.range.size(); ++c) {
       const bool named = field.range.size() == names.size();
       const std::string name = c < field.channels.size() ? field.channels[c] : named ? names[c] : field.name;
-      look_at_range(role, name, field.range[c]);
+      look_at_range(role, name, field.range[c], classes);
     }
   }
 

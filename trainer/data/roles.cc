@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -113,9 +114,18 @@ ModelName automatic_model(const TrainConfig& config, const DatasetInfo& info) {
       numbers = true;
     }
   }
-  const bool gives_field =
-      roles.field_target() && info.fields[roles.parts[roles.field_targets.front()].field].shape.voxels() > 1;
-  if (gives_field) return grids.empty() ? ModelName::decoder : ModelName::unet;
+  bool gives_field = false;
+  bool on_input_grid = true;
+  for (const DataRoles::Head& head : roles.heads) {
+    if (!head.learns_fields()) continue;
+    const TensorShape& shape = info.fields[roles.parts[head.fields.front()].field].shape;
+    if (shape.voxels() == 1) continue;
+    gives_field = true;
+    on_input_grid = on_input_grid && !grids.empty() && shape.extent == grids.front().extent;
+  }
+  if (gives_field && grids.empty()) return ModelName::decoder;
+  // One head on another grid is an error that the U-Net reports; several share an encoder.
+  if (gives_field) return on_input_grid || roles.heads.size() == 1 ? ModelName::unet : ModelName::autoencoder;
   return grids.empty() || numbers ? ModelName::mlp : model_for(grids.front());
 }
 
@@ -137,29 +147,35 @@ void add_input(DataRoles& roles, const std::string& name, const TrainConfig& con
   }
 }
 
-void add_target(DataRoles& roles, const std::string& name, const TrainConfig& config,
+void add_target(DataRoles& roles, DataRoles::Head& head, const std::string& name, const TrainConfig& config,
                 const DatasetInfo& info) {
   const auto field = field_called(name, info);
   const auto label = name == kField ? std::nullopt : label_called(name, info);
   if (label) {
-    roles.label_targets.push_back(*label);
+    head.labels.push_back(*label);
   } else if (field && info.fields[*field].first_label) {
     for (std::int64_t k = 0; k < info.fields[*field].shape.channels; ++k)
-      roles.label_targets.push_back(*info.fields[*field].first_label + static_cast<std::size_t>(k));
+      head.labels.push_back(*info.fields[*field].first_label + static_cast<std::size_t>(k));
   } else if (field) {
-    roles.field_targets.push_back(part_of(roles, name, *field));
+    head.fields.push_back(part_of(roles, name, *field));
   } else {
     throw unknown(name, "targets", config, info);
   }
 }
 
-void check_targets(const TrainConfig& config, const DatasetInfo& info, const DataRoles& roles) {
-  if (roles.field_target() && !roles.label_targets.empty()) {
+// "'targets'", or "'targets' of the head 'images'".
+std::string targets_of(const DataRoles::Head& head) {
+  return head.name.empty() ? "'targets'" : fmt::format("'targets' of the head '{}'", head.name);
+}
+
+void check_targets(const DataRoles::Head& head, const TrainConfig& config, const DatasetInfo& info,
+                   const DataRoles& roles) {
+  if (head.learns_fields() && !head.labels.empty()) {
     throw Error(ExitCode::spec,
-                fmt::format("'targets' names the field {} and labels; a network learns one or the other",
-                            roles.parts[roles.field_targets.front()].name));
+                fmt::format("{} names the field {} and labels; give each a head of its own ('heads')",
+                            targets_of(head), roles.parts[head.fields.front()].name));
   }
-  if (!roles.field_target() && roles.label_targets.empty()) {
+  if (!head.learns_fields() && head.labels.empty()) {
     if (info.labels.empty())
       throw Error(ExitCode::data,
                   fmt::format("{}/manifest.json names no labels and no target fields; the network would have "
@@ -168,15 +184,39 @@ void check_targets(const TrainConfig& config, const DatasetInfo& info, const Dat
     throw Error(ExitCode::spec,
                 "every label of the data is an input, so that nothing is left to learn: name 'targets'");
   }
-  for (const std::size_t part : roles.field_targets) {
-    const DataField& first = info.fields[roles.parts[roles.field_targets.front()].field];
+  for (const std::size_t part : head.fields) {
+    const DataField& first = info.fields[roles.parts[head.fields.front()].field];
     const DataField& field = info.fields[roles.parts[part].field];
     if (field.shape.extent == first.shape.extent) continue;
     throw Error(ExitCode::spec,
-                fmt::format("the targets {} ({}) and {} ({}) are on different grids; a network learns fields "
-                            "of one grid: name one of them in 'targets'",
+                fmt::format("the targets {} ({}) and {} ({}) are on different grids; give each a head of its "
+                            "own ('heads')",
                             first.name, text_of(first.shape), field.name, text_of(field.shape)));
   }
+}
+
+void check_classes(const DataRoles::Head& head, const LossConfig& loss, const DatasetInfo& info,
+                   const DataRoles& roles) {
+  if (!is_classification(loss.name)) return;
+  std::size_t targets = head.labels.size();
+  for (const std::size_t part : head.fields)
+    targets += static_cast<std::size_t>(info.fields[roles.parts[part].field].shape.channels);
+  if (targets == 1) return;
+  throw Error(ExitCode::spec,
+              fmt::format("the loss {} learns the classes of one target, and {} has {}: name one",
+                          name_of(loss.name), targets_of(head), targets));
+}
+
+// Every label that is no input.
+std::vector<std::size_t> remaining_labels(const DataRoles& roles, const DatasetInfo& info) {
+  std::vector<std::size_t> labels;
+  for (std::size_t i = 0; i < info.labels.size(); ++i) {
+    // Compares indices: a label may have the field's name.
+    const bool is_input = std::any_of(roles.inputs.begin(), roles.inputs.end(),
+                                      [i](const DataRoles::Input& input) { return input.label == i; });
+    if (!is_input) labels.push_back(i);
+  }
+  return labels;
 }
 
 // Only inputs have noise: on a target it would change the truth.
@@ -185,7 +225,7 @@ void check_noise(const TrainConfig& config, const DatasetInfo& info, const DataR
   bool any = false;
   for (const DataRoles::Input& input : roles.inputs) {
     if (input.label || info.fields[roles.parts[input.part].field].shape.voxels() == 1) continue;
-    if (!roles.takes_noise(input.part))
+    if (roles.is_target(input.part))
       throw Error(ExitCode::spec,
                   fmt::format("the noise of 'augment' would change the target too: {} is input "
                               "and target; leave the noise out",
@@ -199,11 +239,15 @@ void check_noise(const TrainConfig& config, const DatasetInfo& info, const DataR
 }  // namespace
 
 bool DataRoles::is_mask(std::size_t part) const {
-  return std::find(masks.begin(), masks.end(), std::optional(part)) != masks.end();
+  return std::any_of(heads.begin(), heads.end(), [part](const Head& head) {
+    return std::find(head.masks.begin(), head.masks.end(), std::optional(part)) != head.masks.end();
+  });
 }
 
-bool DataRoles::takes_noise(std::size_t part) const {
-  return std::find(field_targets.begin(), field_targets.end(), part) == field_targets.end();
+bool DataRoles::is_target(std::size_t part) const {
+  return std::any_of(heads.begin(), heads.end(), [part](const Head& head) {
+    return std::find(head.fields.begin(), head.fields.end(), part) != head.fields.end();
+  });
 }
 
 std::vector<std::string> channel_names(const std::string& name, const DataField& field) {
@@ -224,7 +268,7 @@ TrainConfig completed(const TrainConfig& config, const DatasetInfo& info) {
       full.inputs = to_itself ? std::vector<std::string>{kField} : all_inputs(info);
     }
   }
-  if (full.targets.empty()) {
+  if (full.targets.empty() && full.heads.empty()) {
     if (from_labels || to_itself) {
       full.targets = {kField};
     } else if (info.labels.empty()) {
@@ -238,52 +282,70 @@ TrainConfig completed(const TrainConfig& config, const DatasetInfo& info) {
 DataRoles roles_of(const TrainConfig& config, const DatasetInfo& info) {
   DataRoles roles;
   for (const std::string& name : config.inputs) add_input(roles, name, config, info);
-  for (const std::string& name : config.targets) add_target(roles, name, config, info);
-  if (config.targets.empty()) {
-    for (std::size_t i = 0; i < info.labels.size(); ++i) {
-      // Compares indices: a label may have the field's name.
-      const bool is_input = std::any_of(roles.inputs.begin(), roles.inputs.end(),
-                                        [i](const DataRoles::Input& input) { return input.label == i; });
-      if (!is_input) roles.label_targets.push_back(i);
-    }
+  for (const HeadConfig& asked : heads_of(config)) {
+    DataRoles::Head head;
+    head.name = asked.name;
+    for (const std::string& name : asked.targets) add_target(roles, head, name, config, info);
+    if (asked.targets.empty()) head.labels = remaining_labels(roles, info);
+    check_targets(head, config, info, roles);
+    check_classes(head, asked.loss, info, roles);
+    roles.heads.push_back(std::move(head));
   }
-  check_targets(config, info, roles);
-  for (const std::size_t part : std::vector<std::size_t>(roles.field_targets)) {
-    const auto mask = mask_of(roles.parts[part].field, info);
-    roles.masks.push_back(mask ? std::optional(part_of(roles, info.fields[*mask].name, *mask))
-                               : std::nullopt);
+  for (DataRoles::Head& head : roles.heads) {
+    for (const std::size_t part : head.fields) {
+      const auto mask = mask_of(roles.parts[part].field, info);
+      head.masks.push_back(mask ? std::optional(part_of(roles, info.fields[*mask].name, *mask))
+                                : std::nullopt);
+    }
   }
   check_noise(config, info, roles);
-  if (is_classification(config.loss.name)) {
-    std::size_t targets = roles.label_targets.size();
-    for (const std::size_t part : roles.field_targets)
-      targets += static_cast<std::size_t>(info.fields[roles.parts[part].field].shape.channels);
-    if (targets != 1) {
-      throw Error(ExitCode::spec,
-                  fmt::format("the loss {} learns the classes of one target, and there are {}: name one in "
-                              "'targets'",
-                              name_of(config.loss.name), targets));
-    }
-  }
   return roles;
 }
 
-TargetShape target_shape(const TrainConfig& config, const DatasetInfo& info, const DataRoles& roles) {
+namespace {
+
+TargetShape target_shape(const DataRoles::Head& head, const LossConfig& loss, const DatasetInfo& info,
+                         const DataRoles& roles) {
   TargetShape shape;
-  for (const std::size_t part : roles.field_targets) {
+  for (const std::size_t part : head.fields) {
     const DataField& field = info.fields[roles.parts[part].field];
     const std::vector<std::string> names = channel_names(roles.parts[part].name, field);
     shape.labels.insert(shape.labels.end(), names.begin(), names.end());
     shape.cells = field.shape.voxels();
   }
-  for (const std::size_t label : roles.label_targets) shape.labels.push_back(info.labels[label]);
-  if (is_classification(config.loss.name)) {
-    const bool field = roles.field_target();
-    shape.classes = count_classes(
-        config.loss, field ? info.fields[roles.parts[roles.field_targets.front()].field].range.at(0)
-                           : info.label_range[roles.label_targets.front()]);
+  for (const std::size_t label : head.labels) shape.labels.push_back(info.labels[label]);
+  if (is_classification(loss.name)) {
+    shape.classes = count_classes(loss, head.learns_fields()
+                                            ? info.fields[roles.parts[head.fields.front()].field].range.at(0)
+                                            : info.label_range[head.labels.front()]);
   }
   return shape;
+}
+
+// The shape of a head's output.
+TensorShape output_shape(const DataRoles::Head& head, const LossConfig& loss, const TargetShape& targets,
+                         const DatasetInfo& info, const DataRoles& roles) {
+  TensorShape shape;
+  shape.channels = Objective(loss, targets).output_channels();
+  if (head.learns_fields()) shape.extent = info.fields[roles.parts[head.fields.front()].field].shape.extent;
+  return shape;
+}
+
+}  // namespace
+
+std::vector<TargetShape> target_shapes(const TrainConfig& config, const DatasetInfo& info,
+                                       const DataRoles& roles) {
+  const std::vector<HeadConfig> heads = heads_of(config);
+  std::vector<TargetShape> shapes;
+  std::map<std::string, int> uses;
+  for (std::size_t h = 0; h < heads.size(); ++h) {
+    shapes.push_back(target_shape(roles.heads[h], heads[h].loss, info, roles));
+    for (const std::string& label : shapes.back().labels) ++uses[label];
+  }
+  for (std::size_t h = 0; h < heads.size(); ++h)
+    for (std::string& label : shapes[h].labels)
+      if (uses[label] > 1 && heads.size() > 1) label = heads[h].name + "/" + label;
+  return shapes;
 }
 
 ModelTask task_of(const TrainConfig& config, const DatasetInfo& info, const DataRoles& roles) {
@@ -291,26 +353,37 @@ ModelTask task_of(const TrainConfig& config, const DatasetInfo& info, const Data
   for (const DataRoles::Input& input : roles.inputs)
     task.inputs.push_back(
         {input.name, input.label ? TensorShape{} : info.fields[roles.parts[input.part].field].shape});
-  task.output.channels = Objective(config.loss, target_shape(config, info, roles)).output_channels();
-  if (roles.field_target())
-    task.output.extent = info.fields[roles.parts[roles.field_targets.front()].field].shape.extent;
+  const std::vector<HeadConfig> heads = heads_of(config);
+  const std::vector<TargetShape> targets = target_shapes(config, info, roles);
+  for (std::size_t h = 0; h < heads.size(); ++h) {
+    const TensorShape shape = output_shape(roles.heads[h], heads[h].loss, targets[h], info, roles);
+    if (h == 0) {
+      task.output = shape;
+      task.name = heads[h].name;
+    } else {
+      task.further.push_back({heads[h].name, shape});
+    }
+    if (!heads[h].name.empty())
+      task.layers.push_back(heads[h].output.empty() ? heads[h].name : heads[h].output);
+  }
   return task;
 }
 
-Objective objective_of(const TrainConfig& config, TargetShape targets, const ModelGraph& graph) {
-  if (graph.outputs.size() > 1) {
-    const auto count = [&](std::size_t i) { return graph.shape_of(graph.outputs[i].value).count(); };
-    if (graph.outputs.size() != 3 || count(1) != count(2)) {
-      throw Error(
-          ExitCode::spec,
-          fmt::format(
-              "a network has one output, or three: what is learned, and the mean and the logarithm of the "
-              "variance of a latent vector; 'outputs' names {}",
-              graph.outputs.size()));
-    }
-    targets.latent = count(1);
+Heads network_heads(const TrainConfig& config, std::vector<TargetShape> targets, const ModelGraph& graph) {
+  const std::vector<HeadConfig> configs = heads_of(config);
+  const std::size_t further = graph.outputs.size() - configs.size();
+  const auto count = [&](std::size_t i) { return graph.shape_of(graph.outputs[i].value).count(); };
+  if (further != 0 && (further != 2 || count(1) != count(2))) {
+    throw Error(ExitCode::spec,
+                fmt::format("a network has one output for each head, and may have two more: the mean and the "
+                            "logarithm of the variance of a latent vector; 'outputs' names {} for {} head{}",
+                            graph.outputs.size(), configs.size(), configs.size() == 1 ? "" : "s"));
   }
-  return {config.loss, std::move(targets)};
+  if (further == 2) targets.front().latent = count(1);
+  std::vector<Heads::Head> heads;
+  for (std::size_t h = 0; h < configs.size(); ++h)
+    heads.push_back({configs[h].name, Objective(configs[h].loss, std::move(targets[h])), configs[h].weight});
+  return Heads(std::move(heads));
 }
 
 }  // namespace wflow::trainer

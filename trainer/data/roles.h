@@ -10,7 +10,7 @@
 #include "trainer/config.h"
 #include "trainer/data/sample_source.h"
 #include "trainer/model/model_graph.h"
-#include "trainer/training/objective.h"
+#include "trainer/training/heads.h"
 
 namespace wflow::trainer {
 
@@ -25,18 +25,21 @@ struct DataRoles {
     std::optional<std::size_t> label;  // absent: a field
     std::size_t part = 0;              // for a field
   };
+  // The targets of one head: fields of one grid, or labels.
+  struct Head {
+    std::string name;                 // empty where there is one head only
+    std::vector<std::size_t> fields;  // parts, all with the same cells
+    std::vector<std::size_t> labels;  // empty if fields are the targets
+    // For each field the part with its mask, if the data have one (`pad` of `convert:` writes it). The mask
+    // is 0 where a cell is padding, which loss and errors ignore.
+    std::vector<std::optional<std::size_t>> masks;
+    bool learns_fields() const { return !fields.empty(); }
+  };
   std::vector<Part> parts;  // every field once
   std::vector<Input> inputs;
-  std::vector<std::size_t> field_targets;  // parts, all with the same cells
-  std::vector<std::size_t> label_targets;  // empty if a field is the target
-  // For each field target the part with its mask, if the data have one (`pad` of `convert:` writes it). The
-  // mask is 0 where a cell is padding, which loss and errors ignore.
-  std::vector<std::optional<std::size_t>> masks;
+  std::vector<Head> heads;  // at least one
   bool is_mask(std::size_t part) const;
-
-  // True if noise on a part changes only inputs, not targets.
-  bool takes_noise(std::size_t part) const;
-  bool field_target() const { return !field_targets.empty(); }
+  bool is_target(std::size_t part) const;
 };
 
 // Finds a field by name; kField is the first input, whatever its name.
@@ -54,12 +57,15 @@ TrainConfig completed(const TrainConfig& config, const DatasetInfo& info);
 
 // `config` must be completed. Error{spec} with a suggestion for an unknown name.
 DataRoles roles_of(const TrainConfig& config, const DatasetInfo& info);
-TargetShape target_shape(const TrainConfig& config, const DatasetInfo& info, const DataRoles& roles);
+// One for each head. A label that several heads learn has the name HEAD/LABEL.
+std::vector<TargetShape> target_shapes(const TrainConfig& config, const DatasetInfo& info,
+                                       const DataRoles& roles);
 ModelTask task_of(const TrainConfig& config, const DatasetInfo& info, const DataRoles& roles);
 
-// The objective for the outputs of the network: three outputs are a variational network (output, latent mean
-// and logarithm of the variance). Error{spec} for two or more than three.
-Objective objective_of(const TrainConfig& config, TargetShape targets, const ModelGraph& graph);
+// The heads for the outputs of the network: one output a head, in their order; behind the first one may
+// stand the mean and the logarithm of the variance of a latent vector (a variational network). Error{spec}
+// for other numbers of outputs.
+Heads network_heads(const TrainConfig& config, std::vector<TargetShape> targets, const ModelGraph& graph);
 
 // Sizes of the splits, for check_data().
 struct SplitSizes {

@@ -66,7 +66,7 @@ std::vector<FieldPart> parts_of(const TrainConfig& config, const DatasetInfo& in
     parts.push_back({part.field, field.shape, {}});
     if (is_transformed(config, info, part.field)) parts.back().transform = config.transform;
     add_centres(field, parts.back());
-    if (roles.takes_noise(parts.size() - 1) && parts.back().shape.voxels() > 1)
+    if (!roles.is_target(parts.size() - 1) && parts.back().shape.voxels() > 1)
       parts.back().noise = config.augment.noise;
   }
   return parts;
@@ -116,22 +116,38 @@ RunData::RunData(const TrainConfig& config, Communicator& communicator)
       staging_(config.stage == Stage::none ? nullptr : std::make_unique<Staging>(config, communicator)),
       dataset_(staging_ ? staging_->open_dataset() : open_dataset(config.data)),
       roles_(roles_of(config, dataset_.info)),
-      targets_(target_shape(config, dataset_.info, roles_)),
+      heads_(heads_of(config)),
+      targets_(target_shapes(config, dataset_.info, roles_)),
       grid_(common_grid(config, dataset_.info, roles_)),
       budget_(cache_budget(config, communicator, dataset_, roles_)),
       train_(*dataset_.train, parts_of(config, dataset_.info, roles_), budget_),
       validation_(*dataset_.validation, train_.parts(), budget_),
       test_(*dataset_.test, train_.parts(), budget_) {
-  if (!is_classification(config.loss.name)) return;
-  const double usual =
-      roles_.field_target()
-          ? usual_class_of_field(*dataset_.train, roles_.parts[roles_.field_targets.front()].field,
-                                 field_of(roles_.field_targets.front()).shape)
-          : usual_class_of_label(*dataset_.train, roles_.label_targets.front());
-  targets_.usual_class = static_cast<std::int64_t>(usual);
+  for (std::size_t h = 0; h < heads_.size(); ++h) {
+    if (!is_classification(heads_[h].loss.name)) continue;
+    const DataRoles::Head& head = roles_.heads[h];
+    const double usual = head.learns_fields()
+                             ? usual_class_of_field(*dataset_.train, roles_.parts[head.fields.front()].field,
+                                                    field_of(head.fields.front()).shape)
+                             : usual_class_of_label(*dataset_.train, head.labels.front());
+    targets_[h].usual_class = static_cast<std::int64_t>(usual);
+  }
 }
 
-void RunData::normalise_labels() {
+std::vector<std::string> RunData::labels() const {
+  std::vector<std::string> labels;
+  for (const TargetShape& shape : targets_)
+    labels.insert(labels.end(), shape.labels.begin(), shape.labels.end());
+  return labels;
+}
+
+std::size_t RunData::first_target(std::size_t head) const {
+  std::size_t first = 0;
+  for (std::size_t h = 0; h < head; ++h) first += targets_[h].labels.size();
+  return first;
+}
+
+void RunData::normalise_inputs() {
   Normalisation& n = normalisation_;
   for (const DataRoles::Input& input : roles_.inputs) {
     if (!input.label) continue;
@@ -139,9 +155,19 @@ void RunData::normalise_labels() {
     n.numbers_mean.push_back(config_.normalise ? range.mean : 0.0);
     n.numbers_std.push_back(config_.normalise ? safe_deviation(range.deviation) : 1.0);
   }
-  for (const std::size_t label : roles_.label_targets) {
+}
+
+void RunData::add_target_scale(std::size_t head) {
+  Normalisation& n = normalisation_;
+  // A target field is compared as the network would see it.
+  for (const std::size_t part : roles_.heads[head].fields) {
+    const FieldScale scale = *n.of_field(roles_.parts[part].name);
+    n.y_mean.insert(n.y_mean.end(), scale.mean.begin(), scale.mean.end());
+    n.y_std.insert(n.y_std.end(), scale.std.begin(), scale.std.end());
+  }
+  for (const std::size_t label : roles_.heads[head].labels) {
     const LabelRange& range = dataset_.info.label_range[label];
-    if (is_classification(config_.loss.name)) {
+    if (is_classification(heads_[head].loss.name)) {
       n.y_mean.push_back(0);
       n.y_std.push_back(1);
       continue;
@@ -165,7 +191,7 @@ std::vector<std::string> RunData::normalised_otherwise() const {
 void RunData::compute_normalisation(Communicator& communicator) {
   Normalisation& n = normalisation_;
   n = {};
-  normalise_labels();
+  normalise_inputs();
   for (std::size_t part = 0; part < roles_.parts.size(); ++part) {
     FieldScale scale = scale_of(part, communicator);
     if (roles_.parts[part].name == kField) {
@@ -175,12 +201,7 @@ void RunData::compute_normalisation(Communicator& communicator) {
       n.fields[roles_.parts[part].name] = std::move(scale);
     }
   }
-  // A target field is compared as the network would see it.
-  for (const std::size_t part : roles_.field_targets) {
-    const FieldScale scale = *n.of_field(roles_.parts[part].name);
-    n.y_mean.insert(n.y_mean.end(), scale.mean.begin(), scale.mean.end());
-    n.y_std.insert(n.y_std.end(), scale.std.begin(), scale.std.end());
-  }
+  for (std::size_t h = 0; h < heads_.size(); ++h) add_target_scale(h);
 }
 
 std::vector<std::vector<ChannelScale>> RunData::scales() const {
@@ -197,19 +218,22 @@ std::vector<std::vector<ChannelScale>> RunData::scales() const {
   return scales;
 }
 
-std::vector<std::int64_t> RunData::target_grid() const {
-  if (!roles_.field_target()) return {};
-  return field_of(roles_.field_targets.front()).grid;
+std::vector<std::int64_t> RunData::target_grid(std::size_t head) const {
+  const DataRoles::Head& of = roles_.heads[head];
+  if (!of.learns_fields()) return {};
+  return field_of(of.fields.front()).grid;
 }
 
-bool RunData::target_is_without_channels() const {
-  if (roles_.field_targets.size() != 1) return false;
-  const DataField& field = field_of(roles_.field_targets.front());
+bool RunData::target_is_without_channels(std::size_t head) const {
+  const DataRoles::Head& of = roles_.heads[head];
+  if (of.fields.size() != 1) return false;
+  const DataField& field = field_of(of.fields.front());
   return field.shape.voxels() > 1 && !field.has_channels;
 }
 
-bool RunData::target_is_transformed() const {
-  return std::any_of(roles_.field_targets.begin(), roles_.field_targets.end(), [&](std::size_t part) {
+bool RunData::target_is_transformed(std::size_t head) const {
+  const std::vector<std::size_t>& fields = roles_.heads[head].fields;
+  return std::any_of(fields.begin(), fields.end(), [&](std::size_t part) {
     return is_transformed(config_, dataset_.info, roles_.parts[part].field);
   });
 }
@@ -277,24 +301,27 @@ FieldScale RunData::measured(std::size_t part, Communicator& communicator) {
   return scale;
 }
 
-void RunData::copy_labels(const SampleSource& source, std::size_t i, bool training, float* to) const {
+void RunData::copy_labels(const SampleSource& source, std::size_t i, bool training, std::size_t head,
+                          float* to) const {
   const std::size_t of =
       training && config_.shuffle_labels
           ? static_cast<std::size_t>(Permutation(source.size(), hash64(config_.seed, 5))(i))
           : i;
   const std::span<const double> all = source.targets(of);
-  for (std::size_t t = 0; t < roles_.label_targets.size(); ++t) {
-    const double value = all[roles_.label_targets[t]];
-    to[t] = static_cast<float>((value - normalisation_.y_mean[t]) / normalisation_.y_std[t]);
+  const std::vector<std::size_t>& labels = roles_.heads[head].labels;
+  const std::size_t first = first_target(head);
+  for (std::size_t t = 0; t < labels.size(); ++t) {
+    const double value = all[labels[t]];
+    to[t] = static_cast<float>((value - normalisation_.y_mean[first + t]) / normalisation_.y_std[first + t]);
   }
 }
 
 // Fills [samples, targets, cells] from the parts, which follow one another; class numbers stay as they are.
-void RunData::copy_fields(const Batch& batch, std::span<float> to) const {
+void RunData::copy_fields(const Batch& batch, std::size_t head, std::span<float> to) const {
   const std::size_t samples = batch.items.size();
   const std::size_t row = to.size() / samples;
   std::size_t at = 0;
-  for (const std::size_t part : roles_.field_targets) {
+  for (const std::size_t part : roles_.heads[head].fields) {
     const std::size_t count = batch.counts[part];
     const std::span<const float> values = batch.values(part);
     for (std::size_t n = 0; n < samples; ++n)
@@ -302,20 +329,21 @@ void RunData::copy_fields(const Batch& batch, std::span<float> to) const {
                   to.begin() + static_cast<std::ptrdiff_t>(n * row + at));
     at += count;
   }
-  if (is_classification(config_.loss.name)) {
+  if (is_classification(heads_[head].loss.name)) {
+    const std::size_t target = first_target(head);
     for (float& value : to)
-      value = static_cast<float>(value * normalisation_.y_std[0] + normalisation_.y_mean[0]);
+      value = static_cast<float>(value * normalisation_.y_std[target] + normalisation_.y_mean[target]);
   }
-  hide_padding(batch, to);
+  hide_padding(batch, roles_.heads[head], to);
 }
 
-void RunData::hide_padding(const Batch& batch, std::span<float> to) const {
+void RunData::hide_padding(const Batch& batch, const DataRoles::Head& head, std::span<float> to) const {
   const std::size_t samples = batch.items.size();
   const std::size_t row = to.size() / samples;
   std::size_t at = 0;
-  for (std::size_t k = 0; k < roles_.field_targets.size(); ++k) {
-    const std::size_t count = batch.counts[roles_.field_targets[k]];
-    if (const auto part = roles_.masks[k]) {
+  for (std::size_t k = 0; k < head.fields.size(); ++k) {
+    const std::size_t count = batch.counts[head.fields[k]];
+    if (const auto part = head.masks[k]) {
       const FieldScale scale = *normalisation_.of_field(roles_.parts[*part].name);
       const std::span<const float> mask = batch.values(*part);
       const std::size_t cells = batch.counts[*part];
@@ -347,21 +375,25 @@ void RunData::fill(Feed& feed, const Batch& batch, CachedSplit& split, bool trai
     feed.inputs.push_back(feed.numbers[i]);
     ++number;
   }
-  feed.truths.resize(samples * targets_.labels.size() * static_cast<std::size_t>(targets_.cells));
-  if (roles_.field_target()) {
-    if (samples > 0) copy_fields(batch, feed.truths);
-    return;
-  }
-  for (std::size_t n = 0; n < samples; ++n) {
-    copy_labels(split.source(), batch.items[n].index, training, &feed.truths[n * targets_.labels.size()]);
+  feed.truths.resize(heads_.size());
+  for (std::size_t h = 0; h < heads_.size(); ++h) {
+    std::vector<float>& truths = feed.truths[h];
+    const std::size_t labels = targets_[h].labels.size();
+    truths.resize(samples * labels * static_cast<std::size_t>(targets_[h].cells));
+    if (roles_.heads[h].learns_fields()) {
+      if (samples > 0) copy_fields(batch, h, truths);
+      continue;
+    }
+    for (std::size_t n = 0; n < samples; ++n)
+      copy_labels(split.source(), batch.items[n].index, training, h, &truths[n * labels]);
   }
 }
 
-std::vector<double> RunData::truths(const SampleSource& source) const {
+std::vector<double> RunData::truths(const SampleSource& source, std::size_t head) const {
   std::vector<double> list;
   for (std::size_t i = 0; i < source.size(); ++i) {
     const std::span<const double> all = source.targets(i);
-    for (const std::size_t label : roles_.label_targets) list.push_back(all[label]);
+    for (const std::size_t label : roles_.heads[head].labels) list.push_back(all[label]);
   }
   return list;
 }

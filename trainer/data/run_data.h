@@ -19,7 +19,8 @@ namespace wflow::trainer {
 // Inputs of the network and truths for the loss, from one batch.
 struct Feed {
   std::vector<std::span<const float>> inputs;  // in order of the network's inputs
-  std::vector<float> truths;  // [samples, targets, cells], normalised; class numbers as they are
+  // For each head [samples, targets, cells], normalised; class numbers as they are.
+  std::vector<std::vector<float>> truths;
   std::vector<std::vector<float>> numbers;  // storage for inputs that are labels
 };
 
@@ -31,8 +32,9 @@ class RunData {
   const Staging* staging() const { return staging_.get(); }
   const DatasetInfo& info() const { return dataset_.info; }
   const DataRoles& roles() const { return roles_; }
-  const TargetShape& targets() const { return targets_; }
-  const std::vector<std::string>& labels() const { return targets_.labels; }  // names of the targets
+  const std::vector<TargetShape>& targets() const { return targets_; }  // one for each head
+  std::vector<std::string> labels() const;                              // names of all targets
+  std::size_t first_target(std::size_t head) const;  // a head's first among the targets of all heads
   CachedSplit& train() { return train_; }
   CachedSplit& validation() { return validation_; }
   CachedSplit& test() { return test_; }
@@ -49,33 +51,36 @@ class RunData {
   // The grid that augmentations act on: the grid of all fields of more than one cell. The constructor throws
   // Error{spec} if there are several and `augment` is set.
   const TensorShape& grid() const { return grid_; }
-  // Stored shape of the field targets; empty if the targets are numbers.
-  std::vector<std::int64_t> target_grid() const;
-  // True for a single field target whose stored values have no axis of channels.
-  bool target_is_without_channels() const;
-  bool target_is_transformed() const;
+  // Stored shape of a head's fields; empty if its targets are numbers.
+  std::vector<std::int64_t> target_grid(std::size_t head) const;
+  // True for a head's single field whose stored values have no axis of channels.
+  bool target_is_without_channels(std::size_t head) const;
+  bool target_is_transformed(std::size_t head) const;
 
   // `training`: with shuffle_labels, the targets are those of another sample.
   void fill(Feed& feed, const Batch& batch, CachedSplit& split, bool training) const;
-  // The chosen labels of all samples of a split, physical.
-  std::vector<double> truths(const SampleSource& source) const;
+  // A head's labels of all samples of a split, physical.
+  std::vector<double> truths(const SampleSource& source, std::size_t head) const;
 
  private:
-  void normalise_labels();
+  void normalise_inputs();
+  void add_target_scale(std::size_t head);
   FieldScale scale_of(std::size_t part, Communicator& communicator);
   FieldScale measured(std::size_t part, Communicator& communicator);
   const DataField& field_of(std::size_t part) const { return dataset_.info.fields[roles_.parts[part].field]; }
-  void copy_labels(const SampleSource& source, std::size_t i, bool training, float* to) const;
-  void copy_fields(const Batch& batch, std::span<float> to) const;
+  void copy_labels(const SampleSource& source, std::size_t i, bool training, std::size_t head,
+                   float* to) const;
+  void copy_fields(const Batch& batch, std::size_t head, std::span<float> to) const;
   // Sets targets to NaN where a mask marks padding.
-  void hide_padding(const Batch& batch, std::span<float> to) const;
+  void hide_padding(const Batch& batch, const DataRoles::Head& head, std::span<float> to) const;
   bool is_input(std::size_t part) const;
 
   TrainConfig config_;
   std::unique_ptr<Staging> staging_;
   Dataset dataset_;
   DataRoles roles_;
-  TargetShape targets_;
+  std::vector<HeadConfig> heads_;
+  std::vector<TargetShape> targets_;
   TensorShape grid_;
   CacheBudget budget_;
   CachedSplit train_;

@@ -8,6 +8,7 @@
 #include "base/checksum.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/text.h"
 
 namespace wflow::trainer {
 
@@ -17,13 +18,15 @@ struct ExportedModel::State {
   std::vector<std::string> inputs;
   std::vector<std::vector<std::string>> columns;
   std::vector<std::string> targets;
-  std::string loss;
-  std::string units;
+  std::vector<Head> heads;
   std::vector<std::vector<std::int64_t>> shapes;
   std::vector<std::vector<double>> ranges;
-  std::vector<std::int64_t> target_grid;
-  bool target_has_channels = true;
   bool own = false;  // written by wflow-train
+
+  [[noreturn]] void fail(const std::string& why) const {
+    throw Error(ExitCode::data, fmt::format("{} does not suit the data: {}", file.string(), why));
+  }
+  c10::IValue call(const char* method, std::span<const ModelArray> inputs);
 };
 
 namespace {
@@ -94,18 +97,47 @@ torch::jit::Module load(const std::filesystem::path& file) {
   }
 }
 
+ExportedModel::Head only_head(const torch::jit::Module& module) {
+  ExportedModel::Head head;
+  head.targets = names(module, "targets");
+  head.loss = text_attribute(module, "loss");
+  head.units = text_attribute(module, "units");
+  head.grid = integers(module, "target_grid");
+  if (module.hasattr("target_has_channels") && module.attr("target_has_channels").isBool())
+    head.has_channels = module.attr("target_has_channels").toBool();
+  return head;
+}
+
+std::vector<ExportedModel::Head> heads_of(const torch::jit::Module& module) {
+  if (!module.hasattr("heads")) return {only_head(module)};
+  std::vector<ExportedModel::Head> heads;
+  const std::vector<std::string> heads_names = names(module, "heads");
+  const std::vector<std::string> losses = names(module, "head_losses");
+  const std::vector<std::string> units = names(module, "head_units");
+  const auto targets = module.attr("head_targets").toListRef();
+  const auto grids = module.attr("head_grids").toListRef();
+  const auto channels = module.attr("head_has_channels").toBoolList();
+  for (std::size_t h = 0; h < heads_names.size(); ++h)
+    heads.push_back({heads_names[h], strings(targets[h]), losses.at(h), units.at(h), grids[h].toIntVector(),
+                     channels.get(h)});
+  return heads;
+}
+
+ModelArray array_of(at::Tensor output) {
+  ModelArray result{output.sizes().vec(), {}, output.scalar_type() == at::kDouble};
+  output = output.to(at::kDouble).contiguous();
+  result.values.assign(output.data_ptr<double>(), output.data_ptr<double>() + output.numel());
+  return result;
+}
+
 }  // namespace
 
 ExportedModel::ExportedModel(const std::filesystem::path& file)
-    : state_(new State{file, load(file), {}, {}, {}, {}, {}, {}, {}, {}}) {
+    : state_(new State{file, load(file), {}, {}, {}, {}, {}, {}}) {
   state_->inputs = names(state_->module, "inputs");
   state_->columns = columns_of(state_->module, state_->inputs.size());
   state_->targets = names(state_->module, "targets");
-  state_->loss = text_attribute(state_->module, "loss");
-  state_->units = text_attribute(state_->module, "units");
-  state_->target_grid = integers(state_->module, "target_grid");
-  if (state_->module.hasattr("target_has_channels") && state_->module.attr("target_has_channels").isBool())
-    state_->target_has_channels = state_->module.attr("target_has_channels").toBool();
+  state_->heads = heads_of(state_->module);
   state_->own = state_->module.hasattr("wflow");
   const auto lists = [this](const char* name) {
     const bool there = state_->module.hasattr(name) && state_->module.attr(name).isList();
@@ -128,8 +160,8 @@ const std::vector<std::vector<std::string>>& ExportedModel::columns() const {
 const std::vector<std::string>& ExportedModel::targets() const {
   return state_->targets;
 }
-const std::string& ExportedModel::loss() const {
-  return state_->loss;
+const std::vector<ExportedModel::Head>& ExportedModel::heads() const {
+  return state_->heads;
 }
 
 const std::vector<std::vector<std::int64_t>>& ExportedModel::shapes() const {
@@ -139,48 +171,64 @@ const std::vector<std::vector<double>>& ExportedModel::ranges() const {
   return state_->ranges;
 }
 
-const std::vector<std::int64_t>& ExportedModel::target_grid() const {
-  return state_->target_grid;
-}
-bool ExportedModel::target_has_channels() const {
-  return state_->target_has_channels;
-}
-
-const std::string& ExportedModel::units() const {
-  return state_->units;
-}
-
-ModelArray ExportedModel::run(std::span<const ModelArray> inputs) {
-  const auto fail = [&](const std::string& why) {
-    return Error(ExitCode::data, fmt::format("{} does not suit the data: {}", state_->file.string(), why));
-  };
+c10::IValue ExportedModel::State::call(const char* method, std::span<const ModelArray> inputs) {
   const c10::InferenceMode without_gradients;
   std::vector<c10::IValue> arguments;
   for (const ModelArray& input : inputs) {
     // libtorch has no tensors of constants; forward() does not write to its arguments.
     auto* values = const_cast<double*>(input.values.data());
     const at::Tensor tensor = at::from_blob(values, input.shape, at::TensorOptions().dtype(at::kDouble));
-    arguments.emplace_back(state_->own ? tensor : tensor.to(at::kFloat));
+    arguments.emplace_back(own ? tensor : tensor.to(at::kFloat));
   }
-  at::Tensor output;
   try {
-    const c10::IValue value = state_->module.forward(std::move(arguments));
-    if (!value.isTensor()) throw fail("it does not give one tensor");
-    output = value.toTensor();
+    return module.get_method(method)(std::move(arguments));
   } catch (const c10::Error& error) {
-    throw fail(reason_of(error));
-  } catch (const Error&) {
-    throw;
+    fail(reason_of(error));
   } catch (const std::exception& error) {
-    throw fail(reason_of(error));
+    fail(reason_of(error));
   }
+}
+
+std::vector<ModelArray> ExportedModel::run(std::span<const ModelArray> inputs) {
+  const c10::IValue value = state_->call("forward", inputs);
+  std::vector<at::Tensor> outputs;
+  if (value.isTensor()) {
+    outputs.push_back(value.toTensor());
+  } else if (value.isTuple()) {
+    for (const c10::IValue& part : value.toTupleRef().elements())
+      if (part.isTensor()) outputs.push_back(part.toTensor());
+  }
+  if (outputs.size() != state_->heads.size())
+    state_->fail(state_->heads.size() == 1
+                     ? "it does not give one tensor"
+                     : fmt::format("it does not give the tensors of its {} heads", state_->heads.size()));
   const std::int64_t rows = inputs.empty() ? 0 : inputs.front().shape.front();
-  if (output.dim() < 1 || output.size(0) != rows)
-    throw fail(fmt::format("it does not give a row for each of {} samples", rows));
-  ModelArray result{output.sizes().vec(), {}, output.scalar_type() == at::kDouble};
-  output = output.to(at::kDouble).contiguous();
-  result.values.assign(output.data_ptr<double>(), output.data_ptr<double>() + output.numel());
-  return result;
+  std::vector<ModelArray> results;
+  for (const at::Tensor& output : outputs) {
+    if (output.dim() < 1 || output.size(0) != rows)
+      state_->fail(fmt::format("it does not give a row for each of {} samples", rows));
+    results.push_back(array_of(output));
+  }
+  return results;
+}
+
+ModelArray ExportedModel::run_layer(std::span<const ModelArray> inputs, const std::string& layer) {
+  if (!state_->module.find_method("layers"))
+    throw Error(ExitCode::data,
+                fmt::format("{} has no layers that can be asked for: it is of another program, of an earlier "
+                            "version of wflow, or an ensemble",
+                            state_->file.string()));
+  const c10::IValue value = state_->call("layers", inputs);
+  std::vector<std::string> known;
+  for (const auto& entry : value.toGenericDict()) {
+    if (entry.key().toStringRef() == layer) return array_of(entry.value().toTensor());
+    known.push_back(entry.key().toStringRef());
+  }
+  for (const Head& head : state_->heads)
+    if (!head.name.empty()) known.push_back(head.name);
+  throw Error(ExitCode::data,
+              fmt::format("{} has no output or layer '{}'{}; it has {}", state_->file.string(), layer,
+                          text::suggestion(layer, known), text::join(known, ", ")));
 }
 
 }  // namespace wflow::trainer

@@ -31,25 +31,34 @@ class ExportedModel {
   // Per input the names of its numbers. Empty for a field, for an input that is one number, and in files that
   // store none.
   const std::vector<std::vector<std::string>>& columns() const;
-  const std::vector<std::string>& targets() const;
-  // Loss of the training ("mse", "gaussian", ...), which defines the outputs; empty in files of other
-  // programs.
-  const std::string& loss() const;
+  const std::vector<std::string>& targets() const;  // of all heads
+
+  // One output of the model.
+  struct Head {
+    std::string name;  // empty where there is one only
+    std::vector<std::string> targets;
+    // Loss of the training ("mse", "gaussian", ...), which defines the output; empty in files of other
+    // programs.
+    std::string loss;
+    // "transformed" if the outputs are transformed targets (a gaussian loss on a field).
+    std::string units;
+    // For a predicted field: its stored axes without the channels, and whether it has an axis of channels.
+    // Empty in files that store none.
+    std::vector<std::int64_t> grid;
+    bool has_channels = true;
+  };
+  const std::vector<Head>& heads() const;  // at least one
   // Per input: [C, D, H, W], and for each channel the least and the greatest value of the training samples.
   // Empty in files that store none.
   const std::vector<std::vector<std::int64_t>>& shapes() const;
   const std::vector<std::vector<double>>& ranges() const;
-  // For a predicted field: its stored axes without the channels, and whether it has an axis of channels.
-  // Empty in files that store none.
-  const std::vector<std::int64_t>& target_grid() const;
-  bool target_has_channels() const;
-  // "transformed" if the outputs are transformed targets (a gaussian loss on a field).
-  const std::string& units() const;
 
-  // One forward pass, without gradients. Files of other programs get float32, as torch's own modules expect.
-  // Error{data} with libtorch's reason if the arrays do not fit the model, or if its result is not one tensor
-  // with a row per sample.
-  ModelArray run(std::span<const ModelArray> inputs);
+  // One forward pass, without gradients: one array for each head. Files of other programs get float32, as
+  // torch's own modules expect. Error{data} with libtorch's reason if the arrays do not fit the model, or if
+  // its result is not a tensor a head with a row per sample.
+  std::vector<ModelArray> run(std::span<const ModelArray> inputs);
+  // The values of a layer, as the network computes them. Error{data} if the file has no such layer.
+  ModelArray run_layer(std::span<const ModelArray> inputs, const std::string& layer);
 
  private:
   struct State;

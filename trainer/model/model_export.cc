@@ -55,6 +55,64 @@ void add_network(torch::jit::Module& module, const ModelGraph& graph, const Flat
     module.register_buffer(plain_name(entry.spec.name), tensor_of(entry, state.buffer_values()));
 }
 
+c10::List<std::string> string_list(const std::vector<std::string>& strings) {
+  c10::List<std::string> list;
+  for (const std::string& text : strings) list.push_back(text);
+  return list;
+}
+
+const char* units_of(const OutputUnits& output) {
+  return output.keeps_transform() ? "transformed" : "physical";
+}
+
+void describe_one_output(torch::jit::Module& module, const OutputUnits& output) {
+  module.register_attribute("loss", c10::StringType::get(), std::string(name_of(output.loss)));
+  module.register_attribute("units", c10::StringType::get(), std::string(units_of(output)));
+  module.register_attribute("target_grid", c10::ListType::ofInts(), c10::IValue(output.grid));
+  module.register_attribute("target_has_channels", c10::BoolType::get(), output.has_channels);
+}
+
+void describe_heads(torch::jit::Module& module, const std::vector<OutputUnits>& outputs) {
+  c10::List<std::string> names, losses, units;
+  c10::List<c10::List<std::string>> targets;
+  c10::List<c10::List<std::int64_t>> grids;
+  c10::List<bool> has_channels;
+  for (const OutputUnits& output : outputs) {
+    names.push_back(output.name);
+    losses.push_back(std::string(name_of(output.loss)));
+    units.push_back(std::string(units_of(output)));
+    targets.push_back(string_list(output.targets));
+    grids.push_back(c10::List<std::int64_t>(c10::ArrayRef<std::int64_t>(output.grid)));
+    has_channels.push_back(output.has_channels);
+  }
+  module.register_attribute("heads", c10::ListType::ofStrings(), names);
+  module.register_attribute("head_losses", c10::ListType::ofStrings(), losses);
+  module.register_attribute("head_units", c10::ListType::ofStrings(), units);
+  module.register_attribute("head_targets", c10::ListType::create(c10::ListType::ofStrings()), targets);
+  module.register_attribute("head_grids", c10::ListType::create(c10::ListType::ofInts()), grids);
+  module.register_attribute("head_has_channels", c10::ListType::ofBools(), has_channels);
+}
+
+// Scales of the outputs, and the attributes that describe them.
+void add_outputs(torch::jit::Module& module, const std::vector<OutputUnits>& outputs) {
+  std::vector<std::string> targets;
+  for (std::size_t h = 0; h < outputs.size(); ++h) {
+    const OutputUnits& output = outputs[h];
+    const std::string name = h == 0 ? "y" : "y" + std::to_string(h);
+    const std::vector<std::int64_t> shape =
+        output.fields ? std::vector<std::int64_t>{1, -1, 1, 1, 1} : std::vector<std::int64_t>{1, -1};
+    module.register_buffer(name + "_mean", tensor_of(output.mean, shape, output.needs_double()));
+    module.register_buffer(name + "_std", tensor_of(output.deviation, shape, output.needs_double()));
+    targets.insert(targets.end(), output.targets.begin(), output.targets.end());
+  }
+  module.register_attribute("targets", c10::ListType::ofStrings(), string_list(targets));
+  if (outputs.size() == 1) {
+    describe_one_output(module, outputs.front());
+  } else {
+    describe_heads(module, outputs);
+  }
+}
+
 // Source that combines the members' outputs, [members, samples, channels, ...], into mean and deviation of
 // their mixture.
 const char* combination(LossName loss) {
@@ -89,10 +147,7 @@ void export_model(const ModelGraph& graph, const FlatState& state, const Exporte
     torch::jit::Module module("WflowModel");
     add_network(module, graph, state);
     const Normalisation& normalisation = units.normalisation;
-    const std::vector<std::int64_t> targets =
-        units.field_target ? std::vector<std::int64_t>{1, -1, 1, 1, 1} : std::vector<std::int64_t>{1, -1};
-    module.register_buffer("y_mean", tensor_of(normalisation.y_mean, targets, units.output_needs_double()));
-    module.register_buffer("y_std", tensor_of(normalisation.y_std, targets, units.output_needs_double()));
+    add_outputs(module, units.outputs);
     c10::List<std::string> inputs;
     std::size_t number = 0;
     for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
@@ -106,22 +161,12 @@ void export_model(const ModelGraph& graph, const FlatState& state, const Exporte
                 graph.inputs[i].shape, false);
       ++number;
     }
-    c10::List<std::string> names;
-    for (const std::string& target : units.targets) names.push_back(target);
     module.register_attribute("inputs", c10::ListType::ofStrings(), inputs);
-    module.register_attribute("targets", c10::ListType::ofStrings(), names);
     c10::List<c10::List<std::string>> columns;
     for (const std::vector<std::string>& of_input : units.columns) {
-      c10::List<std::string> list;
-      for (const std::string& column : of_input) list.push_back(column);
-      columns.push_back(list);
+      columns.push_back(string_list(of_input));
     }
     module.register_attribute("columns", c10::ListType::create(c10::ListType::ofStrings()), columns);
-    module.register_attribute("loss", c10::StringType::get(), std::string(name_of(units.loss)));
-    const bool transformed = units.field_target && units.target_transformed &&
-                             units.loss == LossName::gaussian && units.transform.name != TransformName::none;
-    module.register_attribute("units", c10::StringType::get(),
-                              std::string(transformed ? "transformed" : "physical"));
     c10::List<c10::List<std::int64_t>> shapes;
     c10::List<c10::List<double>> ranges;
     for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
@@ -137,8 +182,6 @@ void export_model(const ModelGraph& graph, const FlatState& state, const Exporte
     }
     module.register_attribute("shapes", c10::ListType::create(c10::ListType::ofInts()), shapes);
     module.register_attribute("ranges", c10::ListType::create(c10::ListType::ofFloats()), ranges);
-    module.register_attribute("target_grid", c10::ListType::ofInts(), c10::IValue(units.target_grid));
-    module.register_attribute("target_has_channels", c10::BoolType::get(), units.target_has_channels);
     module.register_attribute("wflow", c10::StringType::get(), std::string(kVersion));
     module.define(torchscript_source(graph, units));
     module.eval();

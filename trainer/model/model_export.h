@@ -12,47 +12,59 @@
 
 namespace wflow::trainer {
 
-// The conversion from raw data to the network's inputs, and from its outputs to physical units.
-struct ExportedUnits {
-  TransformConfig transform;  // acts on fields with FieldScale::transformed
-  Normalisation normalisation;
+// The conversion of one head's output to physical units.
+struct OutputUnits {
+  std::string name = {};  // of the head; empty where there is one only
   LossName loss = LossName::mse;
-  bool field_target = false;  // the targets are the field's channels
-  std::vector<std::string> targets;
-  bool target_transformed = true;  // a field target: the export must undo the transform
+  bool fields = false;  // the targets are the channels of fields
+  std::vector<std::string> targets = {};
+  std::vector<double> mean = {};  // of each target
+  std::vector<double> deviation = {};
+  TransformConfig transform = {};       // of the targets; the export undoes it
+  std::vector<std::int64_t> grid = {};  // fields: the stored axes without the channels
+  bool has_channels = true;             // and whether there is an axis of channels
+
   // The physical value for a normalised value of a target (or of its channel). A gaussian loss on a
   // transformed field keeps the transformed units.
   double physical(double value, std::size_t target) const;
   // True if physical() is more than a factor and an offset.
   bool undoes_transform() const {
-    return field_target && target_transformed && loss != LossName::gaussian &&
-           transform.name != TransformName::none;
+    return loss != LossName::gaussian && transform.name != TransformName::none;
   }
+  bool keeps_transform() const { return loss == LossName::gaussian && transform.name != TransformName::none; }
+  // True if the outputs are float64, because float32 would lose their variation. Never for classes.
+  bool needs_double() const;
+};
+
+// The conversion from raw data to the network's inputs, and from its outputs to physical units.
+struct ExportedUnits {
+  TransformConfig transform;  // acts on fields with FieldScale::transformed
+  Normalisation normalisation;
+  std::vector<OutputUnits> outputs;                // one for each head
   std::vector<std::string> without_channels = {};  // inputs whose stored values have no axis of channels
   // Per input the names of its numbers, which are columns of a table; empty for a field and for one number.
   std::vector<std::vector<std::string>> columns = {};
   // Per input and channel the least and the greatest value of the training samples; empty if not known.
   std::vector<std::vector<std::pair<double, double>>> ranges = {};
-  std::vector<std::int64_t> target_grid = {};  // a field target: its stored axes without the channels
-  bool target_has_channels = true;             // and whether it has an axis of channels
   // True if an input must be normalised in float64, because float32 would lose its variation.
   bool input_needs_double(const std::string& name, std::size_t number) const;
-  // True if the outputs are float64, for the same reason. Never for classes.
-  bool output_needs_double() const;
 };
 
 // TorchScript source of the module's forward(): raw inputs in the graph's order (fields [N, C, D, H, W] or as
 // stored, numbers [N, C]) -> physical targets [N, L] or [N, C, D, H, W]. It includes transform, normalisation
 // and de-normalisation. gaussian: means, then standard deviations; classes: probabilities. Inputs may have
 // any number type; the outputs are float32, or float64 if float32 can't hold them
-// (ExportedUnits::output_needs_double).
+// (OutputUnits::needs_double). With several heads forward() returns a tuple of them. A second method,
+// layers(), returns the values of all layers by their names, as the network computes them.
 std::string torchscript_source(const ModelGraph& graph, const ExportedUnits& units);
 
 // Writes the module; `path` is published whole. The attributes `inputs`, `columns`, `targets`, `loss`,
 // `units` and `wflow` are the inputs, the names of their numbers, the outputs, the loss of the training, the
 // outputs' units (physical or transformed) and the version of wflow. `target_grid` and `target_has_channels`
 // are the stored shape of a predicted field; `shapes` ([C, D, H, W]) and `ranges` (least and greatest value
-// of each channel in the training samples) describe the inputs.
+// of each channel in the training samples) describe the inputs. With several heads, `heads` has their names,
+// `targets` the outputs of all, and `head_targets`, `head_losses`, `head_units`, `head_grids` and
+// `head_has_channels` describe each of them in place of `loss`, `units` and the stored shape.
 void export_model(const ModelGraph& graph, const FlatState& state, const ExportedUnits& units,
                   const std::string& path);
 
@@ -69,8 +81,9 @@ inline constexpr int kOnnxVersion = 8;  // IR version and operator set of Debian
 inline constexpr int kOnnxOperators = 17;
 
 // The file's bytes: the same function as model.pt, raw data -> physical units. Inputs are float32, by name:
-// fields [N, C, D, H, W] of the training's size, numbers [N, 1]; the output is `prediction`. Metadata
-// `targets` and `inputs` are JSON lists. The network must fit (fits_onnx).
+// fields [N, C, D, H, W] of the training's size, numbers [N, 1]; the output is `prediction`, or with several
+// heads an output each, with its name. Metadata `targets` and `inputs` are JSON lists. The network must fit
+// (fits_onnx).
 std::string onnx_file(const ModelGraph& graph, const FlatState& state, const ExportedUnits& units);
 
 // False if the file would be larger than 2 GiB, the limit of protocol buffers, or for a module.

@@ -16,11 +16,23 @@ constexpr std::int64_t kSmallestPooled = 8;  // axes with at least so many cells
 constexpr double kTanhScale = 1.2;           // MLPerf: targets lie in [-1, 1], outputs may overshoot a little
 constexpr std::int64_t kMostSeedCells = 4096;
 
+std::vector<NamedShape> heads_of(const ModelTask& task) {
+  std::vector<NamedShape> heads = {{task.name, task.output}};
+  heads.insert(heads.end(), task.further.begin(), task.further.end());
+  return heads;
+}
+
+std::vector<TensorShape> shapes_of(const std::vector<NamedShape>& named) {
+  std::vector<TensorShape> shapes;
+  for (const NamedShape& one : named) shapes.push_back(one.shape);
+  return shapes;
+}
+
 // The builder with the common parts of the families: numbered layers and a current value.
 class Chain {
  public:
   Chain(const ModelConfig& config, const ModelTask& task)
-      : config_(config), graph_(task.inputs, {task.output}), at_(0) {}
+      : config_(config), task_(task), graph_(task.inputs, shapes_of(heads_of(task))), at_(0) {}
 
   GraphBuilder& graph() { return graph_; }
   Value at() const { return at_; }
@@ -83,19 +95,39 @@ class Chain {
     if (count > 1) at_ = graph_.concatenate("inputs", parts);
   }
 
+  // The dense layers, and an output of numbers for each head.
   ModelGraph head(std::int64_t outputs) {
+    dense_layers();
+    const Value trunk = at_;
+    numbers(task_.name, outputs);
+    for (const NamedShape& head : task_.further) {
+      at_ = trunk;
+      numbers(head.name, head.shape.channels);
+    }
+    return graph_.finish();
+  }
+  void dense_layers() {
     for (const std::int64_t size : config_.dense) dense_block(size);
-    at_ = graph_.linear("out", at_, outputs);
-    if (config_.tanh_output) at_ = graph_.pointwise(LayerKind::tanh_scale, "tanh", at_, kTanhScale);
-    return finish();
+  }
+  // A head's output from the current value. The only head has no name: its layer is "out".
+  void numbers(const std::string& head, std::int64_t outputs) {
+    at_ = graph_.linear(layer_of(head, "out"), at_, outputs);
+    if (config_.tanh_output)
+      at_ = graph_.pointwise(LayerKind::tanh_scale, layer_of(head, "tanh"), at_, kTanhScale);
+    output(head);
+  }
+  void output(const std::string& head) { graph_.output(head.empty() ? "out" : head, at_); }
+  static std::string layer_of(const std::string& head, const std::string& layer) {
+    return head.empty() ? layer : head + "." + layer;
   }
   ModelGraph finish() {
-    graph_.output("out", at_);
+    output(task_.name);
     return graph_.finish();
   }
 
  private:
   const ModelConfig& config_;
+  const ModelTask& task_;
   GraphBuilder graph_;
   Value at_;
   int convolutions_ = 0;
@@ -186,10 +218,12 @@ ModelGraph build_unet(const ModelConfig& config, Chain chain, const ModelTask& t
         "of {}; use another 'depth' or grid",
         config.depth, config.depth, input.extent[axis], cells));
   }
-  if (task.output.extent != input.extent) {
+  for (const NamedShape& head : heads_of(task)) {
+    if (head.shape.extent == input.extent || (head.shape.voxels() == 1 && !task.further.empty())) continue;
     refuse(fmt::format(
-        "the network 'unet' gives a field of as many cells as it reads ({}), and the target has {}",
-        text_of(input), text_of(task.output)));
+        "the network 'unet' gives a field of as many cells as it reads ({}), and the target{} has {}",
+        text_of(input), head.name.empty() ? "" : fmt::format(" of the head '{}'", head.name),
+        text_of(head.shape)));
   }
   std::vector<Value> skips;
   std::int64_t channels = config.width;
@@ -201,6 +235,7 @@ ModelGraph build_unet(const ModelConfig& config, Chain chain, const ModelTask& t
     skips.push_back(chain.at());
     chain.set(chain.graph().pool(LayerKind::max_pool, fmt::format("pool{}", level + 1), chain.at(), halves));
   }
+  const Value coarsest = chain.at();
   GraphBuilder::Window up;
   up.kernel = up.stride = 2;
   up.bias = false;
@@ -215,8 +250,21 @@ ModelGraph build_unet(const ModelConfig& config, Chain chain, const ModelTask& t
   }
   GraphBuilder::Window point;
   point.kernel = 1;
-  chain.set(chain.graph().convolution("out", chain.at(), task.output.channels, point));
-  return chain.finish();
+  const Value finest = chain.at();
+  for (const NamedShape& head : heads_of(task)) {
+    chain.set(finest);
+    if (head.shape.voxels() == 1) {
+      // Numbers are of the whole field: from the means of the coarsest level.
+      chain.set(
+          chain.graph().global_pool(LayerKind::global_mean, Chain::layer_of(head.name, "mean"), coarsest));
+      chain.numbers(head.name, head.shape.channels);
+      continue;
+    }
+    chain.set(
+        chain.graph().convolution(Chain::layer_of(head.name, "out"), finest, head.shape.channels, point));
+    chain.output(head.name);
+  }
+  return chain.graph().finish();
 }
 
 std::int64_t halvings(const TensorShape& field, const std::array<bool, 3>& flat) {
@@ -231,7 +279,9 @@ std::int64_t halvings(const TensorShape& field, const std::array<bool, 3>& flat)
 }
 
 // From vector to field: dense to the coarsest grid, then (double the grid, convolve) to the finest.
-void decode(const ModelConfig& config, Chain& chain, const TensorShape& target) {
+void decode(const ModelConfig& config, Chain& chain, const NamedShape& head) {
+  const TensorShape& target = head.shape;
+  const auto name = [&](const std::string& layer) { return Chain::layer_of(head.name, layer); };
   const std::int64_t levels = halvings(target, chain.graph().flat());
   TensorShape seed = {config.width << levels, target.extent};
   for (std::size_t axis = 0; axis < 3; ++axis) {
@@ -243,22 +293,42 @@ void decode(const ModelConfig& config, Chain& chain, const TensorShape& target) 
         "times: use a grid with cells in multiples of a power of 2",
         name_of(config.name), text_of(target), levels));
   }
-  chain.set(chain.graph().linear("seed", chain.at(), seed.count()));
-  chain.set(chain.graph().reshape("grid", chain.at(), seed));
-  chain.activation("grid");
+  chain.set(chain.graph().linear(name("seed"), chain.at(), seed.count()));
+  chain.set(chain.graph().reshape(name("grid"), chain.at(), seed));
+  chain.activation(name("grid"));
   for (std::int64_t level = levels; level-- > 0;) {
-    chain.set(chain.graph().upsample(fmt::format("double{}", level + 1), chain.at(), 2));
+    chain.set(chain.graph().upsample(name(fmt::format("double{}", level + 1)), chain.at(), 2));
     chain.convolution_block(config.width << level);
   }
   GraphBuilder::Window window;
-  chain.set(chain.graph().convolution("out", chain.at(), target.channels, window));
+  chain.set(chain.graph().convolution(name("out"), chain.at(), target.channels, window));
+}
+
+// An output for each head from the current value: numbers by a dense layer, fields by a decoder of their own.
+// `after_first` adds the outputs that stand behind the first one.
+template <typename AfterFirst>
+ModelGraph decode_heads(const ModelConfig& config, Chain chain, const ModelTask& task,
+                        AfterFirst after_first) {
+  const Value code = chain.at();
+  bool first = true;
+  for (const NamedShape& head : heads_of(task)) {
+    chain.set(code);
+    if (head.shape.voxels() == 1) {
+      chain.numbers(head.name, head.shape.channels);
+    } else {
+      decode(config, chain, head);
+      chain.output(head.name);
+    }
+    if (first) after_first(chain.graph());
+    first = false;
+  }
+  return chain.graph().finish();
 }
 
 ModelGraph build_decoder(const ModelConfig& config, Chain chain, const ModelTask& task) {
   chain.join_inputs(task.inputs.size());
-  for (const std::int64_t size : config.dense) chain.dense_block(size);
-  decode(config, chain, task.output);
-  return chain.finish();
+  chain.dense_layers();
+  return decode_heads(config, std::move(chain), task, [](GraphBuilder&) {});
 }
 
 void encode(const ModelConfig& config, Chain& chain) {
@@ -269,14 +339,13 @@ void encode(const ModelConfig& config, Chain& chain) {
   }
   chain.convolution_block(channels);
   chain.flatten();
-  for (const std::int64_t size : config.dense) chain.dense_block(size);
+  chain.dense_layers();
 }
 
 ModelGraph build_autoencoder(const ModelConfig& config, Chain chain, const ModelTask& task) {
   encode(config, chain);
   chain.set(chain.graph().linear("latent", chain.at(), config.latent));
-  decode(config, chain, task.output);
-  return chain.finish();
+  return decode_heads(config, std::move(chain), task, [](GraphBuilder&) {});
 }
 
 // Kingma and Welling 2014. The second and third output are the latent mean and logarithm of the variance, for
@@ -286,11 +355,10 @@ ModelGraph build_vae(const ModelConfig& config, Chain chain, const ModelTask& ta
   const Value mean = chain.graph().linear("latent_mean", chain.at(), config.latent);
   const Value log_variance = chain.graph().linear("latent_log_variance", chain.at(), config.latent);
   chain.set(chain.graph().sample("latent", mean, log_variance));
-  decode(config, chain, task.output);
-  chain.graph().output("out", chain.at());
-  chain.graph().output("latent_mean", mean);
-  chain.graph().output("latent_log_variance", log_variance);
-  return chain.graph().finish();
+  return decode_heads(config, std::move(chain), task, [&](GraphBuilder& graph) {
+    graph.output("latent_mean", mean);
+    graph.output("latent_log_variance", log_variance);
+  });
 }
 
 bool gives_field(ModelName name) {
@@ -312,18 +380,21 @@ void check_task(const ModelConfig& config, const ModelTask& task) {
         name, task.inputs.front().name, text_of(task.inputs.front().shape), input.name,
         text_of(input.shape)));
   }
-  const bool field = task.output.voxels() > 1;
-  if (gives_field(config.name) && !field) {
+  const std::vector<NamedShape> heads = heads_of(task);
+  const auto is_field = [](const NamedShape& head) { return head.shape.voxels() > 1; };
+  if (gives_field(config.name) && std::none_of(heads.begin(), heads.end(), is_field)) {
     refuse(fmt::format(
         "the network '{}' gives a field, and the targets are {} numbers; use 'mlp' or 'cnn', or name a field "
         "in 'targets'",
         name, task.output.channels));
   }
-  if (!gives_field(config.name) && field) {
+  const auto field = std::find_if(heads.begin(), heads.end(), is_field);
+  if (!gives_field(config.name) && field != heads.end()) {
     refuse(fmt::format(
-        "the network '{}' gives numbers, and the target is a field of {}; use 'unet' (from a field) or "
-        "'decoder' (from numbers)",
-        name, text_of(task.output)));
+        "the network '{}' gives numbers, and the target{} is a field of {}; use {}", name,
+        field->name.empty() ? "" : fmt::format(" of the head '{}'", field->name), text_of(field->shape),
+        heads.size() == 1 ? "'unet' (from a field) or 'decoder' (from numbers)"
+                          : "'unet' or 'autoencoder' (from a field), or 'decoder' (from numbers)"));
   }
 }
 
@@ -388,9 +459,32 @@ void check_all_lead_to_an_output(const ModelGraph& graph) {
   }
 }
 
+// Each head's output, and behind the first one the model's further `outputs`.
+void add_outputs(const ModelConfig& config, const ModelTask& task, const std::map<std::string, Value>& values,
+                 GraphBuilder& graph) {
+  const std::vector<NamedShape> heads = heads_of(task);
+  std::vector<std::string> further = config.outputs;
+  std::vector<std::string> layers = task.layers;
+  if (layers.empty()) {
+    layers.push_back(further.empty() ? config.layers.back().name : further.front());
+    if (!further.empty()) further.erase(further.begin());
+  }
+  for (std::size_t h = 0; h < heads.size(); ++h) {
+    const Value value = values.at(layers[h]);
+    graph.output(layers[h], value);
+    if (graph.shape(value) != heads[h].shape)
+      refuse(fmt::format("the network's output '{}' is {}, and targets and loss{} want {}", layers[h],
+                         text_of(graph.shape(value)),
+                         heads[h].name.empty() ? "" : fmt::format(" of the head '{}'", heads[h].name),
+                         text_of(heads[h].shape)));
+    if (h > 0) continue;
+    for (const std::string& name : further) graph.output(name, values.at(name));
+  }
+}
+
 // The graph of `model: {layers: [...]}`.
 ModelGraph build_layers(const ModelConfig& config, const ModelTask& task) {
-  GraphBuilder graph(task.inputs, {task.output});
+  GraphBuilder graph(task.inputs, shapes_of(heads_of(task)));
   std::map<std::string, Value> values;
   for (Value input = 0; input < task.inputs.size(); ++input) values[task.inputs[input].name] = input;
   for (const LayerConfig& layer : config.layers) {
@@ -398,14 +492,7 @@ ModelGraph build_layers(const ModelConfig& config, const ModelTask& task) {
     for (const std::string& name : layer.from) from.push_back(values.at(name));
     values[layer.name] = add_layer(graph, layer, from);
   }
-  std::vector<std::string> outputs = config.outputs;
-  if (outputs.empty()) outputs.push_back(config.layers.back().name);
-  for (const std::string& name : outputs) graph.output(name, values.at(name));
-  const TensorShape& given = graph.shape(values.at(outputs.front()));
-  if (given != task.output) {
-    refuse(fmt::format("the network's output '{}' is {}, and targets and loss want {}", outputs.front(),
-                       text_of(given), text_of(task.output)));
-  }
+  add_outputs(config, task, values, graph);
   ModelGraph finished = graph.finish();
   WFLOW_CHECK(finished.layers.size() == config.layers.size());
   for (std::size_t i = 0; i < finished.layers.size(); ++i) finished.layers[i].init = config.layers[i].init;

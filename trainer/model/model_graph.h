@@ -86,6 +86,10 @@ struct ModelGraph {
   const TensorShape& shape_of(std::size_t value) const;
   const TensorShape& input() const { return inputs.front().shape; }  // for networks with one input
   std::int64_t output_count() const;  // values per sample, all outputs together
+  // The output of one of `heads` heads: two outputs of a latent vector may stand behind the first one.
+  std::size_t output_of_head(std::size_t head, std::size_t heads) const {
+    return head == 0 ? 0 : head + outputs.size() - heads;
+  }
 
   std::vector<ParameterSpec> parameters() const;  // in order of the layers
   std::vector<ParameterSpec> buffers() const;
@@ -102,8 +106,12 @@ struct ModelGraph {
 // The task that a network is built for: its inputs and the shape that the loss compares with its outputs.
 struct ModelTask {
   std::vector<NamedShape> inputs;
-  // Shape of the first output: the channels for the loss, and the extent of the target.
+  // Shape of the first head's output: the channels for the loss, and the extent of the target.
   TensorShape output;
+  std::vector<NamedShape> further = {};  // the other heads, with the shapes of their outputs
+  std::string name = {};                 // of the first head; empty where there is one only
+  // Lists of layers: the layers of all heads; empty: the model's own `outputs`.
+  std::vector<std::string> layers = {};
 };
 
 // Throws Error{spec} if the network does not fit the data.

@@ -380,26 +380,38 @@ void add_inputs(const ModelGraph& graph, const ExportedUnits& units, OnnxGraph& 
   }
 }
 
-std::string physical_output(const ExportedUnits& units, OnnxGraph& onnx, const std::string& output,
+std::string physical_output(const OutputUnits& units, OnnxGraph& onnx, const std::string& output,
                             Element element) {
   if (is_classification(units.loss)) return onnx.node("Softmax", {output}, Attributes().integer("axis", 1));
   const std::string y = onnx.cast(output, kFloat, element);
-  const auto channels = static_cast<std::int64_t>(units.normalisation.y_mean.size());
+  const auto channels = static_cast<std::int64_t>(units.mean.size());
   std::vector<std::int64_t> shape = {1, channels};
-  if (units.field_target) shape.insert(shape.end(), {1, 1, 1});
-  const std::string mean = onnx.reals(shape, units.normalisation.y_mean, element);
-  const std::string deviation = onnx.reals(shape, units.normalisation.y_std, element);
+  if (units.fields) shape.insert(shape.end(), {1, 1, 1});
+  const std::string mean = onnx.reals(shape, units.mean, element);
+  const std::string deviation = onnx.reals(shape, units.deviation, element);
   const auto scaled = [&](const std::string& value) {
     return onnx.node("Add", {onnx.node("Mul", {value, deviation}), mean});
   };
   if (units.loss != LossName::gaussian) {
-    const bool transformed = units.field_target && units.target_transformed;
-    return transformed ? undone_transform(onnx, units.transform, scaled(y), element) : scaled(y);
+    return undone_transform(onnx, units.transform, scaled(y), element);
   }
   const Names parts = onnx.split(y, channels);
   const std::string root = onnx.node("Exp", {onnx.node("Mul", {parts[1], onnx.real(0.5, element)})});
   return onnx.node("Concat", {scaled(parts[0]), onnx.node("Mul", {root, deviation})},
                    Attributes().integer("axis", 1));
+}
+
+void add_output(const ModelGraph& graph, std::size_t output, const OutputUnits& units, OnnxGraph& onnx,
+                Writer& writer) {
+  const std::size_t value = graph.outputs[output].value;
+  const TensorShape& shape = graph.shape_of(value);
+  std::string y = writer.names()[value];
+  if (shape.voxels() == 1 && units.fields) y = writer.reshaped(y, shape, true);
+  const Element element = units.needs_double() ? kDouble : kFloat;
+  const std::string last = physical_output(units, onnx, y, element);
+  const std::string name = units.name.empty() ? "prediction" : units.name;
+  onnx.node_with_outputs("Identity", {last}, {name}, {});
+  onnx.message().message(12, value_info(name, onnx_sizes(shape, units.fields), element));
 }
 
 void add_constants(const FlatLayout& layout, std::span<const float> values, OnnxGraph& onnx) {
@@ -429,14 +441,12 @@ std::string onnx_file(const ModelGraph& graph, const FlatState& state, const Exp
   Writer writer(graph, onnx);
   add_inputs(graph, units, onnx, writer);
   for (const Layer& layer : graph.layers) writer.layer(layer);
-  const std::size_t output = graph.outputs.front().value;
-  const TensorShape& shape = graph.shape_of(output);
-  std::string y = writer.names()[output];
-  if (shape.voxels() == 1 && units.field_target) y = writer.reshaped(y, shape, true);
-  const Element element = units.output_needs_double() ? kDouble : kFloat;
-  const std::string last = physical_output(units, onnx, y, element);
-  onnx.node_with_outputs("Identity", {last}, {"prediction"}, {});
-  onnx.message().message(12, value_info("prediction", onnx_sizes(shape, units.field_target), element));
+  nlohmann::json targets = nlohmann::json::array();
+  for (std::size_t h = 0; h < units.outputs.size(); ++h) {
+    const OutputUnits& head = units.outputs[h];
+    add_output(graph, graph.output_of_head(h, units.outputs.size()), head, onnx, writer);
+    for (const std::string& target : head.targets) targets.push_back(target);
+  }
   add_constants(state.parameters(), state.values(), onnx);
   add_constants(state.buffers(), state.buffer_values(), onnx);
   nlohmann::json inputs = nlohmann::json::array();
@@ -452,7 +462,7 @@ std::string onnx_file(const ModelGraph& graph, const FlatState& state, const Exp
   model.message(7, onnx.message());
   model.message(8, operators);
   metadata(model, "inputs", inputs.dump());
-  metadata(model, "targets", nlohmann::json(units.targets).dump());
+  metadata(model, "targets", targets.dump());
   return model.bytes();
 }
 

@@ -706,7 +706,8 @@ TEST(Export, PredictsAsTheNetworkDoes) {
         std::vector<double>(channels, 0.25), std::vector<double>(channels, 2), {1, 2}, {3, 4}, {}, {}};
     const TransformConfig transform = {TransformName::log, 0.5};
     const std::string path = testing::TempDir() + "wflow-export-" + c.name + ".pt";
-    export_model(graph, state, {transform, normalisation, LossName::mse, false, {"a", "b"}}, path);
+    const OutputUnits output = {"", LossName::mse, false, {"a", "b"}, {1, 2}, {3, 4}};
+    export_model(graph, state, {transform, normalisation, {output}}, path);
     torch::jit::Module module = torch::jit::load(path);
     std::filesystem::remove(path);
     const auto& e = c.input.extent;
@@ -754,7 +755,8 @@ TEST(Export, OtherNetworksAndLosses) {
                                          {0.5, -0.5},
                                          {2, 4}};
     const std::string path = testing::TempDir() + "wflow-export-" + other.family.name + ".pt";
-    export_model(graph, state, {{}, normalisation, other.loss, field, {"a", "b"}}, path);
+    const OutputUnits output = {"", other.loss, field, {"a", "b"}, {1, 2}, {3, 4}};
+    export_model(graph, state, {{}, normalisation, {output}}, path);
     torch::jit::Module module = torch::jit::load(path);
     std::filesystem::remove(path);
     std::vector<torch::jit::IValue> given;

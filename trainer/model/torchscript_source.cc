@@ -162,21 +162,22 @@ class Source {
   const ModelGraph& graph_;
 };
 
-std::string undone_units(const ExportedUnits& units, const std::string& y) {
+// `mean`, `deviation`: members of the module.
+std::string undone_units(const OutputUnits& units, const std::string& y, const std::string& mean,
+                         const std::string& deviation) {
   switch (units.loss) {
     case LossName::cross_entropy:
     case LossName::dice:
       return fmt::format("torch.softmax({}, 1)", y);
     case LossName::gaussian:
       return fmt::format(
-          "torch.cat([torch.add(torch.mul(torch.chunk({0}, 2, 1)[0], self.y_std), self.y_mean), "
-          "torch.mul(torch.exp(torch.mul(torch.chunk({0}, 2, 1)[1], 0.5)), self.y_std)], 1)",
-          y);
+          "torch.cat([torch.add(torch.mul(torch.chunk({0}, 2, 1)[0], {2}), {1}), "
+          "torch.mul(torch.exp(torch.mul(torch.chunk({0}, 2, 1)[1], 0.5)), {2})], 1)",
+          y, mean, deviation);
     default:
       break;
   }
-  std::string physical = fmt::format("torch.add(torch.mul({}, self.y_std), self.y_mean)", y);
-  if (!units.field_target || !units.target_transformed) return physical;
+  const std::string physical = fmt::format("torch.add(torch.mul({}, {}), {})", y, deviation, mean);
   if (units.transform.name == TransformName::log)
     return fmt::format("torch.sub(torch.exp({}), {})", physical, real(units.transform.offset));
   if (units.transform.name == TransformName::log1p) return fmt::format("torch.expm1({})", physical);
@@ -185,8 +186,8 @@ std::string undone_units(const ExportedUnits& units, const std::string& y) {
 
 }  // namespace
 
-double ExportedUnits::physical(double value, std::size_t target) const {
-  const double y = value * normalisation.y_std[target] + normalisation.y_mean[target];
+double OutputUnits::physical(double value, std::size_t target) const {
+  const double y = value * deviation[target] + mean[target];
   if (!undoes_transform()) return y;
   if (transform.name == TransformName::log) return std::exp(y) - transform.offset;
   if (transform.name == TransformName::log1p) return std::expm1(y);
@@ -198,14 +199,15 @@ bool ExportedUnits::input_needs_double(const std::string& name, std::size_t numb
   return centre_of(normalisation.numbers_mean.at(number), normalisation.numbers_std.at(number)) != 0;
 }
 
-bool ExportedUnits::output_needs_double() const {
-  return !is_classification(loss) && FieldScale{normalisation.y_mean, normalisation.y_std}.needs_double();
+bool OutputUnits::needs_double() const {
+  return !is_classification(loss) && FieldScale{mean, deviation}.needs_double();
 }
 
-std::string torchscript_source(const ModelGraph& graph, const ExportedUnits& units) {
-  std::string arguments;
-  for (std::size_t i = 0; i < graph.inputs.size(); ++i) arguments += fmt::format(", v{}", i);
-  std::string source = fmt::format("def forward(self{}):\n", arguments);
+namespace {
+
+// The lines that compute the normalised inputs and every layer, v0 and so on.
+std::string body(const ModelGraph& graph, const ExportedUnits& units) {
+  std::string source;
   const auto add = [&](const std::string& line) { source += "    " + line + "\n"; };
   for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
     const auto scale = units.normalisation.of_field(graph.inputs[i].name);
@@ -241,13 +243,37 @@ std::string torchscript_source(const ModelGraph& graph, const ExportedUnits& uni
   for (std::size_t i = 0; i < graph.layers.size(); ++i) {
     add(fmt::format("v{} = {}", graph.inputs.size() + i, expressions.expression(graph.layers[i])));
   }
-  const TensorShape& shape = graph.shape_of(graph.outputs.front().value);
-  std::string y = fmt::format("v{}", graph.outputs.front().value);
-  if (units.output_needs_double()) y = fmt::format("torch.to({}, 7)", y);
-  add("return " + undone_units(units, shape.voxels() == 1 && units.field_target
-                                          ? y + ".reshape(" + sizes(shape, true) + ")"
-                                          : y));
   return source;
+}
+
+std::string physical_output(const ModelGraph& graph, const ExportedUnits& units, std::size_t head) {
+  const OutputUnits& output = units.outputs[head];
+  // Behind the first output may stand the two of a latent vector.
+  const std::size_t value = graph.outputs[graph.output_of_head(head, units.outputs.size())].value;
+  const TensorShape& shape = graph.shape_of(value);
+  std::string y = fmt::format("v{}", value);
+  if (output.needs_double()) y = fmt::format("torch.to({}, 7)", y);
+  if (shape.voxels() == 1 && output.fields) y += ".reshape(" + sizes(shape, true) + ")";
+  const std::string number = head == 0 ? "" : std::to_string(head);
+  return undone_units(output, y, "self.y" + number + "_mean", "self.y" + number + "_std");
+}
+
+}  // namespace
+
+std::string torchscript_source(const ModelGraph& graph, const ExportedUnits& units) {
+  std::string arguments;
+  for (std::size_t i = 0; i < graph.inputs.size(); ++i) arguments += fmt::format(", v{}", i);
+  const std::string lines = body(graph, units);
+  std::vector<std::string> outputs;
+  for (std::size_t h = 0; h < units.outputs.size(); ++h) outputs.push_back(physical_output(graph, units, h));
+  std::string source =
+      fmt::format("def forward(self{}):\n{}    return {}\n", arguments, lines, text::join(outputs, ", "));
+  if (graph.is_module()) return source;
+  std::vector<std::string> values;
+  for (std::size_t i = 0; i < graph.layers.size(); ++i)
+    values.push_back(fmt::format("\"{}\": v{}", graph.layers[i].name, graph.inputs.size() + i));
+  return source + fmt::format("def layers(self{}):\n{}    return {{{}}}\n", arguments, lines,
+                              text::join(values, ", "));
 }
 
 }  // namespace wflow::trainer

@@ -6,10 +6,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -104,14 +106,14 @@ Predicted predicted_of(ModelArray output, const std::string& loss) {
 }
 
 // The stored axes of a predicted field; a network may predict it on another grid than in training.
-void use_own_axes(Predicted& predicted, const ExportedModel& model) {
+void use_own_axes(Predicted& predicted, const ExportedModel::Head& head) {
   if (predicted.extent.empty()) return;
-  const std::size_t axes = model.target_grid().size();
+  const std::size_t axes = head.grid.size();
   if (axes == 0 || axes > predicted.extent.size()) return;
   const auto own = predicted.extent.end() - static_cast<std::ptrdiff_t>(axes);
   if (std::any_of(predicted.extent.begin(), own, [](std::int64_t n) { return n != 1; })) return;
   predicted.extent.erase(predicted.extent.begin(), own);
-  predicted.has_channels = model.target_has_channels();
+  predicted.has_channels = head.has_channels;
 }
 
 // Sums over all rows for a table of errors.
@@ -177,46 +179,57 @@ class Errors {
   std::size_t classes_ = 0;
 };
 
+// One head of the model, or the layer that was asked for, with the rows of one pass.
+struct Part {
+  std::string name;  // empty where there is one only
+  std::vector<std::string> targets;
+  std::string units;
+  Predicted predicted;
+  bool has_truths = false;
+  std::vector<double> truths = {};
+};
+
 class Output {
  public:
   virtual ~Output() = default;
-  virtual void write(std::size_t first, const Predicted& predicted, std::span<const double> truths) = 0;
+  virtual void write(std::size_t first, std::span<const Part> parts) = 0;
   virtual void publish() = 0;
 };
 
 class CsvOutput final : public Output {
  public:
-  CsvOutput(const PredictOptions& options, const PredictionRows& rows, const std::vector<std::string>& names,
-            const Predicted& first)
+  CsvOutput(const PredictOptions& options, const PredictionRows& rows, std::span<const Part> parts)
       : rows_(rows) {
-    if (first.cells > 1)
+    for (const Part& part : parts) {
+      if (part.predicted.cells == 1) continue;
       throw Error(ExitCode::usage,
-                  "the model predicts fields, which do not fit into a table: name a file for them, "
-                  "-o predictions.h5");
+                  fmt::format("the model predicts fields{}, which do not fit into a table: name a file for "
+                              "them, -o predictions.h5{}",
+                              part.name.empty() ? "" : fmt::format(" ('{}')", part.name),
+                              parts.size() > 1 ? ", or one output of numbers, --layer NAME" : ""));
+    }
     if (!options.output.empty()) {
       file_.emplace(options.output);
       fd_ = open_file(file_->temporary(), O_WRONLY | O_CREAT | O_TRUNC);
     }
     std::string line = "id";
     for (const std::string& name : rows.column_names()) line += "," + csv::cell(name);
-    for (const std::string& name : names) {
-      if (rows.has_truths()) line += "," + csv::cell(name);
-      line += "," + csv::cell(name + "_predicted");
-      if (!first.deviation.empty()) line += "," + csv::cell(name + "_deviation");
+    for (const Part& part : parts) {
+      for (const std::string& name : part.targets) {
+        if (part.has_truths) line += "," + csv::cell(name);
+        line += "," + csv::cell(name + "_predicted");
+        if (!part.predicted.deviation.empty()) line += "," + csv::cell(name + "_deviation");
+      }
     }
     put(line + "\n");
   }
 
-  void write(std::size_t first, const Predicted& predicted, std::span<const double> truths) override {
+  void write(std::size_t first, std::span<const Part> parts) override {
     std::string lines;
-    for (std::size_t n = 0; n < predicted.rows; ++n) {
+    for (std::size_t n = 0; n < parts.front().predicted.rows; ++n) {
       lines += std::to_string(rows_.id(first + n));
       for (const std::string& cell : rows_.columns(first + n)) lines += "," + csv::cell(cell);
-      for (std::size_t i = n * predicted.channels; i < (n + 1) * predicted.channels; ++i) {
-        if (!truths.empty()) lines += "," + text::from_real(truths[i]);
-        lines += "," + number_text(predicted.prediction[i], predicted.wide);
-        if (!predicted.deviation.empty()) lines += fmt::format(",{:.9g}", predicted.deviation[i]);
-      }
+      for (const Part& part : parts) add_cells(part, n, lines);
       lines += '\n';
     }
     put(lines);
@@ -229,6 +242,15 @@ class CsvOutput final : public Output {
   }
 
  private:
+  static void add_cells(const Part& part, std::size_t row, std::string& line) {
+    const Predicted& predicted = part.predicted;
+    for (std::size_t i = row * predicted.channels; i < (row + 1) * predicted.channels; ++i) {
+      if (!part.truths.empty()) line += "," + text::from_real(part.truths[i]);
+      line += "," + number_text(predicted.prediction[i], predicted.wide);
+      if (!predicted.deviation.empty()) line += fmt::format(",{:.9g}", predicted.deviation[i]);
+    }
+  }
+
   void put(const std::string& bytes) {
     if (file_) return write_all(fd_.get(), bytes, file_->temporary());
     // By stdio, which makes control characters visible on a terminal.
@@ -243,53 +265,73 @@ class CsvOutput final : public Output {
 
 class Hdf5Output final : public Output {
  public:
-  Hdf5Output(const PredictOptions& options, const PredictionRows& rows, const std::vector<std::string>& names,
-             const std::string& units, const Predicted& first)
+  Hdf5Output(const PredictOptions& options, const PredictionRows& rows, std::span<const Part> parts)
       : file_(options.output, ids_of(rows)) {
     file_.number("wflow_format", kPredictionFormat);
     file_.text("producer", {fmt::format("wflow {}", kVersion)});
     file_.text("data_hash", {rows.data_hash()});
-    file_.text("targets", names);
-    file_.text("units", {units});
-    const auto add = [&](const char* name, std::size_t channels, bool wide = false) {
-      std::vector<std::int64_t> shape;
-      if (channels > 1 || first.has_channels) shape.push_back(static_cast<std::int64_t>(channels));
-      shape.insert(shape.end(), first.extent.begin(), first.extent.end());
-      return file_.add(name, shape, wide);
-    };
-    if (rows.has_truths()) truth_ = add("truth", first.channels, first.wide || first.cells == 1);
-    prediction_ = add("prediction", first.channels, first.wide);
-    if (!first.deviation.empty()) deviation_ = add("deviation", first.channels);
-    if (first.classes > 0) probability_ = add("probability", first.classes);
+    if (parts.size() > 1) {
+      std::vector<std::string> names;
+      for (const Part& part : parts) names.push_back(part.name);
+      file_.text("heads", names);
+    }
+    for (const Part& part : parts) {
+      if (parts.size() > 1) file_.use_group(part.name);
+      add_datasets(part);
+    }
   }
 
-  void write(std::size_t first, const Predicted& predicted, std::span<const double> truths) override {
-    file_.write(truth_, first, truths);
-    file_.write(prediction_, first, predicted.prediction);
-    file_.write(deviation_, first, predicted.deviation);
-    file_.write(probability_, first, predicted.probability);
+  void write(std::size_t first, std::span<const Part> parts) override {
+    for (std::size_t k = 0; k < parts.size(); ++k) {
+      file_.write(datasets_[k].truth, first, parts[k].truths);
+      file_.write(datasets_[k].prediction, first, parts[k].predicted.prediction);
+      file_.write(datasets_[k].deviation, first, parts[k].predicted.deviation);
+      file_.write(datasets_[k].probability, first, parts[k].predicted.probability);
+    }
   }
   void publish() override { file_.publish(); }
 
  private:
+  struct Datasets {
+    std::size_t truth = 0;
+    std::size_t prediction = 0;
+    std::size_t deviation = 0;
+    std::size_t probability = 0;
+  };
+
   static std::vector<std::int64_t> ids_of(const PredictionRows& rows) {
     std::vector<std::int64_t> ids;
     for (std::size_t i = 0; i < rows.size(); ++i) ids.push_back(rows.id(i));
     return ids;
   }
 
+  void add_datasets(const Part& part) {
+    const Predicted& first = part.predicted;
+    file_.text("targets", part.targets);
+    file_.text("units", {part.units});
+    const auto add = [&](const char* name, std::size_t channels, bool wide = false) {
+      std::vector<std::int64_t> shape;
+      if (channels > 1 || first.has_channels) shape.push_back(static_cast<std::int64_t>(channels));
+      shape.insert(shape.end(), first.extent.begin(), first.extent.end());
+      return file_.add(name, shape, wide);
+    };
+    Datasets& datasets = datasets_.emplace_back();
+    if (part.has_truths) datasets.truth = add("truth", first.channels, first.wide || first.cells == 1);
+    datasets.prediction = add("prediction", first.channels, first.wide);
+    if (!first.deviation.empty()) datasets.deviation = add("deviation", first.channels);
+    if (first.classes > 0) datasets.probability = add("probability", first.classes);
+  }
+
   RowFile file_;
-  std::size_t truth_ = 0;  // datasets of the file
-  std::size_t prediction_ = 0;
-  std::size_t deviation_ = 0;
-  std::size_t probability_ = 0;
+  std::vector<Datasets> datasets_;  // one for each part
 };
 
-// The model's names of its targets, or "output0" and so on.
-std::vector<std::string> target_names(const ExportedModel& model, std::size_t channels) {
-  if (model.targets().size() == channels) return model.targets();
+// `known`, the model's names of a head's targets, or else "output0" and so on.
+std::vector<std::string> target_names(const std::vector<std::string>& known, std::size_t channels,
+                                      const std::string& stem) {
+  if (known.size() == channels) return known;
   std::vector<std::string> names;
-  for (std::size_t c = 0; c < channels; ++c) names.push_back(fmt::format("output{}", c));
+  for (std::size_t c = 0; c < channels; ++c) names.push_back(fmt::format("{}{}", stem, c));
   return names;
 }
 
@@ -381,13 +423,25 @@ class RangeCheck {
   std::vector<std::size_t> counts_;  // one per input
 };
 
+// A head's targets as the data name them: without the head's name, which tells two targets of one name apart.
+std::vector<std::string> names_in_data(const ExportedModel::Head& head) {
+  std::vector<std::string> names;
+  for (const std::string& name : head.targets) {
+    const bool prefixed = !head.name.empty() && name.starts_with(head.name + "/");
+    names.push_back(prefixed ? name.substr(head.name.size() + 1) : name);
+  }
+  return names;
+}
+
 std::unique_ptr<PredictionRows> rows_of(const PredictOptions& options, const ExportedModel& model) {
   const fs::path data = options.data;
-  // Truths in other units than the predictions are not used.
-  const bool comparable = model.units() != kTransformed;
-  if (fs::is_directory(data))
-    return rows_of_dataset(data, model.inputs(), comparable ? model.targets() : std::vector<std::string>{},
-                           options.split);
+  if (fs::is_directory(data)) {
+    std::vector<std::vector<std::string>> targets;
+    // Truths in other units than the predictions are not used.
+    for (const ExportedModel::Head& head : model.heads())
+      targets.push_back(head.units == kTransformed ? std::vector<std::string>{} : names_in_data(head));
+    return rows_of_dataset(data, model.inputs(), targets, options.split);
+  }
   if (data.extension() == ".csv") return rows_of_table(data, model.inputs(), model.columns());
   throw Error(ExitCode::data,
               fmt::format("{} is neither a data set (a folder with manifest.json) nor a table "
@@ -396,11 +450,10 @@ std::unique_ptr<PredictionRows> rows_of(const PredictOptions& options, const Exp
 }
 
 std::unique_ptr<Output> output_of(const PredictOptions& options, const PredictionRows& rows,
-                                  const std::vector<std::string>& names, const std::string& units,
-                                  const Predicted& first) {
+                                  std::span<const Part> parts) {
   if (fs::path(options.output).extension() == ".h5")
-    return std::make_unique<Hdf5Output>(options, rows, names, units, first);
-  return std::make_unique<CsvOutput>(options, rows, names, first);
+    return std::make_unique<Hdf5Output>(options, rows, parts);
+  return std::make_unique<CsvOutput>(options, rows, parts);
 }
 
 void check_output(const std::string& output) {
@@ -409,6 +462,91 @@ void check_output(const std::string& output) {
   throw Error(ExitCode::usage,
               fmt::format("-o {}: predictions go to a file that ends in .csv or .h5", output));
 }
+
+// Runs the model over the rows, pass by pass.
+class Passes {
+ public:
+  Passes(const PredictOptions& options, ExportedModel& model, const PredictionRows& rows)
+      : options_(options), model_(model), rows_(rows) {
+    const std::vector<ExportedModel::Head>& heads = model.heads();
+    for (std::size_t h = 0; h < heads.size(); ++h)
+      if (options.layer.empty() || options.layer == heads[h].name) heads_.push_back(h);
+  }
+
+  std::vector<Part> run(std::span<const ModelArray> inputs, std::size_t first, std::size_t count) {
+    std::vector<Part> parts = outputs(inputs);
+    for (std::size_t k = 0; k < heads_.size(); ++k) {
+      Part& part = parts[k];
+      part.has_truths = rows_.has_truths(heads_[k]);
+      part.truths = rows_.truths(heads_[k], first, count);
+      if (part.has_truths && part.truths.size() != part.predicted.prediction.size())
+        throw Error(ExitCode::data, fmt::format("{} predicts {} values a sample, and {} has {} truths",
+                                                options_.model, part.predicted.prediction.size() / count,
+                                                options_.data, part.truths.size() / count));
+    }
+    check_equal_shapes(parts);
+    return parts;
+  }
+
+  void add_errors(std::span<const Part> parts) {
+    for (std::size_t k = 0; k < heads_.size(); ++k) {
+      if (!parts[k].has_truths) continue;
+      auto& errors = errors_[k];
+      if (!errors) errors.emplace(parts[k].targets, rows_.guesses(heads_[k], parts[k].predicted.classes > 0));
+      errors->add(parts[k].predicted, parts[k].truths);
+    }
+  }
+
+  std::string error_tables() const {
+    std::string tables;
+    for (const auto& [k, errors] : errors_) {
+      const std::string& head = model_.heads()[heads_[k]].name;
+      tables += test_lines(errors->evaluation(), head.empty() ? options_.split : options_.split + " " + head);
+    }
+    return tables;
+  }
+
+ private:
+  std::vector<Part> outputs(std::span<const ModelArray> inputs) {
+    std::vector<Part> parts;
+    try {
+      if (heads_.empty()) {
+        Part part{options_.layer, {}, "network", predicted_of(model_.run_layer(inputs, options_.layer), "")};
+        part.targets = target_names({}, part.predicted.channels, options_.layer);
+        return {std::move(part)};
+      }
+      std::vector<ModelArray> arrays = model_.run(inputs);
+      for (const std::size_t h : heads_) {
+        const ExportedModel::Head& head = model_.heads()[h];
+        const std::string units = head.units == kTransformed ? "transformed" : "physical";
+        Part part{head.name, {}, units, predicted_of(std::move(arrays[h]), head.loss)};
+        use_own_axes(part.predicted, head);
+        part.targets = target_names(head.targets, part.predicted.channels, "output");
+        parts.push_back(std::move(part));
+      }
+    } catch (const Error& error) {
+      explain(model_, inputs, options_.data, error);
+    }
+    return parts;
+  }
+
+  void check_equal_shapes(std::span<const Part> parts) {
+    std::vector<std::array<std::size_t, 3>> shapes;
+    for (const Part& part : parts)
+      shapes.push_back({part.predicted.channels, part.predicted.cells, part.predicted.classes});
+    if (shapes_.empty()) shapes_ = shapes;
+    if (shapes_ != shapes)
+      throw Error(ExitCode::data,
+                  fmt::format("{} does not give outputs of one shape for all samples", options_.model));
+  }
+
+  const PredictOptions& options_;
+  ExportedModel& model_;
+  const PredictionRows& rows_;
+  std::vector<std::size_t> heads_;                  // those that are predicted; none: a layer is
+  std::vector<std::array<std::size_t, 3>> shapes_;  // of the first outputs
+  std::map<std::size_t, std::optional<Errors>> errors_;
+};
 
 }  // namespace
 
@@ -422,46 +560,21 @@ void predict(const PredictOptions& options) {
     throw Error(ExitCode::data,
                 fmt::format("{} has no samples to predict (split: {})", options.data, options.split));
   std::unique_ptr<Output> output;
-  std::optional<Errors> errors;
-  std::size_t channels = 0, cells = 0, classes = 0;  // in the first outputs
   RangeCheck ranges(model);
-  const auto result_of = [&](const std::vector<ModelArray>& inputs) {
-    try {
-      return model.run(inputs);
-    } catch (const Error& error) {
-      explain(model, inputs, options.data, error);
-    }
-  };
+  Passes passes(options, model, *rows);
   for (std::size_t first = 0; first < rows->size(); first += options.batch) {
     const std::size_t count = std::min(options.batch, rows->size() - first);
     const std::vector<ModelArray> inputs = rows->inputs(first, count);
     check_shapes(model, inputs, options.data);
     ranges.add(inputs);
-    Predicted predicted = predicted_of(result_of(inputs), model.loss());
-    use_own_axes(predicted, model);
-    const std::vector<double> truths = rows->truths(first, count);
-    if (!output) {
-      const std::vector<std::string> names = target_names(model, predicted.channels);
-      output = output_of(options, *rows, names, model.units() == kTransformed ? "transformed" : "physical",
-                         predicted);
-      channels = predicted.channels;
-      cells = predicted.cells;
-      classes = predicted.classes;
-      if (rows->has_truths()) errors.emplace(names, rows->guesses(predicted.classes > 0));
-    }
-    if (rows->has_truths() && truths.size() != predicted.prediction.size())
-      throw Error(ExitCode::data,
-                  fmt::format("{} predicts {} values a sample, and {} has {} truths", model_path.string(),
-                              predicted.prediction.size() / count, options.data, truths.size() / count));
-    if (predicted.channels != channels || predicted.cells != cells || predicted.classes != classes)
-      throw Error(ExitCode::data,
-                  fmt::format("{} does not give outputs of one shape for all samples", model_path.string()));
-    output->write(first, predicted, truths);
-    if (errors) errors->add(predicted, truths);
+    const std::vector<Part> parts = passes.run(inputs, first, count);
+    if (!output) output = output_of(options, *rows, parts);
+    output->write(first, parts);
+    passes.add_errors(parts);
   }
   output->publish();
   ranges.report(rows->size());
-  if (errors) std::fputs(visible(test_lines(errors->evaluation(), options.split)).c_str(), stderr);
+  std::fputs(visible(passes.error_tables()).c_str(), stderr);
 }
 
 }  // namespace wflow::trainer

@@ -21,6 +21,7 @@ struct PredictOptions {
   std::string data;           // a data set of wflow-convert, or a table (.csv) with a column for each input
   std::string output;         // .csv or .h5; empty: CSV on standard output
   std::string split = "all";  // for a data set: train, validation, test or all
+  std::string layer;          // only this head, or a layer of the network as it computes it; empty: all heads
   std::size_t batch = 16;     // samples per forward pass
 };
 
@@ -38,12 +39,12 @@ class PredictionRows {
   // In order of the model's inputs, as stored: fields [count, C, ...], numbers [count, 1].
   virtual std::vector<ModelArray> inputs(std::size_t first, std::size_t count) const = 0;
 
-  // Physical truths [count, targets] or [count, C, D, H, W]; empty if the data do not have them.
-  virtual bool has_truths() const { return false; }
-  virtual std::vector<double> truths(std::size_t first, std::size_t count) const;
+  // Physical truths of a head [count, targets] or [count, C, D, H, W]; empty if the data do not have them.
+  virtual bool has_truths(std::size_t /*head*/) const { return false; }
+  virtual std::vector<double> truths(std::size_t head, std::size_t first, std::size_t count) const;
   // The guess that the error is compared with: each target's mean in the training split, or the most frequent
   // class.
-  virtual std::vector<double> guesses(bool /*classes*/) const { return {}; }
+  virtual std::vector<double> guesses(std::size_t /*head*/, bool /*classes*/) const { return {}; }
   virtual std::string data_hash() const { return {}; }
 
   // Columns of a table to repeat in the output: names, and the cells of a row.
@@ -51,11 +52,11 @@ class PredictionRows {
   virtual std::span<const std::string> columns(std::size_t) const { return {}; }
 };
 
-// `inputs` and `targets` are the model's names; empty: all inputs and targets of the data. `split` is train,
-// validation, test or all. Error{data} if the data set or an input does not exist.
+// `inputs` are the model's names; empty: all inputs of the data. `targets` are the names of each head's
+// targets. `split` is train, validation, test or all. Error{data} if the data set or an input does not exist.
 std::unique_ptr<PredictionRows> rows_of_dataset(const std::filesystem::path& directory,
                                                 const std::vector<std::string>& inputs,
-                                                const std::vector<std::string>& targets,
+                                                const std::vector<std::vector<std::string>>& targets,
                                                 const std::string& split);
 // `columns`: ExportedModel::columns(). The ids are in the column `id`, if there is one; else rows count
 // from 0.

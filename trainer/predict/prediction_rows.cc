@@ -19,7 +19,7 @@ namespace {
 class DatasetRows final : public PredictionRows {
  public:
   DatasetRows(const std::filesystem::path& directory, const std::vector<std::string>& inputs,
-              const std::vector<std::string>& targets, const std::string& split)
+              const std::vector<std::vector<std::string>>& targets, const std::string& split)
       : dataset_(open_dataset(directory)) {
     const DatasetInfo& info = dataset_.info;
     if (inputs.empty()) {
@@ -32,7 +32,7 @@ class DatasetRows final : public PredictionRows {
       if (!label && !field) throw missing_input(directory, name);
       inputs_.push_back({label, field.value_or(0)});
     }
-    has_truths_ = !targets.empty() && (find_labels(targets) || find_fields(targets));
+    for (const std::vector<std::string>& of_head : targets) targets_.push_back(found(of_head));
     const std::pair<const char*, const SampleSource*> splits[] = {{"train", dataset_.train.get()},
                                                                   {"validation", dataset_.validation.get()},
                                                                   {"test", dataset_.test.get()}};
@@ -59,16 +59,17 @@ class DatasetRows final : public PredictionRows {
     return arrays;
   }
 
-  bool has_truths() const override { return has_truths_; }
-  std::vector<double> truths(std::size_t first, std::size_t count) const override {
+  bool has_truths(std::size_t head) const override { return targets_[head].any(); }
+  std::vector<double> truths(std::size_t head, std::size_t first, std::size_t count) const override {
+    const Targets& targets = targets_[head];
     std::vector<double> truths;
-    if (target_fields_.empty()) {
+    if (targets.fields.empty()) {
       for (std::size_t n = 0; n < count; ++n)
-        for (const std::size_t target : target_labels_) truths.push_back(label(first + n, target));
+        for (const std::size_t target : targets.labels) truths.push_back(label(first + n, target));
       return truths;
     }
     std::vector<ModelArray> parts;
-    for (const std::size_t target : target_fields_) {
+    for (const std::size_t target : targets.fields) {
       parts.push_back(field(target, first, count));
       const auto mask = mask_of(target, dataset_.info);
       if (mask) hide_padding(parts.back(), field(*mask, first, count), count);
@@ -82,16 +83,17 @@ class DatasetRows final : public PredictionRows {
     }
     return truths;
   }
-  std::vector<double> guesses(bool classes) const override {
+  std::vector<double> guesses(std::size_t head, bool classes) const override {
+    const Targets& targets = targets_[head];
     std::vector<double> means;
-    if (classes && !target_labels_.empty())
-      return {usual_class_of_label(*dataset_.train, target_labels_.front())};
+    if (classes && !targets.labels.empty())
+      return {usual_class_of_label(*dataset_.train, targets.labels.front())};
     if (classes) {
-      const std::size_t field = target_fields_.front();
+      const std::size_t field = targets.fields.front();
       return {usual_class_of_field(*dataset_.train, field, dataset_.info.fields[field].shape)};
     }
-    for (const std::size_t label : target_labels_) means.push_back(dataset_.info.label_range[label].mean);
-    for (const std::size_t target : target_fields_) {
+    for (const std::size_t label : targets.labels) means.push_back(dataset_.info.label_range[label].mean);
+    for (const std::size_t target : targets.fields) {
       const DataField& field = dataset_.info.fields[target];
       for (std::size_t c = 0; c < static_cast<std::size_t>(field.shape.channels); ++c)
         means.push_back(field.range.at(std::min(c, field.range.size() - 1)).mean);
@@ -160,20 +162,32 @@ class DatasetRows final : public PredictionRows {
                     directory.string(), name, text::join(known, ", "), text::suggestion(name, known)));
   }
 
-  bool find_labels(const std::vector<std::string>& targets) {
+  // The labels or fields that a head learns; neither where the data do not have all of them.
+  struct Targets {
+    std::vector<std::size_t> labels;
+    std::vector<std::size_t> fields;
+    bool any() const { return !labels.empty() || !fields.empty(); }
+  };
+
+  Targets found(const std::vector<std::string>& names) const {
+    Targets targets{labels_called(names), {}};
+    if (targets.labels.empty()) targets.fields = fields_called(names);
+    return targets;
+  }
+
+  std::vector<std::size_t> labels_called(const std::vector<std::string>& targets) const {
+    std::vector<std::size_t> labels;
     for (const std::string& name : targets) {
       const auto label = label_called(name, dataset_.info);
-      if (!label) {
-        target_labels_.clear();
-        return false;
-      }
-      target_labels_.push_back(*label);
+      if (!label) return {};
+      labels.push_back(*label);
     }
-    return true;
+    return labels;
   }
 
   // One field after the other, by the names of their channels.
-  bool find_fields(const std::vector<std::string>& targets) {
+  std::vector<std::size_t> fields_called(const std::vector<std::string>& targets) const {
+    std::vector<std::size_t> fields;
     for (std::size_t at = 0; at < targets.size();) {
       const std::size_t before = at;
       for (std::size_t k = 0; k < dataset_.info.fields.size() && at == before; ++k) {
@@ -185,23 +199,18 @@ class DatasetRows final : public PredictionRows {
               !std::equal(channels.begin(), channels.end(),
                           targets.begin() + static_cast<std::ptrdiff_t>(at)))
             continue;
-          target_fields_.push_back(k);
+          fields.push_back(k);
           at += channels.size();
         }
       }
-      if (at == before) {
-        target_fields_.clear();
-        return false;
-      }
+      if (at == before) return {};
     }
-    return true;
+    return fields;
   }
 
   Dataset dataset_;
   std::vector<Input> inputs_;
-  std::vector<std::size_t> target_labels_;
-  std::vector<std::size_t> target_fields_;
-  bool has_truths_ = false;
+  std::vector<Targets> targets_;  // one for each head
   std::vector<std::pair<const SampleSource*, std::size_t>> rows_;
 };
 
@@ -278,13 +287,13 @@ class TableRows final : public PredictionRows {
 
 }  // namespace
 
-std::vector<double> PredictionRows::truths(std::size_t, std::size_t) const {
+std::vector<double> PredictionRows::truths(std::size_t, std::size_t, std::size_t) const {
   return {};
 }
 
 std::unique_ptr<PredictionRows> rows_of_dataset(const std::filesystem::path& directory,
                                                 const std::vector<std::string>& inputs,
-                                                const std::vector<std::string>& targets,
+                                                const std::vector<std::vector<std::string>>& targets,
                                                 const std::string& split) {
   return std::make_unique<DatasetRows>(directory, inputs, targets, split);
 }

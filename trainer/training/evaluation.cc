@@ -73,7 +73,7 @@ void Evaluator::measure_norms() {
   while (const Batch* batch = loader.next()) {
     const auto samples = static_cast<std::int64_t>(batch->items.size());
     data.fill(buffers_.feed, *batch, data.train(), true);
-    buffers_.outputs.resize(batch->items.size() * objective_.all_output_count());
+    buffers_.outputs.resize(batch->items.size() * heads_.all_output_count());
     network_.forward(buffers_.feed.inputs, samples, {}, buffers_.outputs);
     sums.add(state_.batch_statistics(), samples);
   }
@@ -82,27 +82,28 @@ void Evaluator::measure_norms() {
   network_.values_changed();
 }
 
-Evaluator::Predictions Evaluator::predict(CachedSplit& split) {
+Evaluator::Records Evaluator::predict(CachedSplit& split) {
   return predict(split, [](std::size_t, std::size_t) {});
 }
 
-Evaluator::Predictions Evaluator::predict_into(PredictionFile* file, CachedSplit& split) {
+Evaluator::Records Evaluator::predict_into(PredictionFile* file, CachedSplit& split) {
   return predict(split, [&](std::size_t first, std::size_t samples) { write_rows(file, first, samples); });
 }
 
-Evaluator::Predictions Evaluator::predict(CachedSplit& split, const PassDone& done) {
+Evaluator::Records Evaluator::predict(CachedSplit& split, const PassDone& done) {
   RunData& data = session_.data;
   const TrainingOrder& order = session_.plan.order;
   const auto [first, end] = even_part(split.size(), order.rank, order.ranks);
   const std::size_t most = pass_samples(order);
   DataLoader loader(split, data.scales(), most, static_cast<int>(session_.config.loader_threads),
                     in_passes(first, end, most, [](std::size_t row) { return row; }));
-  Predictions own;
-  const ExportedUnits units = session_.units();
-  const Objective::Physical physical =
-      units.undoes_transform()
-          ? [&units](double value, std::size_t target) { return units.physical(value, target); }
-          : Objective::Physical();
+  Records own;
+  const std::vector<OutputUnits> units = session_.units().outputs;
+  std::vector<Objective::Physical> physical(units.size());
+  for (std::size_t h = 0; h < units.size(); ++h) {
+    if (!units[h].undoes_transform()) continue;
+    physical[h] = [&units, h](double value, std::size_t target) { return units[h].physical(value, target); };
+  }
   // Every rank makes as many passes as the last rank, which has the most samples: `done` may be collective.
   const auto [last_begin, last_end] = even_part(split.size(), order.ranks - 1, order.ranks);
   const std::size_t passes = (last_end - last_begin + most - 1) / most;
@@ -111,50 +112,59 @@ Evaluator::Predictions Evaluator::predict(CachedSplit& split, const PassDone& do
     const std::size_t samples = batch == nullptr ? 0 : batch->items.size();
     if (samples > 0) {
       data.fill(buffers_.feed, *batch, split, false);
-      buffers_.outputs.resize(samples * objective_.all_output_count());
+      buffers_.outputs.resize(samples * heads_.all_output_count());
       network_.predict(buffers_.feed.inputs, static_cast<std::int64_t>(samples), buffers_.outputs);
-      objective_.record(buffers_.outputs, buffers_.feed.truths, samples, own.records, physical);
+      const std::vector<std::span<const float>> truths(buffers_.feed.truths.begin(),
+                                                       buffers_.feed.truths.end());
+      heads_.record(buffers_.outputs, truths, samples, own, physical);
     }
     done(first + pass * most, samples);
-    if (data.roles().field_target()) continue;
-    const auto outputs = static_cast<std::ptrdiff_t>(samples * objective_.output_count());
-    own.outputs.insert(own.outputs.end(), buffers_.outputs.begin(), buffers_.outputs.begin() + outputs);
   }
-  return {gather_values(session_.communicator, own.records),
-          gather_values(session_.communicator, own.outputs)};
+  return gather_values(session_.communicator, own);
 }
 
-// Sends this rank's predictions of the rows from `first` on to rank 0, which writes those of all ranks.
+// Sends this rank's predictions of the rows from `first` on to rank 0, which writes those of all ranks: for
+// each head its truths, then its outputs.
 void Evaluator::write_rows(PredictionFile* file, std::size_t first, std::size_t samples) {
-  const std::size_t truths = samples * objective_.truth_count();
-  const std::size_t outputs = samples * objective_.output_count();
   const std::uint64_t place = first;
-  std::string bytes(sizeof place + (truths + outputs) * sizeof(float), '\0');
-  std::memcpy(bytes.data(), &place, sizeof place);
-  if (samples > 0) {
-    std::memcpy(bytes.data() + sizeof place, buffers_.feed.truths.data(), truths * sizeof(float));
-    std::memcpy(bytes.data() + sizeof place + truths * sizeof(float), buffers_.outputs.data(),
-                outputs * sizeof(float));
+  std::string bytes(reinterpret_cast<const char*>(&place), sizeof place);
+  const auto append = [&bytes](std::span<const float> values) {
+    bytes.append(reinterpret_cast<const char*>(values.data()), values.size_bytes());
+  };
+  std::size_t values_of_row = 0;
+  for (std::size_t h = 0; h < heads_.all().size(); ++h) {
+    const Objective& objective = heads_.all()[h].objective;
+    values_of_row += objective.truth_count() + objective.output_count();
+    if (samples == 0) continue;
+    append(buffers_.feed.truths[h]);
+    append(std::span<const float>(buffers_.outputs)
+               .subspan(heads_.output_begin(h, samples), samples * objective.output_count()));
   }
   for (const std::string& part : session_.communicator.all_gather(bytes)) {
     if (file == nullptr) continue;
     std::uint64_t row = 0;
     std::memcpy(&row, part.data(), sizeof row);
-    const std::size_t count = (part.size() - sizeof row) / sizeof(float);
-    std::vector<float> values(count);
-    if (count > 0) std::memcpy(values.data(), part.data() + sizeof row, count * sizeof(float));
-    const std::size_t split = count / (objective_.truth_count() + objective_.output_count());
-    const std::span<const float> all = values;
-    file->write(static_cast<std::size_t>(row), all.first(split * objective_.truth_count()),
-                all.subspan(split * objective_.truth_count()));
+    std::vector<float> values((part.size() - sizeof row) / sizeof(float));
+    if (!values.empty()) std::memcpy(values.data(), part.data() + sizeof row, part.size() - sizeof row);
+    const std::size_t rows = values.size() / values_of_row;
+    std::span<const float> left = values;
+    for (std::size_t h = 0; h < heads_.all().size(); ++h) {
+      const Objective& objective = heads_.all()[h].objective;
+      const std::span<const float> truths = left.first(rows * objective.truth_count());
+      left = left.subspan(truths.size());
+      const std::span<const float> outputs = left.first(rows * objective.output_count());
+      left = left.subspan(outputs.size());
+      file->write(h, static_cast<std::size_t>(row), truths, outputs);
+    }
   }
 }
 
-Evaluation Evaluator::evaluation_of(const Predictions& predictions) const {
-  const std::vector<double>& deviations = session_.data.normalisation().y_std;
-  if (session_.units().undoes_transform())
-    return evaluate(objective_, std::vector<double>(deviations.size(), 1), predictions.records);
-  return evaluate(objective_, deviations, predictions.records);
+Evaluation Evaluator::evaluation_of(const Records& records) const {
+  std::vector<double> deviations;
+  for (const OutputUnits& output : session_.units().outputs)
+    for (const double deviation : output.deviation)
+      deviations.push_back(output.undoes_transform() ? 1 : deviation);
+  return evaluate(heads_, deviations, records);
 }
 
 }  // namespace wflow::trainer

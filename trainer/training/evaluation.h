@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "trainer/model/network.h"
-#include "trainer/training/objective.h"
+#include "trainer/training/heads.h"
 #include "trainer/training/optimizer.h"
 #include "trainer/training/prediction_file.h"
 #include "trainer/training/session.h"
@@ -23,10 +23,10 @@ struct PassBuffers {
 // Every call but evaluation_of() is collective.
 class Evaluator {
  public:
-  Evaluator(Session& session, const Objective& objective, FlatState& state, WeightAverage& average,
-            Network& network, PassBuffers& buffers)
+  Evaluator(Session& session, const Heads& heads, FlatState& state, WeightAverage& average, Network& network,
+            PassBuffers& buffers)
       : session_(session),
-        objective_(objective),
+        heads_(heads),
         state_(state),
         average_(average),
         network_(network),
@@ -41,25 +41,23 @@ class Evaluator {
   // of the norms that belong to these weights. The running statistics lag behind by tens of batches.
   void use_evaluation_weights();
 
-  struct Predictions {
-    std::vector<double> records;  // Objective::record() of all ranks' samples
-    std::vector<float> outputs;   // only where the targets are labels
-  };
-  Predictions predict(CachedSplit& split);
+  // Heads::record() of all ranks' samples.
+  using Records = std::vector<double>;
+  Records predict(CachedSplit& split);
   // Rank 0 also writes every prediction into `file`, which is nullptr on the other ranks.
-  Predictions predict_into(PredictionFile* file, CachedSplit& split);
-  Evaluation evaluation_of(const Predictions& predictions) const;
+  Records predict_into(PredictionFile* file, CachedSplit& split);
+  Evaluation evaluation_of(const Records& records) const;
 
  private:
   // Calls `done(first row, samples)` after each pass, as often on every rank; there may be no samples.
   using PassDone = std::function<void(std::size_t first, std::size_t samples)>;
-  Predictions predict(CachedSplit& split, const PassDone& done);
+  Records predict(CachedSplit& split, const PassDone& done);
   void write_rows(PredictionFile* file, std::size_t first, std::size_t samples);
   void use_training_weights();
   void measure_norms();
 
   Session& session_;
-  const Objective& objective_;
+  const Heads& heads_;
   FlatState& state_;
   WeightAverage& average_;
   Network& network_;

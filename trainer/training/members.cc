@@ -146,7 +146,8 @@ Combination::Combination(const TrainConfig& config, std::uint64_t last_step)
   const fs::path first = member_folder(config.output, 0);
   const ExportedModel model(first / "model.pt");
   targets_ = model.targets();
-  units_ = model.units().empty() ? "physical" : model.units();
+  const std::string& units = model.heads().front().units;
+  units_ = units.empty() ? "physical" : units;
   shape_ = files_.front().shape("prediction").value();
   sums_.resize(targets_.size());
   wide_truth_ = files_.front().is_wide("truth");

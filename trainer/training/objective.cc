@@ -314,6 +314,21 @@ std::optional<double> Evaluation::mean_ratio() const {
   return sum / count;
 }
 
+std::vector<std::pair<std::string, Evaluation>> Evaluation::by_head() const {
+  if (heads.empty()) return {{"", *this}};
+  std::vector<std::pair<std::string, Evaluation>> parts;
+  std::size_t begin = 0;
+  for (const Head& head : heads) {
+    Evaluation& part = parts.emplace_back(head.name, Evaluation()).second;
+    part.loss = head.loss;
+    part.classes = head.classes;
+    const auto first = targets.begin() + static_cast<std::ptrdiff_t>(begin);
+    part.targets.assign(first, first + static_cast<std::ptrdiff_t>(head.targets));
+    begin += head.targets;
+  }
+  return parts;
+}
+
 Evaluation evaluate(const Objective& objective, std::span<const double> deviations,
                     std::span<const double> records) {
   const TargetShape& shape = objective.shape();
@@ -366,9 +381,14 @@ nlohmann::json to_json(const Evaluation& evaluation) {
                              {"mean_guess_mae", errors.mean_guess_mae},
                              {"mae_ratio", or_null(errors.ratio())}};
   }
-  return {{"loss", evaluation.targets.empty() ? nlohmann::json() : nlohmann::json(evaluation.loss)},
-          {"mean_mae_ratio", or_null(evaluation.mean_ratio())},
-          {"targets", targets}};
+  nlohmann::json json = {
+      {"loss", evaluation.targets.empty() ? nlohmann::json() : nlohmann::json(evaluation.loss)},
+      {"mean_mae_ratio", or_null(evaluation.mean_ratio())},
+      {"targets", targets}};
+  for (const auto& [name, part] : evaluation.by_head())
+    if (!name.empty())
+      json["heads"][name] = {{"loss", part.loss}, {"mean_mae_ratio", or_null(part.mean_ratio())}};
+  return json;
 }
 
 }  // namespace wflow::trainer

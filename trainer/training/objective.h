@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "trainer/config.h"
@@ -113,10 +114,21 @@ struct TargetErrors {
 };
 
 struct Evaluation {
+  // One of several heads; its targets follow those of the heads before.
+  struct Head {
+    std::string name;
+    double loss = 0;  // without its weight
+    std::size_t targets = 0;
+    bool classes = false;
+    bool operator==(const Head&) const = default;
+  };
   double loss = 0;
   std::vector<TargetErrors> targets;  // none: no sample was evaluated, and there is no loss
-  bool classes = false;
+  bool classes = false;               // of a single head
+  std::vector<Head> heads = {};       // none where there is one
   std::optional<double> mean_ratio() const;
+  // For each head an evaluation of its own, with its name; a single head is this evaluation, without a name.
+  std::vector<std::pair<std::string, Evaluation>> by_head() const;
 };
 
 // `records` of all samples. `deviations` convert the targets to physical units: 1 if the records are

@@ -14,69 +14,75 @@
 #include "trainer/training/row_file.h"
 
 namespace wflow::trainer {
-struct PredictionFile::State {
-  RowFile file;
-  Objective objective;
-  ExportedUnits units;
-  PredictionFileDescription description;
-  std::size_t truth = 0;  // numbers of the file's datasets
-  std::size_t prediction = 0;
-  std::size_t deviation = 0;
-  std::size_t probability = 0;
 
-  std::size_t cells() const { return static_cast<std::size_t>(objective.shape().cells); }
-  std::size_t targets() const { return objective.shape().labels.size(); }
-  bool classes() const { return is_classification(objective.name()); }
+// The datasets of one head.
+class PredictionFile::HeadRows {
+ public:
+  HeadRows(RowFile& file, const Heads::Head& head, const OutputUnits& units, std::vector<double> truths);
 
-  std::vector<std::int64_t> ids = {};
-  std::vector<std::string> lines = {};  // rows of table()
+  void write(std::size_t first, std::span<const float> truths, std::span<const float> outputs);
+  // The columns and a row's cells of predictions.csv, each with a comma before it.
+  std::string columns() const;
+  const std::string& line(std::size_t row) const { return lines_[row]; }
 
+ private:
+  std::size_t cells() const { return static_cast<std::size_t>(objective_.shape().cells); }
+  std::size_t targets() const { return objective_.shape().labels.size(); }
+  bool classes() const { return is_classification(objective_.name()); }
+  bool wide() const { return units_.needs_double(); }
+  bool wide_truth() const { return wide() || !known_.empty(); }
+  std::size_t dataset(const char* name, std::int64_t channels, bool wide = false);
+  std::vector<double> physical_truths(std::size_t first, std::span<const float> truths) const;
   void add_lines(std::size_t first, std::span<const double> truths, std::span<const double> predictions,
                  std::span<const double> deviations);
-  void create();
-  bool wide() const { return units.output_needs_double(); }
-  std::size_t dataset(const char* name, std::int64_t channels, bool wide = false);
   // Return the predictions.
   std::vector<double> write_classes(std::size_t first, std::size_t count, std::span<const float> outputs);
   std::vector<double> write_numbers(std::size_t first, std::size_t count, std::span<const float> outputs,
                                     std::vector<double>& deviations);
+
+  RowFile& file_;
+  const Objective objective_;
+  const OutputUnits units_;
+  const std::vector<double> known_;  // truths of numbers, physical
+  std::size_t truth_ = 0;            // numbers of the file's datasets
+  std::size_t prediction_ = 0;
+  std::size_t deviation_ = 0;
+  std::size_t probability_ = 0;
+  std::vector<std::string> lines_;
 };
 
-std::size_t PredictionFile::State::dataset(const char* name, std::int64_t channels, bool wide) {
-  std::vector<std::int64_t> shape;
-  if (channels > 1 || !description.without_channels) shape.push_back(channels);
-  shape.insert(shape.end(), description.grid.begin(), description.grid.end());
-  return file.add(name, shape, wide);
+PredictionFile::HeadRows::HeadRows(RowFile& file, const Heads::Head& head, const OutputUnits& units,
+                                   std::vector<double> truths)
+    : file_(file), objective_(head.objective), units_(units), known_(std::move(truths)) {
+  file.text("targets", objective_.shape().labels);
+  file.text("units", {units.keeps_transform() ? "transformed" : "physical"});
+  const auto channels = static_cast<std::int64_t>(targets());
+  truth_ = dataset("truth", channels, wide_truth());
+  prediction_ = dataset("prediction", channels, wide());
+  if (objective_.name() == LossName::gaussian) deviation_ = dataset("deviation", channels);
+  if (classes()) probability_ = dataset("probability", objective_.shape().classes);
+  lines_.resize(file.rows());
 }
 
-void PredictionFile::State::create() {
-  file.number("wflow_format", kPredictionFormat);
-  file.number("epoch", description.epoch);
-  file.text("producer", {fmt::format("wflow {}", kVersion)});
-  file.text("data_hash", {description.data_hash});
-  file.text("targets", objective.shape().labels);
-  const bool transformed = units.field_target && units.target_transformed &&
-                           objective.name() == LossName::gaussian &&
-                           units.transform.name != TransformName::none;
-  file.text("units", {transformed ? "transformed" : "physical"});
-  const auto channels = static_cast<std::int64_t>(targets());
-  truth = dataset("truth", channels, wide() || !description.truths.empty());
-  prediction = dataset("prediction", channels, wide());
-  if (objective.name() == LossName::gaussian) deviation = dataset("deviation", channels);
-  if (classes()) probability = dataset("probability", objective.shape().classes);
+std::size_t PredictionFile::HeadRows::dataset(const char* name, std::int64_t channels, bool wide) {
+  std::vector<std::int64_t> shape;
+  if (channels > 1 || units_.has_channels) shape.push_back(channels);
+  shape.insert(shape.end(), units_.grid.begin(), units_.grid.end());
+  return file_.add(name, shape, wide);
 }
 
 // Padding has no truth and no error.
-void PredictionFile::State::add_lines(std::size_t first, std::span<const double> truths,
-                                      std::span<const double> predictions,
-                                      std::span<const double> deviations) {
+void PredictionFile::HeadRows::add_lines(std::size_t first, std::span<const double> truths,
+                                         std::span<const double> predictions,
+                                         std::span<const double> deviations) {
   const std::size_t values = targets() * cells();
   for (std::size_t n = 0; n < truths.size() / values; ++n) {
     std::string line;
     for (std::size_t t = 0; t < targets(); ++t) {
       const std::size_t begin = n * values + t * cells();
       if (cells() == 1) {
-        line += "," + number_text(truths[begin], wide()) + "," + number_text(predictions[begin], wide());
+        line +=
+            "," + number_text(truths[begin], wide_truth()) + "," + number_text(predictions[begin], wide());
         if (!deviations.empty()) line += "," + number_text(deviations[begin], false);
         continue;
       }
@@ -98,13 +104,13 @@ void PredictionFile::State::add_lines(std::size_t first, std::span<const double>
       line += "," + number_text(truth / count, wide()) + "," + number_text(prediction / count, wide()) + "," +
               number_text(absolute / count, false) + "," + number_text(std::sqrt(squared / count), false);
     }
-    lines[first + n] = std::move(line);
+    lines_[first + n] = std::move(line);
   }
 }
 
-std::vector<double> PredictionFile::State::write_classes(std::size_t first, std::size_t count,
-                                                         std::span<const float> outputs) {
-  const auto most = static_cast<std::size_t>(objective.shape().classes);
+std::vector<double> PredictionFile::HeadRows::write_classes(std::size_t first, std::size_t count,
+                                                            std::span<const float> outputs) {
+  const auto most = static_cast<std::size_t>(objective_.shape().classes);
   std::vector<double> likeliest(count * cells());
   std::vector<float> shares(outputs.begin(), outputs.end());
   for (std::size_t n = 0; n < count; ++n) {
@@ -121,75 +127,112 @@ std::vector<double> PredictionFile::State::write_classes(std::size_t first, std:
       likeliest[n * cells() + cell] = static_cast<double>(best);
     }
   }
-  file.write(prediction, first, likeliest);
-  file.write(probability, first, shares);
+  file_.write(prediction_, first, likeliest);
+  file_.write(probability_, first, shares);
   return likeliest;
 }
 
-std::vector<double> PredictionFile::State::write_numbers(std::size_t first, std::size_t count,
-                                                         std::span<const float> outputs,
-                                                         std::vector<double>& deviations) {
-  const bool gaussian = objective.name() == LossName::gaussian;
+std::vector<double> PredictionFile::HeadRows::write_numbers(std::size_t first, std::size_t count,
+                                                            std::span<const float> outputs,
+                                                            std::vector<double>& deviations) {
+  const bool gaussian = objective_.name() == LossName::gaussian;
   const std::size_t values = targets() * cells();
   const std::size_t channels = gaussian ? 2 * values : values;
   std::vector<double> means(count * values);
   deviations.resize(gaussian ? means.size() : 0);
   for (std::size_t n = 0; n < count; ++n) {
     for (std::size_t i = 0; i < values; ++i) {
-      means[n * values + i] = units.physical(outputs[n * channels + i], i / cells());
+      means[n * values + i] = units_.physical(outputs[n * channels + i], i / cells());
       if (!gaussian) continue;
       const double half_logarithm = 0.5 * outputs[n * channels + values + i];
-      deviations[n * values + i] = std::exp(half_logarithm) * units.normalisation.y_std[i / cells()];
+      deviations[n * values + i] = std::exp(half_logarithm) * units_.deviation[i / cells()];
     }
   }
-  file.write(prediction, first, means);
-  if (gaussian) file.write(deviation, first, deviations);
+  file_.write(prediction_, first, means);
+  if (gaussian) file_.write(deviation_, first, deviations);
   return means;
 }
 
-PredictionFile::PredictionFile(const std::filesystem::path& target, const Objective& objective,
-                               const ExportedUnits& units, const PredictionFileDescription& description,
+std::vector<double> PredictionFile::HeadRows::physical_truths(std::size_t first,
+                                                              std::span<const float> truths) const {
+  std::vector<double> physical(truths.begin(), truths.end());
+  if (!known_.empty()) {
+    const auto begin = known_.begin() + static_cast<std::ptrdiff_t>(first * targets());
+    std::copy_n(begin, physical.size(), physical.begin());
+  } else if (!classes()) {
+    for (std::size_t i = 0; i < physical.size(); ++i)
+      physical[i] = units_.physical(physical[i], i / cells() % targets());
+  }
+  return physical;
+}
+
+void PredictionFile::HeadRows::write(std::size_t first, std::span<const float> truths,
+                                     std::span<const float> outputs) {
+  const std::size_t count = truths.size() / objective_.truth_count();
+  WFLOW_CHECK(outputs.size() == count * objective_.output_count() && first + count <= file_.rows());
+  const std::vector<double> physical = physical_truths(first, truths);
+  file_.write(truth_, first, physical);
+  std::vector<double> deviations;
+  const std::vector<double> predictions =
+      classes() ? write_classes(first, count, outputs) : write_numbers(first, count, outputs, deviations);
+  add_lines(first, physical, predictions, deviations);
+}
+
+std::string PredictionFile::HeadRows::columns() const {
+  std::vector<const char*> suffixes = {"", "_predicted"};
+  if (objective_.name() == LossName::gaussian) suffixes.push_back("_deviation");
+  if (cells() > 1) suffixes = {"_mean", "_mean_predicted", "_mae", "_rmse"};
+  if (cells() > 1 && classes()) suffixes = {"_error_rate"};
+  std::string out;
+  for (const std::string& name : objective_.shape().labels)
+    for (const char* suffix : suffixes) out += "," + csv::cell(name + suffix);
+  return out;
+}
+
+struct PredictionFile::State {
+  RowFile file;
+  std::vector<std::int64_t> ids;
+  std::vector<HeadRows> heads = {};
+};
+
+PredictionFile::PredictionFile(const std::filesystem::path& target, const Heads& heads,
+                               const std::vector<OutputUnits>& units,
+                               const PredictionFileDescription& description,
                                std::span<const std::int64_t> ids)
-    : state_(new State{RowFile(target, ids), objective, units, description}) {
-  state_->lines.resize(ids.size());
-  for (std::size_t n = 0; n < ids.size(); ++n) state_->ids.push_back(ids[n]);
-  state_->create();
+    : state_(new State{RowFile(target, ids), {ids.begin(), ids.end()}}) {
+  RowFile& file = state_->file;
+  file.number("wflow_format", kPredictionFormat);
+  file.number("epoch", description.epoch);
+  file.text("producer", {fmt::format("wflow {}", kVersion)});
+  file.text("data_hash", {description.data_hash});
+  if (heads.all().size() > 1) {
+    std::vector<std::string> names;
+    for (const Heads::Head& head : heads.all()) names.push_back(head.name);
+    file.text("heads", names);
+  }
+  state_->heads.reserve(heads.all().size());
+  for (std::size_t h = 0; h < heads.all().size(); ++h) {
+    if (heads.all().size() > 1) file.use_group(heads.all()[h].name);
+    state_->heads.emplace_back(file, heads.all()[h], units[h], description.truths.at(h));
+  }
 }
 
 PredictionFile::~PredictionFile() = default;
 
-void PredictionFile::write(std::size_t first, std::span<const float> truths, std::span<const float> outputs) {
-  const std::size_t count = truths.size() / state_->objective.truth_count();
-  WFLOW_CHECK(outputs.size() == count * state_->objective.output_count() &&
-              first + count <= state_->file.rows());
-  std::vector<double> physical(truths.begin(), truths.end());
-  if (const std::vector<double>& known = state_->description.truths; !known.empty()) {
-    const auto begin = known.begin() + static_cast<std::ptrdiff_t>(first * state_->targets());
-    std::copy_n(begin, physical.size(), physical.begin());
-  } else if (!state_->classes()) {
-    for (std::size_t i = 0; i < physical.size(); ++i)
-      physical[i] = state_->units.physical(physical[i], i / state_->cells() % state_->targets());
-  }
-  state_->file.write(state_->truth, first, physical);
-  std::vector<double> deviations;
-  const std::vector<double> predictions = state_->classes()
-                                              ? state_->write_classes(first, count, outputs)
-                                              : state_->write_numbers(first, count, outputs, deviations);
-  if (state_->units.field_target) state_->add_lines(first, physical, predictions, deviations);
+void PredictionFile::write(std::size_t head, std::size_t first, std::span<const float> truths,
+                           std::span<const float> outputs) {
+  state_->heads.at(head).write(first, truths, outputs);
 }
 
 std::string PredictionFile::table() const {
   std::string out = "id";
-  for (const std::string& name : state_->objective.shape().labels) {
-    std::vector<const char*> columns = {"", "_predicted"};
-    if (state_->objective.name() == LossName::gaussian) columns.push_back("_deviation");
-    if (state_->cells() > 1) columns = {"_mean", "_mean_predicted", "_mae", "_rmse"};
-    if (state_->cells() > 1 && state_->classes()) columns = {"_error_rate"};
-    for (const char* column : columns) out += "," + csv::cell(name + column);
-  }
+  for (const HeadRows& head : state_->heads) out += head.columns();
   out += '\n';
-  for (std::size_t n = 0; n < state_->lines.size(); ++n)
-    out += std::to_string(state_->ids[n]) + state_->lines[n] + '\n';
+  for (std::size_t n = 0; n < state_->ids.size(); ++n) {
+    out += std::to_string(state_->ids[n]);
+    for (const HeadRows& head : state_->heads) out += head.line(n);
+    out += '\n';
+  }
   return out;
 }
 

@@ -11,19 +11,17 @@
 #include <vector>
 
 #include "trainer/model/model_export.h"
-#include "trainer/training/objective.h"
+#include "trainer/training/heads.h"
 
 namespace wflow::trainer {
 
 inline constexpr int kPredictionFormat = 1;  // attribute wflow_format
 
 struct PredictionFileDescription {
-  std::vector<std::int64_t> grid =
-      {};                         // grid of a target, without axes that the data do not have; empty: numbers
-  bool without_channels = false;  // the one predicted field has no axis of channels
-  std::string data_hash;          // hash of the data set
-  std::int64_t epoch = 0;         // epoch of the weights
-  std::vector<double> truths = {};  // for targets that are numbers: [samples, targets]; empty: as written
+  std::string data_hash;   // hash of the data set
+  std::int64_t epoch = 0;  // epoch of the weights
+  // For each head whose targets are numbers [samples, targets]; empty: as written.
+  std::vector<std::vector<double>> truths = {};
 };
 
 // Datasets, all contiguous, with a row per sample in order of the split:
@@ -34,24 +32,30 @@ struct PredictionFileDescription {
 //   /deviation, with a gaussian loss: the standard deviation, shaped as /prediction
 //   /probability, for classes: (N, classes), or (N, classes, the axes of the grid)
 // A gaussian loss on transformed fields keeps the transformed units, as in model.pt (attribute `units`).
+// With several heads, each has a group with its name, which has these datasets and the attributes `targets`
+// and `units`; the attribute `heads` of the file lists them.
 class PredictionFile {
  public:
   // Every function throws Error{system} if a write fails.
-  PredictionFile(const std::filesystem::path& target, const Objective& objective, const ExportedUnits& units,
-                 const PredictionFileDescription& description, std::span<const std::int64_t> ids);
+  // `units`: one for each head.
+  PredictionFile(const std::filesystem::path& target, const Heads& heads,
+                 const std::vector<OutputUnits>& units, const PredictionFileDescription& description,
+                 std::span<const std::int64_t> ids);
   ~PredictionFile();  // removes an unpublished file
   PredictionFile(const PredictionFile&) = delete;
   PredictionFile& operator=(const PredictionFile&) = delete;
 
-  // Writes the rows from `first` on: truths [rows, targets, cells], outputs [rows, channels, cells], both
-  // normalised.
-  void write(std::size_t first, std::span<const float> truths, std::span<const float> outputs);
+  // Writes a head's rows from `first` on: truths [rows, targets, cells], outputs [rows, channels, cells],
+  // both normalised.
+  void write(std::size_t head, std::size_t first, std::span<const float> truths,
+             std::span<const float> outputs);
   void publish();
-  // The text of predictions.csv for field targets, once all rows are written: the means and errors of each
-  // sample, or the value itself if a field has one cell.
+  // The text of predictions.csv, once all rows are written: of numbers the truth and the prediction, with a
+  // gaussian loss its standard deviation; of fields the means and errors of each sample.
   std::string table() const;
 
  private:
+  class HeadRows;
   struct State;
   std::unique_ptr<State> state_;
 };

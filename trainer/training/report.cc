@@ -58,6 +58,8 @@ std::string metrics_jsonl(const std::vector<EpochRow>& history) {
                            {"data_wait", row.data_wait},
                            {"exposed_communication", row.exposed_communication}};
     if (!row.validation.targets.empty()) line["validation_loss"] = row.validation.loss;
+    for (const Evaluation::Head& head : row.validation.heads)
+      line["validation_heads"][head.name] = {{"loss", head.loss}};
     for (const TargetErrors& t : row.validation.targets) {
       const std::optional<double> r2 = t.r2();
       const std::optional<double> ratio = t.ratio();
@@ -73,37 +75,6 @@ std::string metrics_jsonl(const std::vector<EpochRow>& history) {
 
 std::string number_text(double value, bool wide) {
   return wide ? text::from_real(value) : fmt::format("{:.9g}", value);
-}
-
-std::string predictions_csv(const Objective& objective, const Normalisation& normalisation,
-                            std::span<const std::int64_t> ids, std::span<const double> truths,
-                            std::span<const float> outputs) {
-  const std::vector<std::string>& labels = objective.shape().labels;
-  const bool gaussian = objective.name() == LossName::gaussian;
-  const bool wide = FieldScale{normalisation.y_mean, normalisation.y_std}.needs_double();
-  std::string out = "id";
-  for (const std::string& label : labels) {
-    out += fmt::format(",{},{}", csv_field(label), csv_field(label + "_predicted"));
-    if (gaussian) out += "," + csv_field(label + "_deviation");
-  }
-  out += '\n';
-  const std::size_t count = labels.size();
-  const std::size_t channels = objective.output_count();
-  for (std::size_t n = 0; n < ids.size(); ++n) {
-    out += std::to_string(ids[n]);
-    const std::span<const float> y = outputs.subspan(n * channels, channels);
-    for (std::size_t t = 0; t < count; ++t) {
-      out += fmt::format(",{}", text::from_real(truths[n * count + t]));
-      if (is_classification(objective.name())) {
-        out += fmt::format(",{}", std::max_element(y.begin(), y.end()) - y.begin());
-        continue;
-      }
-      out += "," + number_text(y[t] * normalisation.y_std[t] + normalisation.y_mean[t], wide);
-      if (gaussian) out += fmt::format(",{:.9g}", std::exp(0.5 * y[count + t]) * normalisation.y_std[t]);
-    }
-    out += '\n';
-  }
-  return out;
 }
 
 void write_result(const std::filesystem::path& output, nlohmann::json result) {
@@ -123,9 +94,16 @@ std::string ratio_text(const TargetErrors& errors) {
 std::string epoch_line(const EpochRow& row, std::int64_t epochs) {
   std::string line = fmt::format("epoch {}/{}  loss {:.4g}", row.epoch, epochs, row.train_loss);
   if (!row.validation.targets.empty()) {
-    line += fmt::format("  validation {:.4g}  error/mean-guess", row.validation.loss);
-    for (const TargetErrors& t : row.validation.targets)
-      line += fmt::format(" {} {}", t.label, ratio_text(t));
+    line += fmt::format("  validation {:.4g}", row.validation.loss);
+    if (row.validation.heads.empty()) line += "  error/mean-guess";
+    for (const auto& [head, part] : row.validation.by_head()) {
+      if (!head.empty()) {
+        const std::optional<double> ratio = part.mean_ratio();
+        line += fmt::format("  {} {:.4g} ({})", head, part.loss, ratio ? fmt::format("{:.3f}", *ratio) : "-");
+        continue;
+      }
+      for (const TargetErrors& t : part.targets) line += fmt::format(" {} {}", t.label, ratio_text(t));
+    }
   }
   return line + fmt::format("  {:.1f} samples/s  lr {:.3g}", row.samples_per_second, row.learning_rate);
 }
@@ -167,7 +145,9 @@ std::string performance_line(const Performance& performance) {
          fmt::format("; up to {} of memory{}", text::format_bytes(most), memory.size() > 1 ? " a rank" : "");
 }
 
-std::string test_lines(const Evaluation& evaluation, std::string_view title) {
+namespace {
+
+std::string head_lines(const Evaluation& evaluation, const std::string& title) {
   const bool classes = evaluation.classes;
   std::string out =
       fmt::format("{:<24} {:>14} {:>14} {:>18} {:>8} {:>8}\n", title,
@@ -182,6 +162,16 @@ std::string test_lines(const Evaluation& evaluation, std::string_view title) {
                        : r2    ? fmt::format("{:.4f}", *r2)
                                : "-");
   }
+  return out;
+}
+
+}  // namespace
+
+std::string test_lines(const Evaluation& all, std::string_view title) {
+  std::string out;
+  for (const auto& [head, part] : all.by_head())
+    out += (out.empty() ? "" : "\n") +
+           head_lines(part, head.empty() ? std::string(title) : fmt::format("{} {}", title, head));
   return out;
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text of a run's results: metrics.csv, metrics.jsonl, predictions.csv, result.json, and one line per
-// epoch.
+// Text of a run's results: metrics.csv, metrics.jsonl, result.json, and one line per epoch.
 #pragma once
 
 #include <cstdint>
@@ -16,18 +15,12 @@
 namespace wflow::trainer {
 
 std::string metrics_csv(const std::vector<std::string>& labels, const std::vector<EpochRow>& history);
-// The same with each target's RMSE and R2: one JSON object per epoch and line. NaN and infinity are null.
+// The same with each target's RMSE and R2, and with several heads the loss of each: one JSON object per epoch
+// and line. NaN and infinity are null.
 std::string metrics_jsonl(const std::vector<EpochRow>& history);
 
 // A value for a table: with all digits of a float64 (`wide`) or of a float32.
 std::string number_text(double value, bool wide);
-
-// ids: [samples]; truths: [samples, targets], physical; outputs: [samples, channels] of the network. Each
-// truth is followed by the prediction and, with a gaussian loss, its standard deviation; for classes by the
-// most probable class.
-std::string predictions_csv(const Objective& objective, const Normalisation& normalisation,
-                            std::span<const std::int64_t> ids, std::span<const double> truths,
-                            std::span<const float> outputs);
 
 // Performance of a whole training: means over the time of its epochs.
 struct Performance {

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -82,17 +83,16 @@ std::vector<std::int64_t> ids_of(const CachedSplit& split) {
   return ids;
 }
 
-std::unique_ptr<PredictionFile> prediction_file(const Session& session, const Objective& objective,
+std::unique_ptr<PredictionFile> prediction_file(const Session& session, const Heads& heads,
                                                 const CachedSplit& split, std::int64_t epoch) {
   const RunData& data = session.data;
   PredictionFileDescription description;
-  description.grid = data.target_grid();
-  description.without_channels = data.target_is_without_channels();
-  if (!data.roles().field_target()) description.truths = data.truths(split.source());
+  for (std::size_t h = 0; h < heads.all().size(); ++h)
+    description.truths.push_back(data.truths(split.source(), h));
   description.data_hash = data.info().hash;
   description.epoch = epoch;
-  return std::make_unique<PredictionFile>(fs::path(session.config.output) / "predictions.h5", objective,
-                                          session.units(), description, ids_of(split));
+  return std::make_unique<PredictionFile>(fs::path(session.config.output) / "predictions.h5", heads,
+                                          session.units().outputs, description, ids_of(split));
 }
 
 nlohmann::json result_of(Session& session, const TrainingCounters& counters, const Network& network,
@@ -150,9 +150,16 @@ nlohmann::json result_of(Session& session, const TrainingCounters& counters, con
             {"reductions_this_segment", communicator.reduction_seconds()}}}};
 }
 
+// True if predictions.csv has every prediction: no head learns a field.
+bool learns_numbers(const Session& session) {
+  const std::vector<DataRoles::Head>& heads = session.data.roles().heads;
+  return std::none_of(heads.begin(), heads.end(),
+                      [](const DataRoles::Head& head) { return head.learns_fields(); });
+}
+
 }  // namespace
 
-void write_results(Session& session, const Objective& objective, TrainingState& state, const Network& network,
+void write_results(Session& session, const Heads& heads, TrainingState& state, const Network& network,
                    Evaluator& evaluator, const CheckpointDirectory& checkpoints, RunReport& report,
                    const SegmentTimes& times) {
   const TrainingCounters& counters = state.counters;
@@ -161,20 +168,16 @@ void write_results(Session& session, const Objective& objective, TrainingState& 
   evaluator.use_evaluation_weights();
   CachedSplit& split = session.data.test();
   std::unique_ptr<PredictionFile> file;
-  if (session.leader()) file = prediction_file(session, objective, split, epoch);
-  const Evaluator::Predictions predictions = evaluator.predict_into(file.get(), split);
+  if (session.leader()) file = prediction_file(session, heads, split, epoch);
+  const Evaluator::Records records = evaluator.predict_into(file.get(), split);
   const nlohmann::json staging = staging_result(session);
   Performance performance = performance_of(counters.history, session.graph.training_flops());
   performance.peak_memory = gather_values(
       session.communicator, std::vector<std::uint64_t>{static_cast<std::uint64_t>(peak_memory())});
   if (!session.leader()) return;
   file->publish();
-  const Evaluation test = evaluator.evaluation_of(predictions);
-  const bool table = !session.data.roles().field_target();
-  write_file_durably(output / "predictions.csv",
-                     table ? predictions_csv(objective, session.data.normalisation(), ids_of(split),
-                                             session.data.truths(split.source()), predictions.outputs)
-                           : file->table());
+  const Evaluation test = evaluator.evaluation_of(records);
+  write_file_durably(output / "predictions.csv", file->table());
   report.write_metrics(counters.history);
   write_file_durably(output / "train.yaml", yaml::emit(to_yaml(session.config)));
   export_model(session.graph, state.flat, session.units(), (output / "model.pt").string());
@@ -188,7 +191,7 @@ void write_results(Session& session, const Objective& objective, TrainingState& 
       "results in {}: model.pt, model.onnx, predictions.h5, predictions.csv, metrics.csv, result.json",
       output.string()));
   report.results(test, counters, output / "model.pt",
-                 output / (table ? "predictions.csv" : "predictions.h5"));
+                 output / (learns_numbers(session) ? "predictions.csv" : "predictions.h5"));
 }
 
 }  // namespace wflow::trainer

@@ -5,7 +5,7 @@
 #include "trainer/model/network.h"
 #include "trainer/training/checkpoint.h"
 #include "trainer/training/evaluation.h"
-#include "trainer/training/objective.h"
+#include "trainer/training/heads.h"
 #include "trainer/training/run_report.h"
 #include "trainer/training/session.h"
 #include "trainer/training/training_state.h"
@@ -21,7 +21,7 @@ struct SegmentTimes {
 };
 
 // A collective call; the evaluation weights stay in `state`.
-void write_results(Session& session, const Objective& objective, TrainingState& state, const Network& network,
+void write_results(Session& session, const Heads& heads, TrainingState& state, const Network& network,
                    Evaluator& evaluator, const CheckpointDirectory& checkpoints, RunReport& report,
                    const SegmentTimes& times);
 

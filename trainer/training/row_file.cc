@@ -15,6 +15,7 @@ namespace wflow::trainer {
 using converters::AttributeId;
 using converters::DatasetId;
 using converters::FileId;
+using converters::GroupId;
 using converters::Hdf5Section;
 using converters::PropertyId;
 using converters::SpaceId;
@@ -31,6 +32,9 @@ struct RowFile::State {
     std::size_t values;          // per row
   };
   std::vector<Rows> datasets{};
+  converters::GroupId group{};  // the group in use, if there is one
+
+  hid_t place() const { return group.get() >= 0 ? group.get() : file.get(); }
 
   hid_t check(hid_t id) const {
     if (id < 0) converters::throw_hdf5(ExitCode::system, fmt::format("cannot write {}", target.string()));
@@ -55,8 +59,17 @@ RowFile::RowFile(const std::filesystem::path& target, std::span<const std::int64
 
 RowFile::~RowFile() {
   const Hdf5Section section;
+  state_->group.close();
   state_->datasets.clear();
   state_->file.close();
+}
+
+void RowFile::use_group(const std::string& name) {
+  const Hdf5Section section;
+  state_->group.close();
+  if (name.empty()) return;
+  state_->group = GroupId(
+      state_->check(H5Gcreate2(state_->file.get(), name.c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT)));
 }
 
 void RowFile::text(const char* name, const std::vector<std::string>& values) {
@@ -67,7 +80,7 @@ void RowFile::text(const char* name, const std::vector<std::string>& values) {
   H5Tset_size(type.get(), H5T_VARIABLE);
   H5Tset_cset(type.get(), H5T_CSET_UTF8);
   const AttributeId attribute(
-      state_->check(H5Acreate2(state_->file.get(), name, type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT)));
+      state_->check(H5Acreate2(state_->place(), name, type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT)));
   std::vector<const char*> texts;
   for (const std::string& value : values) texts.push_back(value.c_str());
   if (!texts.empty()) state_->check(H5Awrite(attribute.get(), type.get(), texts.data()));
@@ -76,8 +89,8 @@ void RowFile::text(const char* name, const std::vector<std::string>& values) {
 void RowFile::number(const char* name, std::int64_t value) {
   const Hdf5Section section;
   const SpaceId space(state_->check(H5Screate(H5S_SCALAR)));
-  const AttributeId attribute(state_->check(
-      H5Acreate2(state_->file.get(), name, H5T_STD_I64LE, space.get(), H5P_DEFAULT, H5P_DEFAULT)));
+  const AttributeId attribute(
+      state_->check(H5Acreate2(state_->place(), name, H5T_STD_I64LE, space.get(), H5P_DEFAULT, H5P_DEFAULT)));
   state_->check(H5Awrite(attribute.get(), H5T_NATIVE_INT64, &value));
 }
 
@@ -86,7 +99,7 @@ std::size_t RowFile::add(const char* name, std::span<const std::int64_t> shape, 
   std::vector<hsize_t> dims = {state_->rows};
   for (const std::int64_t n : shape) dims.push_back(static_cast<hsize_t>(n));
   const SpaceId space(state_->check(H5Screate_simple(static_cast<int>(dims.size()), dims.data(), nullptr)));
-  DatasetId id(state_->check(H5Dcreate2(state_->file.get(), name, wide ? H5T_IEEE_F64LE : H5T_IEEE_F32LE,
+  DatasetId id(state_->check(H5Dcreate2(state_->place(), name, wide ? H5T_IEEE_F64LE : H5T_IEEE_F32LE,
                                         space.get(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT)));
   const auto values = std::accumulate(dims.begin() + 1, dims.end(), hsize_t{1}, std::multiplies<>());
   state_->datasets.push_back({std::move(id), std::move(dims), values});
@@ -123,6 +136,7 @@ void RowFile::write_rows(std::size_t dataset, std::size_t first, const void* val
 void RowFile::publish() {
   {
     const Hdf5Section section;
+    state_->group.close();
     for (State::Rows& rows : state_->datasets)
       if (rows.id.close() < 0) state_->check(-1);
     if (state_->file.close() < 0) state_->check(-1);

@@ -20,7 +20,9 @@ class RowFile {
   RowFile(const RowFile&) = delete;
   RowFile& operator=(const RowFile&) = delete;
 
-  // Attributes of the file.
+  // Later attributes and datasets belong to this new group; empty: to the file itself.
+  void use_group(const std::string& name);
+  // Attributes of the file, or of the group.
   void text(const char* name, const std::vector<std::string>& values);
   void number(const char* name, std::int64_t value);
   // Adds a dataset of float32, or float64 if `wide`; `shape`: of a row. Returns its number.

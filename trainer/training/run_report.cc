@@ -104,6 +104,8 @@ void RunReport::epoch_events(const EpochRow& row) {
   const std::int64_t at = row.step;
   metric("train_loss", row.train_loss, epoch, at);
   if (!row.validation.targets.empty()) metric("validation_loss", row.validation.loss, epoch, at);
+  for (const Evaluation::Head& head : row.validation.heads)
+    metric("validation_loss/" + head.name, head.loss, epoch, at);
   for (const TargetErrors& t : row.validation.targets) {
     if (t.ratio()) metric("validation_mae_ratio/" + t.label, *t.ratio(), epoch, at);
   }

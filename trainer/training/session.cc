@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "trainer/data/roles.h"
 #include "trainer/model/network.h"
-#include "trainer/training/objective.h"
+#include "trainer/training/heads.h"
 #include "trainer/training/training_state.h"
 
 namespace wflow::trainer {
@@ -55,13 +55,27 @@ Session::Session(const TrainConfig& completed, Communicator& ranks, const RunOpt
       fingerprint(fingerprint_of(config, data.info(), graph)) {}
 
 ExportedUnits Session::units() const {
-  ExportedUnits units = {config.transform, data.normalisation(),
-                         config.loss.name, data.roles().field_target(),
-                         data.labels(),    data.target_is_transformed()};
+  ExportedUnits units = {config.transform, data.normalisation(), {}};
+  const std::vector<HeadConfig> heads = heads_of(config);
+  for (std::size_t h = 0; h < heads.size(); ++h) {
+    const std::vector<std::string>& labels = data.targets()[h].labels;
+    OutputUnits& output = units.outputs.emplace_back();
+    output.name = heads[h].name;
+    output.loss = heads[h].loss.name;
+    output.fields = data.roles().heads[h].learns_fields();
+    output.targets = labels;
+    const auto slice = [&](const std::vector<double>& all) {
+      const auto begin = all.begin() + static_cast<std::ptrdiff_t>(data.first_target(h));
+      return std::vector<double>(begin, begin + static_cast<std::ptrdiff_t>(labels.size()));
+    };
+    output.mean = slice(data.normalisation().y_mean);
+    output.deviation = slice(data.normalisation().y_std);
+    if (data.target_is_transformed(h)) output.transform = config.transform;
+    output.grid = data.target_grid(h);
+    output.has_channels = !data.target_is_without_channels(h);
+  }
   for (const DataRoles::Part& part : data.roles().parts)
     if (!data.info().fields[part.field].has_channels) units.without_channels.push_back(part.name);
-  units.target_grid = data.target_grid();
-  units.target_has_channels = !data.target_is_without_channels();
   for (const DataRoles::Input& input : data.roles().inputs) {
     std::vector<std::string>& columns = units.columns.emplace_back();
     std::vector<std::pair<double, double>>& ranges = units.ranges.emplace_back();
@@ -82,7 +96,7 @@ std::string describe_run(const TrainConfig& asked) {
   const TrainConfig config = completed(asked, dataset.info);
   const DataRoles roles = roles_of(config, dataset.info);
   const ModelGraph graph = network_graph(config, task_of(config, dataset.info, roles), nullptr);
-  const Objective objective = objective_of(config, target_shape(config, dataset.info, roles), graph);
+  const Heads heads = network_heads(config, target_shapes(config, dataset.info, roles), graph);
   const auto ranks = static_cast<std::size_t>(config.ranks);
   const TrainingOrder order = {0, dataset.train->size(), static_cast<std::size_t>(config.batch), 0, ranks};
   const std::size_t on_rank = (order.batch + ranks - 1) / ranks;
@@ -103,8 +117,12 @@ std::string describe_run(const TrainConfig& asked) {
   std::string inputs;
   for (const NamedShape& input : graph.inputs)
     inputs += fmt::format("{}{} ({})", inputs.empty() ? "" : ", ", input.name, text_of(input.shape));
-  out += fmt::format("learns          {} from {}, loss {}\n", text::join(objective.shape().labels, ", "),
-                     inputs, name_of(config.loss.name));
+  for (const Heads::Head& head : heads.all()) {
+    const std::string weight = head.weight == 1 ? "" : fmt::format(", weight {:g}", head.weight);
+    out += fmt::format(
+        "{:<15} {}{} from {}, loss {}{}\n", "learns", head.name.empty() ? "" : head.name + ": ",
+        text::join(head.objective.shape().labels, ", "), inputs, name_of(head.objective.name()), weight);
+  }
   out += fmt::format("parameters      {} ({})\n", text::format_count(parameters),
                      text::format_bytes(parameters * sizeof(float)));
   if (!graph.is_module())

@@ -44,6 +44,8 @@ std::string record_of(const EpochRow& row, double time) {
   put_scalar(summary, "learning_rate", row.learning_rate);
   put_scalar(summary, "samples_per_second", row.samples_per_second);
   if (!row.validation.targets.empty()) put_scalar(summary, "loss/validation", row.validation.loss);
+  for (const Evaluation::Head& head : row.validation.heads)
+    put_scalar(summary, "loss/validation/" + head.name, head.loss);
   for (const TargetErrors& target : row.validation.targets) {
     put_scalar(summary, "mae/" + target.label, target.mae);
     put_scalar(summary, "rmse/" + target.label, target.rmse());

@@ -15,7 +15,7 @@
 #include "trainer/model/network.h"
 #include "trainer/training/common_guard.h"
 #include "trainer/training/evaluation.h"
-#include "trainer/training/objective.h"
+#include "trainer/training/heads.h"
 #include "trainer/training/recovery.h"
 #include "trainer/training/results.h"
 #include "trainer/training/run_report.h"
@@ -116,7 +116,7 @@ Outcome run(Session& session) {
   const TrainConfig& config = session.config;
   const SearchConfig& search = session.options.search;
   const Clock::time_point begin = Clock::now();
-  const Objective objective = objective_of(config, session.data.targets(), session.graph);
+  const Heads heads = network_heads(config, session.data.targets(), session.graph);
   TrainingState state(session.graph, config.optimizer, config.ema, &session.communicator);
   TrainingCounters& counters = state.counters;
   RunReport report(session);
@@ -136,13 +136,13 @@ Outcome run(Session& session) {
   guard.begin_at(counters.step);
   Recovery recovery(session, state, checkpoints, report, begin);
   PassBuffers buffers;
-  Evaluator evaluator(session, objective, state.flat, state.average, *network, buffers);
+  Evaluator evaluator(session, heads, state.flat, state.average, *network, buffers);
   const auto stop_wanted = [&] {
     const bool out_of_time =
         session.leader() && config.max_seconds > 0 && seconds_since(begin) >= config.max_seconds;
     return out_of_time || (session.options.stop_asked && session.options.stop_asked());
   };
-  TrainingStep step(session, objective, state, *network, buffers, guard, report, stop_wanted);
+  TrainingStep step(session, heads, state, *network, buffers, guard, report, stop_wanted);
   LoopHooks hooks;
   hooks.step_done = [&] { report.progress(counters.step); };
   hooks.step_sound = [&] {
@@ -151,7 +151,7 @@ Outcome run(Session& session) {
   hooks.epoch_done = [&](EpochRow row) {
     finish_epoch(session, counters, evaluator, recovery, report, std::move(row));
   };
-  TrainingLoop loop(session, objective.terms(), state, step, guard, hooks);
+  TrainingLoop loop(session, heads.terms(), state, step, guard, hooks);
 
   TrainingLoop::End end = loop.run();
   for (; end == TrainingLoop::End::unsound; end = loop.run()) {
@@ -173,7 +173,7 @@ Outcome run(Session& session) {
     return Outcome::finished;
   }
   const SegmentTimes times = {begin, evaluator.seconds(), loop.data_wait_seconds(), recovery.seconds()};
-  write_results(session, objective, state, *network, evaluator, checkpoints, report, times);
+  write_results(session, heads, state, *network, evaluator, checkpoints, report, times);
   if (search.on() && session.leader()) write_search(search, early_stop_of(config));
   return Outcome::finished;
 }

@@ -26,7 +26,7 @@ class TrainingLoop {
   // unsound: the guard wants a step back; run() may be called again after it.
   enum class End { complete, interrupted, unsound };
 
-  // `loss_terms`: Objective::terms().
+  // `loss_terms`: Heads::terms().
   TrainingLoop(Session& session, std::size_t loss_terms, TrainingState& state, TrainingStep& step,
                CommonGuard& guard, LoopHooks hooks)
       : session_(session),

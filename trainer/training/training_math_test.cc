@@ -358,19 +358,58 @@ TEST(BestSteps, NoNumberIsWorseThanAny) {
   EXPECT_FALSE(is_better(-infinity, infinity));
 }
 
-TEST(Report, CsvQuotesWhatNeedsIt) {
-  TargetShape shape;
-  shape.labels = {"a,b"};
-  const Normalisation normalisation = {{0}, {1}, {10}, {2}, {}, {}};
-  EXPECT_EQ(predictions_csv(Objective({}, shape), normalisation, std::vector<std::int64_t>{4},
-                            std::vector<double>{0.1}, std::vector<float>{0.5}),
-            "id,\"a,b\",\"a,b_predicted\"\n4,0.1,11\n");
+// The table of two heads, one of them with a gaussian loss.
+TEST(Report, CsvQuotesWhatNeedsItAndHasTheColumnsOfEveryHead) {
   LossConfig gaussian;
   gaussian.name = LossName::gaussian;
-  shape.labels = {"a"};
-  EXPECT_EQ(predictions_csv(Objective(gaussian, shape), normalisation, std::vector<std::int64_t>{4},
-                            std::vector<double>{0.1}, std::vector<float>{0.5, 0}),
-            "id,a,a_predicted,a_deviation\n4,0.1,11,2\n");
+  TargetShape one;
+  one.labels = {"a,b"};
+  TargetShape other;
+  other.labels = {"a"};
+  const Heads heads({{"one", Objective({}, one)}, {"other", Objective(gaussian, other)}});
+  const std::vector<OutputUnits> units = {{"one", LossName::mse, false, {"a,b"}, {10}, {2}},
+                                          {"other", LossName::gaussian, false, {"a"}, {10}, {2}}};
+  PredictionFileDescription description;
+  description.truths = {{0.1}, {0.1}};
+  const std::vector<std::int64_t> ids = {4};
+  PredictionFile file(testing::TempDir() + "wflow-predictions.h5", heads, units, description, ids);
+  file.write(0, 0, std::vector<float>{0}, std::vector<float>{0.5});
+  file.write(1, 0, std::vector<float>{0}, std::vector<float>{0.5, 0});
+  EXPECT_EQ(file.table(), "id,\"a,b\",\"a,b_predicted\",a,a_predicted,a_deviation\n4,0.1,11,0.1,11,2\n");
+}
+
+// Losses of heads with different numbers of values, against the sum of their means.
+TEST(Heads, TheLossIsTheWeightedSumOfTheMeans) {
+  TargetShape numbers;
+  numbers.labels = {"a", "b"};
+  TargetShape field;
+  field.labels = {"f"};
+  field.cells = 4;
+  LossConfig mae;
+  mae.name = LossName::mae;
+  const Heads heads({{"numbers", Objective({}, numbers), 2}, {"field", Objective(mae, field), 0.5}});
+  const std::vector<float> outputs = {1, 2, 3, 4, /* field */ 1, 1, 1, 1, 2, 2, 2, 2};
+  const float nothing = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> truth_numbers = {0, 0, nothing, nothing};  // the second sample has none
+  const std::vector<float> truth_field = {0, 0, 0, 0, 0, 0, 0, 0};
+  const std::vector<std::span<const float>> truths = {truth_numbers, truth_field};
+  std::vector<float> gradient(outputs.size());
+  const double scale = 1.0 / static_cast<double>(2 * heads.terms());
+  const double sum = heads.loss_and_gradient(outputs, truths, 2, scale, gradient);
+  EXPECT_DOUBLE_EQ(sum * scale, 2 * ((1 + 4) / 2.0 + 0) / 2 + 0.5 * (1 + 2) / 2);
+  EXPECT_FLOAT_EQ(gradient[1], 2 * (2 * 2) / 2.0 / 2);
+  EXPECT_EQ(gradient[2], 0);
+  EXPECT_FLOAT_EQ(gradient[4], 0.5F / 4 / 2);
+
+  std::vector<double> records;
+  heads.record(outputs, truths, 2, records, std::vector<Objective::Physical>(2));
+  const Evaluation all = evaluate(heads, std::vector<double>{1, 1, 1}, records);
+  EXPECT_DOUBLE_EQ(all.loss, sum * scale);
+  ASSERT_EQ(all.heads.size(), 2U);
+  EXPECT_EQ(all.heads[1].name, "field");
+  EXPECT_DOUBLE_EQ(all.heads[1].loss, 1.5);
+  EXPECT_EQ(all.by_head()[1].second.targets.front().label, "f");
+  EXPECT_DOUBLE_EQ(all.targets[1].mae, 2);
 }
 
 // One step of an optimiser on weights (3, 4) and a bias 1.

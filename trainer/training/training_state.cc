@@ -57,12 +57,16 @@ nlohmann::json json_of(const EpochRow& row) {
   nlohmann::json targets = nlohmann::json::array();
   for (const TargetErrors& t : row.validation.targets)
     targets.push_back({t.label, t.mae, t.mse, t.mean_guess_mae, t.variance});
+  nlohmann::json heads = nlohmann::json::array();
+  for (const Evaluation::Head& head : row.validation.heads)
+    heads.push_back({head.name, head.loss, head.targets, head.classes});
   return {{"epoch", row.epoch},
           {"step", row.step},
           {"learning_rate", row.learning_rate},
           {"train_loss", row.train_loss},
           {"validation_loss", row.validation.loss},
           {"validation", targets},
+          {"heads", heads},
           {"samples_per_second", row.samples_per_second},
           {"seconds", row.seconds},
           {"data_wait", row.data_wait},
@@ -87,6 +91,9 @@ EpochRow row_of(const nlohmann::json& json) {
                                       number_or_nan(t.at(2)), number_or_nan(t.at(3)),
                                       t.size() > 4 ? number_or_nan(t.at(4)) : 0.0});
   }
+  for (const nlohmann::json& head : json.value("heads", nlohmann::json::array()))
+    row.validation.heads.push_back({head.at(0).get<std::string>(), number_or_nan(head.at(1)),
+                                    head.at(2).get<std::size_t>(), head.at(3).get<bool>()});
   row.samples_per_second = json.at("samples_per_second").get<double>();
   row.seconds = json.at("seconds").get<double>();
   row.data_wait = json.value("data_wait", 0.0);

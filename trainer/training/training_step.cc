@@ -18,11 +18,11 @@ void multiply(std::span<float> values, double factor) {
 
 }  // namespace
 
-TrainingStep::TrainingStep(Session& session, const Objective& objective, TrainingState& state,
-                           Network& network, PassBuffers& buffers, CommonGuard& guard, RunReport& report,
+TrainingStep::TrainingStep(Session& session, const Heads& heads, TrainingState& state, Network& network,
+                           PassBuffers& buffers, CommonGuard& guard, RunReport& report,
                            std::function<bool()> stop_wanted)
     : session_(session),
-      objective_(objective),
+      heads_(heads),
       state_(state),
       network_(network),
       buffers_(buffers),
@@ -54,7 +54,7 @@ bool TrainingStep::take(const Batch& batch) {
   const auto share = order.share(step_of_epoch);
   WFLOW_CHECK(samples == share.second - share.first);
   session_.data.fill(buffers_.feed, batch, session_.data.train(), true);
-  const double scale = 1.0 / static_cast<double>(global_batch * objective_.terms());
+  const double scale = 1.0 / static_cast<double>(global_batch * heads_.terms());
   const std::size_t passes = std::min(samples, static_cast<std::size_t>(config.accumulate));
   double loss = 0;
   if (samples == 0) {
@@ -106,7 +106,7 @@ bool TrainingStep::apply(const LaggedSums::Step& step) {
   const double largest = largest_of(flat.gradients());
   const bool taken = counters.loss_scale.takes(std::isfinite(largest));
   if (taken && session_.config.guard.on) {
-    const double mean = total / static_cast<double>(global_batch * objective_.terms());
+    const double mean = total / static_cast<double>(global_batch * heads_.terms());
     if (!guard_.is_sound(counters.step, mean, largest, flat.scalar(Scalar::alarm) > 0)) return false;
   }
   if (taken && !guard_.has_own_alarm()) check_finite(total, std::isfinite(largest));
@@ -162,14 +162,16 @@ double TrainingStep::forward(const std::pair<std::size_t, std::size_t>& part, st
   std::vector<std::span<const float>> inputs;
   for (std::size_t i = 0; i < feed.inputs.size(); ++i)
     inputs.push_back(slice(feed.inputs[i], static_cast<std::size_t>(session_.graph.inputs[i].shape.count())));
-  outputs.resize(samples * objective_.all_output_count());
+  std::vector<std::span<const float>> truths;
+  for (std::size_t h = 0; h < feed.truths.size(); ++h)
+    truths.push_back(slice(feed.truths[h], heads_.all()[h].objective.truth_count()));
+  outputs.resize(samples * heads_.all_output_count());
   output_gradients_.resize(outputs.size());
   const StepKey key = {hash64(session_.config.seed, 3), static_cast<std::uint64_t>(state_.counters.step),
                        static_cast<std::int64_t>(first_of_rank + part.first)};
   network_.forward(inputs, static_cast<std::int64_t>(samples), key, outputs);
   inject(BitFlip::Where::activations, outputs);
-  const double loss = objective_.loss_and_gradient(outputs, slice(feed.truths, objective_.truth_count()),
-                                                   samples, scale, output_gradients_);
+  const double loss = heads_.loss_and_gradient(outputs, truths, samples, scale, output_gradients_);
   if (loss_scale.on) multiply(output_gradients_, loss_scale.value);
   return loss;
 }

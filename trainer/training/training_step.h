@@ -14,7 +14,7 @@
 #include "trainer/training/common_guard.h"
 #include "trainer/training/evaluation.h"
 #include "trainer/training/gradients.h"
-#include "trainer/training/objective.h"
+#include "trainer/training/heads.h"
 #include "trainer/training/run_report.h"
 #include "trainer/training/session.h"
 #include "trainer/training/training_state.h"
@@ -31,7 +31,7 @@ class TrainingStep {
  public:
   // `stop_wanted`: called once a step; where a rank returns true, stopping() is true on all ranks after this
   // step.
-  TrainingStep(Session& session, const Objective& objective, TrainingState& state, Network& network,
+  TrainingStep(Session& session, const Heads& heads, TrainingState& state, Network& network,
                PassBuffers& buffers, CommonGuard& guard, RunReport& report,
                std::function<bool()> stop_wanted);
 
@@ -50,7 +50,7 @@ class TrainingStep {
   Wire wire() const;
 
   Session& session_;
-  const Objective& objective_;
+  const Heads& heads_;
   TrainingState& state_;
   Network& network_;
   PassBuffers& buffers_;
