@@ -386,6 +386,66 @@ const config::Table<OptimizerConfig>& optimizer_table() {
   return table;
 }
 
+const config::Table<PartConfig>& part_table() {
+  static const config::Table<PartConfig> table(
+      "a part",
+      {config::boolean("freeze", &PartConfig::freeze, "its weights stay as they are"),
+       config::text("init_from", &PartConfig::init_from,
+                    "a checkpoint, or the folder of a training whose network has this part: the weights to "
+                    "begin with")
+           .usually("the weights that the training begins with")
+           .unless_default(),
+       config::real("rate", &PartConfig::rate, 0, 1e6, "factor on the learning rate"),
+       config::custom<PartConfig>(
+           "optimizer", config::any_of({config::choice_schema(kOptimizers), optimizer_table().schema()}),
+           "an [optimizer](#optimizers) of its own, by name or as a [mapping](#keys-of-optimizer)",
+           [](yaml::MapReader& reader, std::string_view key, PartConfig& part) {
+             const yaml::Node* node = reader.find(key);
+             if (node == nullptr) return;
+             part.own_optimizer = true;
+             optimizer_table().read(config::block_of(node, "name"), part.optimizer, reader.diagnostics());
+           },
+           [](const PartConfig& part) { return optimizer_table().write(part.optimizer); })
+           .usually("that of the training")
+           .emitted_if([](const PartConfig& part) { return part.own_optimizer; }),
+       config::boolean("export", &PartConfig::save,
+                       "write it as a model of its own too, model-PART.pt and model-PART.onnx")},
+      [](yaml::MapReader& reader, PartConfig& part) {
+        if (part.freeze && part.own_optimizer)
+          reader.diagnostics().error(reader.mark_of("optimizer"),
+                                     "a part that is frozen needs no 'optimizer': leave out one of them");
+        if (part.own_optimizer && part.optimizer.lag > 0)
+          reader.diagnostics().error(
+              reader.mark_of("optimizer"),
+              "'lag' is of the whole training: say it in 'optimizer' of the train: block");
+      });
+  return table;
+}
+
+void read_parts(yaml::MapReader& reader, std::string_view key, TrainConfig& config) {
+  const yaml::Node* parts = reader.find(key);
+  if (parts == nullptr) return;
+  if (!parts->is_map()) {
+    reader.diagnostics().error(parts->mark,
+                               fmt::format("'parts' is a mapping such as {{encoder: {{freeze: true}}}}, "
+                                           "found {}",
+                                           parts->describe()));
+    return;
+  }
+  for (const auto& [name, block] : parts->entries) {
+    PartConfig part;
+    part.name = name.text;
+    part_table().read(block, part, reader.diagnostics(), fmt::format("the part '{}'", name.text));
+    config.parts.push_back(std::move(part));
+  }
+}
+
+yaml::Node parts_node(const TrainConfig& config) {
+  std::vector<std::pair<std::string, yaml::Node>> entries;
+  for (const PartConfig& part : config.parts) entries.emplace_back(part.name, part_table().write(part));
+  return yaml::map(std::move(entries));
+}
+
 const config::Table<ScheduleConfig>& schedule_table() {
   static const config::Table<ScheduleConfig> table(
       "the schedule: block",
@@ -776,12 +836,22 @@ const config::Table<TrainConfig>& train_table() {
                                                                          })
                                                          .usually("one, of `targets` and `loss`")
                                                          .only_if_set(),
-                                                 config::block("optimizer", &TrainConfig::optimizer,
-                                                               optimizer_table(),
+                                                 config::block("optimizer",
+                                                               &TrainConfig::optimizer, optimizer_table(),
                                                                "a [name](#optimizers) or a "
                                                                "[mapping](#keys-of-optimizer)",
                                                                "name")
                                                      .usually("`adamw`"),
+                                                 config::custom<TrainConfig>(
+                                                     "parts",
+                                                     {{"type", "object"},
+                                                      {"additionalProperties", part_table().schema()}},
+                                                     "[parts](#parts) of the network by name: frozen, begun "
+                                                     "from another training, or with a rate or an "
+                                                     "optimizer of their own",
+                                                     read_parts, parts_node)
+                                                     .usually("none")
+                                                     .only_if_set(),
                                                  config::block("gradients", &TrainConfig::gradients,
                                                                gradient_table(),
                                                                "how gradients are summed over the ranks: "
@@ -1017,6 +1087,7 @@ std::vector<config::Section> train_sections() {
           {"train.loss", loss_table().rows()},
           {"train.heads", head_table().rows()},
           {"train.optimizer", optimizer_table().rows()},
+          {"train.parts", part_table().rows()},
           {"train.gradients", gradient_table().rows()},
           {"train.schedule", schedule_table().rows()},
           {"train.checkpoint", checkpoint_table().rows()},

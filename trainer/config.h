@@ -131,6 +131,18 @@ struct OptimizerConfig {
   bool operator==(const OptimizerConfig&) const = default;
 };
 
+// Settings of a named part of the network.
+struct PartConfig {
+  std::string name;
+  bool freeze = false;    // its weights stay as they are
+  std::string init_from;  // a checkpoint or the folder of a training that has the part; empty: none
+  double rate = 1;        // factor on the learning rate
+  bool own_optimizer = false;
+  OptimizerConfig optimizer = {};  // in place of the common one
+  bool save = false;               // as a model of its own
+  bool operator==(const PartConfig&) const = default;
+};
+
 // Options of the sum of gradients over the ranks.
 struct GradientConfig {
   WireFormat wire = WireFormat::full;
@@ -189,6 +201,7 @@ struct TrainConfig {
   LossConfig loss;
   std::vector<HeadConfig> heads;  // empty: one, of `targets` and `loss`
   OptimizerConfig optimizer;
+  std::vector<PartConfig> parts;
   GradientConfig gradients;
   ScheduleConfig schedule;
   CheckpointConfig checkpoint;

@@ -119,7 +119,11 @@ const config::Table<LayerConfig>& layer_table() {
            .usually("`true`"),
        config::choice("init", &LayerConfig::init, kInits,
                       "convolutions and dense layers: initial weights; `auto`: by `init` of the model")
-           .only_if([](const LayerConfig& layer) { return has_weights(layer.kind); })});
+           .only_if([](const LayerConfig& layer) { return has_weights(layer.kind); }),
+       config::text("part", &LayerConfig::part,
+                    "name of the [part](train.md#parts) that it and the layers after it belong to")
+           .usually("that of the layer before")
+           .unless_default()});
   return table;
 }
 
@@ -157,6 +161,7 @@ class LayerReader {
     read_argument(reader, block, layer);
     layer.name = fmt::format("{}{}", kNames[kind], ++counts_[kind]);
     layer.kernel = layer.kind == LayerKind::transposed_convolution ? 2 : 3;
+    if (!layers_.empty()) layer.part = layers_.back().part;
     layer_table().read_keys(reader, layer);
     const bool input = std::find(inputs_.begin(), inputs_.end(), layer.name) != inputs_.end();
     if (input || known_.contains(layer.name) || layer.name.find('.') != std::string::npos ||

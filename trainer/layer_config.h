@@ -66,6 +66,7 @@ struct LayerConfig {
   double value = 0;                 // slope, probability or factor
   std::vector<std::int64_t> shape;  // reshape: channels, then cells along up to three axes
   LayerInit init = LayerInit::automatic;
+  std::string part;  // "encoder", ...; empty: none
   bool operator==(const LayerConfig&) const = default;
 };
 

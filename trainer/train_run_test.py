@@ -772,6 +772,77 @@ class SeveralHeads(TrainRun):
                 self.assertIn(said, self.train(self.heads("wrong", **keys), code=3).stderr)
 
 
+class Parts(TrainRun):
+    """Named parts of a network: frozen, begun from another training, with an optimizer of their own, exported alone."""
+
+    MODEL = {"name": "autoencoder", "width": 2, "latent": 3, "dense": [8]}
+
+    def parameters(self, name):
+        data, header = self.weights(name)
+        return {array["name"]: numpy.frombuffer(data, "<f4", int(numpy.prod(array["shape"])), array["offset"])
+                for array in header["arrays"] if array["kind"] == "parameter"}
+
+    def test_a_frozen_encoder_of_another_training(self):
+        self.train(self.config("whole", model=self.MODEL, augment=None, optimizer="sgd",
+                               parts={"encoder": {"export": True}, "decoder": {"rate": 0.5, "export": True}}))
+        before = self.parameters("whole")
+        done = self.train(self.config("tuned", model=self.MODEL, augment=None, inputs=["x"], transform={"log": 0.1},
+                                      heads=[{"name": "labels", "targets": ["amplitude", "slope"]}, {"name": "field", "targets": ["x"]}],
+                                      parts={"encoder": {"freeze": True, "init_from": str(self.root / "whole")},
+                                             "labels": {"optimizer": {"name": "sgd", "learning_rate": 0.1}}}))
+        self.assertIn("the part 'encoder' begins with ", done.stdout)
+        after = self.parameters("tuned")
+        encoder = [name for name in before if name.startswith(("conv1.", "conv2.", "dense", "latent"))]
+        self.assertGreater(len(encoder), 4)
+        for name in encoder:
+            numpy.testing.assert_array_equal(after[name], before[name], err_msg=name)
+        self.assertTrue(numpy.isfinite(after["labels.out.weight"]).all())
+        kinds = {(a["kind"], a["name"]) for a in self.weights("tuned")[1]["arrays"]}
+        self.assertIn(("momentum", "labels.out.weight"), kinds)
+        self.assertIn(("first_moment", "field.out.weight"), kinds)
+        self.assertFalse([kind for kind, name in kinds if name == "conv1.weight" and kind != "parameter"])
+        self.assertIn("encoder of ", self.result("tuned")["begun_from"])
+        self.check_exported_parts("whole")
+        dry = self.train(self.root / "tuned.yaml", 1, "--dry-run").stdout
+        self.assertRegex(dry, r"part +encoder: [0-9,]+ parameters, frozen, begins with ")
+
+    def check_exported_parts(self, name):
+        """The decoder's values of the encoder's code are those of the whole model."""
+        import onnx_run
+        import torch
+        model, encoder, decoder = (torch.jit.load(str(self.root / name / file)) for file in ("model.pt", "model-encoder.pt", "model-decoder.pt"))
+        x = torch.rand(3, 1, CELLS, CELLS, CELLS) + 0.5
+        code = encoder(x)
+        self.assertEqual(code.shape, (3, 3))
+        self.assertEqual((list(encoder.inputs), list(decoder.inputs)), (["x"], ["latent"]))
+        torch.testing.assert_close(decoder(code), model(x), rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(model.layers(x)["latent"], code)
+        torch.testing.assert_close(onnx_run.Model(str(self.root / name / "model-encoder.onnx"))(x), code, rtol=1e-4, atol=1e-5)
+        table = self.predict(self.root / name / "model-encoder.pt", self.root / "shards", "--split", "test").stdout.splitlines()
+        self.assertEqual((table[0], len(table)), ("id,latent0_predicted,latent1_predicted,latent2_predicted", 10))
+
+    def test_sigkill_with_parts_gives_the_same_bits(self):
+        layers = [{"convolution": 4, "part": "trunk"}, "relu", "global_mean", {"dense": 8, "part": "top"}, "silu", {"dense": 2}]
+        keys = {"model": {"layers": layers}, "epochs": 8, "checkpoint": {"every_steps": 1, "keep_last": 2}, "ema": 0.9,
+                "parts": {"trunk": {"rate": 0.1}, "top": {"optimizer": {"name": "lamb", "learning_rate": 0.02}}}}
+        self.train(self.config("parts-whole", **keys))
+        path = self.config("parts-killed", **keys)
+        self.kill_after_step(path, 7)
+        self.train(path)
+        self.assertEqual(self.weights("parts-killed")[0], self.weights("parts-whole")[0])
+
+    def test_wrong_parts(self):
+        for parts, said, code in (
+                ({"encodr": {"freeze": True}}, "the network's parts are encoder, head; did you mean 'encoder'", 3),
+                ({"encoder": {"freeze": True}, "head": {"freeze": True}}, "nothing is left to learn", 3),
+                ({"encoder": {"freeze": True, "optimizer": "sgd"}}, "needs no 'optimizer'", 3),
+                ({"encoder": {"frozen": True}}, "unknown key 'frozen' in the part 'encoder'", 3),
+                ({"encoder": {"init_from": "nowhere"}}, "is no checkpoint and no folder of a training", 4),
+                ("encoder", "'parts' is a mapping", 3)):
+            with self.subTest(said):
+                self.assertIn(said, self.train(self.config("wrong", parts=parts), code=code).stderr)
+
+
 class Members(TrainRun):
     """`members: K`: an ensemble of seeds."""
 

@@ -70,6 +70,7 @@ Layer GraphBuilder::begin(LayerKind kind, std::string name, std::vector<Value> f
   Layer layer;
   layer.kind = kind;
   layer.name = std::move(name);
+  layer.part = part_;
   layer.inputs = std::move(from);
   layer.input = layer.output = shape(layer.inputs.front());
   return layer;

@@ -33,6 +33,9 @@ class GraphBuilder {
   const TensorShape& shape(Value value) const { return graph_.shape_of(value); }
   const std::array<bool, 3>& flat() const { return flat_; }
 
+  // The part that layers belong to from now on.
+  void begin_part(std::string part) { part_ = std::move(part); }
+
   Value convolution(std::string name, Value from, std::int64_t channels, const Window& window);
   Value transposed_convolution(std::string name, Value from, std::int64_t channels, const Window& window);
   // Norm::none returns `from`.
@@ -68,6 +71,7 @@ class GraphBuilder {
 
   ModelGraph graph_;
   std::array<bool, 3> flat_ = {true, true, true};
+  std::string part_;
 };
 
 // The distribution of each layer's initial weights, by its kind, its position and the layers that follow.

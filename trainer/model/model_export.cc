@@ -49,10 +49,13 @@ void add_network(torch::jit::Module& module, const ModelGraph& graph, const Flat
     module.register_module("network", module_with_values(graph.layers.front(), state));
     return;
   }
-  for (const FlatEntry& entry : state.parameters().entries)
-    module.register_parameter(plain_name(entry.spec.name), tensor_of(entry, state.values()), false);
-  for (const FlatEntry& entry : state.buffers().entries)
-    module.register_buffer(plain_name(entry.spec.name), tensor_of(entry, state.buffer_values()));
+  // The graph may be a part of the network that the state is of.
+  for (const ParameterSpec& spec : graph.parameters())
+    module.register_parameter(plain_name(spec.name),
+                              tensor_of(*state.parameters().find(spec.name), state.values()), false);
+  for (const ParameterSpec& spec : graph.buffers())
+    module.register_buffer(plain_name(spec.name),
+                           tensor_of(*state.buffers().find(spec.name), state.buffer_values()));
 }
 
 c10::List<std::string> string_list(const std::vector<std::string>& strings) {

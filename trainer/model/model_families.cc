@@ -32,7 +32,9 @@ std::vector<TensorShape> shapes_of(const std::vector<NamedShape>& named) {
 class Chain {
  public:
   Chain(const ModelConfig& config, const ModelTask& task)
-      : config_(config), task_(task), graph_(task.inputs, shapes_of(heads_of(task))), at_(0) {}
+      : config_(config), task_(task), graph_(task.inputs, shapes_of(heads_of(task))), at_(0) {
+    graph_.begin_part("encoder");
+  }
 
   GraphBuilder& graph() { return graph_; }
   Value at() const { return at_; }
@@ -97,6 +99,7 @@ class Chain {
 
   // The dense layers, and an output of numbers for each head.
   ModelGraph head(std::int64_t outputs) {
+    graph_.begin_part("head");
     dense_layers();
     const Value trunk = at_;
     numbers(task_.name, outputs);
@@ -111,6 +114,7 @@ class Chain {
   }
   // A head's output from the current value. The only head has no name: its layer is "out".
   void numbers(const std::string& head, std::int64_t outputs) {
+    graph_.begin_part(head.empty() ? "head" : head);
     at_ = graph_.linear(layer_of(head, "out"), at_, outputs);
     if (config_.tanh_output)
       at_ = graph_.pointwise(LayerKind::tanh_scale, layer_of(head, "tanh"), at_, kTanhScale);
@@ -200,11 +204,6 @@ ModelGraph build_cnn(const ModelConfig& config, Chain chain, const ModelTask& ta
   return chain.head(task.output.channels);
 }
 
-ModelGraph build_mlp(const ModelConfig&, Chain chain, const ModelTask& task) {
-  chain.join_inputs(task.inputs.size());
-  return chain.head(task.output.channels);
-}
-
 // Cicek et al. 2016 (arXiv 1606.06650): channels double before each pool and shrink after each up-sampling;
 // width 32 and depth 3 have the paper's 19,069,955 parameters (without norms). Padded, so that the output has
 // the input's cells.
@@ -236,6 +235,7 @@ ModelGraph build_unet(const ModelConfig& config, Chain chain, const ModelTask& t
     chain.set(chain.graph().pool(LayerKind::max_pool, fmt::format("pool{}", level + 1), chain.at(), halves));
   }
   const Value coarsest = chain.at();
+  chain.graph().begin_part("decoder");
   GraphBuilder::Window up;
   up.kernel = up.stride = 2;
   up.bias = false;
@@ -260,6 +260,7 @@ ModelGraph build_unet(const ModelConfig& config, Chain chain, const ModelTask& t
       chain.numbers(head.name, head.shape.channels);
       continue;
     }
+    chain.graph().begin_part(head.name.empty() ? "head" : head.name);
     chain.set(
         chain.graph().convolution(Chain::layer_of(head.name, "out"), finest, head.shape.channels, point));
     chain.output(head.name);
@@ -281,6 +282,7 @@ std::int64_t halvings(const TensorShape& field, const std::array<bool, 3>& flat)
 // From vector to field: dense to the coarsest grid, then (double the grid, convolve) to the finest.
 void decode(const ModelConfig& config, Chain& chain, const NamedShape& head) {
   const TensorShape& target = head.shape;
+  chain.graph().begin_part(head.name.empty() ? "decoder" : head.name);
   const auto name = [&](const std::string& layer) { return Chain::layer_of(head.name, layer); };
   const std::int64_t levels = halvings(target, chain.graph().flat());
   TensorShape seed = {config.width << levels, target.extent};
@@ -323,6 +325,12 @@ ModelGraph decode_heads(const ModelConfig& config, Chain chain, const ModelTask&
     first = false;
   }
   return chain.graph().finish();
+}
+
+ModelGraph build_mlp(const ModelConfig& config, Chain chain, const ModelTask& task) {
+  chain.join_inputs(task.inputs.size());
+  chain.dense_layers();
+  return decode_heads(config, std::move(chain), task, [](GraphBuilder&) {});
 }
 
 ModelGraph build_decoder(const ModelConfig& config, Chain chain, const ModelTask& task) {
@@ -495,7 +503,10 @@ ModelGraph build_layers(const ModelConfig& config, const ModelTask& task) {
   add_outputs(config, task, values, graph);
   ModelGraph finished = graph.finish();
   WFLOW_CHECK(finished.layers.size() == config.layers.size());
-  for (std::size_t i = 0; i < finished.layers.size(); ++i) finished.layers[i].init = config.layers[i].init;
+  for (std::size_t i = 0; i < finished.layers.size(); ++i) {
+    finished.layers[i].init = config.layers[i].init;
+    finished.layers[i].part = config.layers[i].part;
+  }
   check_all_lead_to_an_output(finished);
   return finished;
 }

@@ -74,13 +74,24 @@ std::int64_t ModelGraph::output_count() const {
 
 std::vector<ParameterSpec> ModelGraph::parameters() const {
   std::vector<ParameterSpec> all;
-  for (const Layer& layer : layers) all.insert(all.end(), layer.parameters.begin(), layer.parameters.end());
+  for (const Layer& layer : layers) {
+    for (ParameterSpec spec : layer.parameters) {
+      spec.part = layer.part;
+      spec.frozen = layer.frozen;
+      all.push_back(std::move(spec));
+    }
+  }
   return all;
 }
 
 std::vector<ParameterSpec> ModelGraph::buffers() const {
   std::vector<ParameterSpec> all;
-  for (const Layer& layer : layers) all.insert(all.end(), layer.buffers.begin(), layer.buffers.end());
+  for (const Layer& layer : layers) {
+    for (ParameterSpec spec : layer.buffers) {
+      spec.part = layer.part;
+      all.push_back(std::move(spec));
+    }
+  }
   return all;
 }
 
@@ -99,7 +110,7 @@ std::int64_t ModelGraph::training_flops() const {
   for (const Layer& layer : layers) {
     const bool reads_input = std::any_of(layer.inputs.begin(), layer.inputs.end(),
                                          [&](std::size_t value) { return value < inputs.size(); });
-    sum += (reads_input ? 2 : 3) * layer.forward_flops();
+    sum += (reads_input || layer.frozen ? 2 : 3) * layer.forward_flops();
   }
   return sum;
 }

@@ -41,6 +41,8 @@ struct ParameterSpec {
   Initial initial = Initial::zero;
   std::int64_t fan_in = 1;
   bool decays = false;  // has weight decay and layer-wise rates: true for weights, false for biases and norms
+  std::string part = {};  // of its layer
+  bool frozen = false;
   std::int64_t count() const;
 };
 
@@ -58,6 +60,8 @@ struct Layer {
   std::shared_ptr<const std::string> module;  // module: the TorchScript file's bytes
   std::int64_t groups = 1;                    // group norm
   LayerInit init = LayerInit::automatic;
+  std::string part;     // "encoder", "head", ...; empty: none
+  bool frozen = false;  // its parameters do not learn
   std::vector<ParameterSpec> parameters;
   std::vector<ParameterSpec> buffers;  // norms: mean, then variance
 

@@ -414,8 +414,11 @@ void add_output(const ModelGraph& graph, std::size_t output, const OutputUnits& 
   onnx.message().message(12, value_info(name, onnx_sizes(shape, units.fields), element));
 }
 
-void add_constants(const FlatLayout& layout, std::span<const float> values, OnnxGraph& onnx) {
-  for (const FlatEntry& entry : layout.entries) {
+// The arrays that the graph needs: it may be a part of the network that the state is of.
+void add_constants(const std::vector<ParameterSpec>& needed, const FlatLayout& layout,
+                   std::span<const float> values, OnnxGraph& onnx) {
+  for (const ParameterSpec& spec : needed) {
+    const FlatEntry& entry = *layout.find(spec.name);
     onnx.reals(entry.spec.name, entry.spec.shape,
                values.subspan(static_cast<std::size_t>(entry.offset), static_cast<std::size_t>(entry.count)));
   }
@@ -447,8 +450,8 @@ std::string onnx_file(const ModelGraph& graph, const FlatState& state, const Exp
     add_output(graph, graph.output_of_head(h, units.outputs.size()), head, onnx, writer);
     for (const std::string& target : head.targets) targets.push_back(target);
   }
-  add_constants(state.parameters(), state.values(), onnx);
-  add_constants(state.buffers(), state.buffer_values(), onnx);
+  add_constants(graph.parameters(), state.parameters(), state.values(), onnx);
+  add_constants(graph.buffers(), state.buffers(), state.buffer_values(), onnx);
   nlohmann::json inputs = nlohmann::json::array();
   for (const NamedShape& input : graph.inputs) inputs.push_back(input.name);
 

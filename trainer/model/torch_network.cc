@@ -295,7 +295,7 @@ void TorchNetwork::count_uses() {
   learned_.assign(uses_.size(), false);
   for (std::size_t i = 0; i < graph_.layers.size(); ++i) {
     const Layer& layer = graph_.layers[i];
-    learned_[value_of(i)] = !layer.parameters.empty();
+    learned_[value_of(i)] = !layer.parameters.empty() && !layer.frozen;
     for (const std::size_t value : layer.inputs) {
       ++uses_[value];
       if (learned_[value]) learned_[value_of(i)] = true;
@@ -339,6 +339,12 @@ std::vector<LayerTensors> TorchNetwork::tensors_of(std::span<const Layer> group,
   for (std::size_t i = 0; i < group.size(); ++i) {
     for (const ParameterSpec& spec : group[i].parameters) {
       const FlatEntry& entry = *state_.parameters().find(spec.name);
+      if (group[i].frozen) {
+        // Its gradient is not wanted: it stays 0 in the exchange array.
+        tensors[i].parameters.push_back(
+            {view(device_values_, entry), at::zeros(entry.spec.shape, device_gradients_.options())});
+        continue;
+      }
       tensors[i].parameters.push_back({view(device_values_, entry), view(device_gradients_, entry)});
       if (stage.gradients_from < 0) stage.gradients_from = state_.gradients_begin() + entry.offset;
       stage.gradient_floats = state_.gradients_begin() + entry.offset + entry.count - stage.gradients_from;

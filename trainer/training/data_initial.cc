@@ -90,8 +90,9 @@ std::vector<Moments> measure(const ModelGraph& part, RunData& data, Communicator
 }
 
 // True for layers with weights [outputs, ...] and one bias per output.
-bool is_scaled(const ModelGraph& graph, std::size_t layer) {
+bool is_scaled(const ModelGraph& graph, std::size_t layer, std::span<const std::string> kept) {
   const Layer& candidate = graph.layers[layer];
+  if (candidate.frozen || std::find(kept.begin(), kept.end(), candidate.part) != kept.end()) return false;
   if (candidate.kind != LayerKind::convolution && candidate.kind != LayerKind::linear) return false;
   const bool is_output =
       std::any_of(graph.outputs.begin(), graph.outputs.end(),
@@ -105,9 +106,9 @@ bool is_scaled(const ModelGraph& graph, std::size_t layer) {
 }  // namespace
 
 void initialise_from_data(const ModelGraph& graph, RunData& data, Communicator& communicator,
-                          FlatState& state) {
+                          FlatState& state, std::span<const std::string> parts) {
   for (std::size_t i = 0; i < graph.layers.size(); ++i) {
-    if (!is_scaled(graph, i)) continue;
+    if (!is_scaled(graph, i, parts)) continue;
     const ModelGraph part = up_to(graph, i);
     FlatState measured(part);
     copy_values(state, measured);

@@ -38,9 +38,11 @@ struct Start {
   void keep_last_model(const std::string& newest) const;
   bool differs_in_data_only(const Checkpoint& checkpoint) const;
   void go_on(const Checkpoint& checkpoint) const;
-  Source initial_weights() const;
+  Source initial_weights(const std::string& from) const;
   void begin() const;
   void begin_with(const Source& source) const;
+  std::vector<std::string> begin_parts() const;
+  void take_input_scales(const PartConfig& part, const Checkpoint& checkpoint) const;
 };
 
 // On rank 0.
@@ -105,8 +107,7 @@ void Start::go_on(const Checkpoint& checkpoint) const {
 }
 
 // On rank 0. Empty if the weights are random.
-Start::Source Start::initial_weights() const {
-  const std::string& from = session.config.init_from;
+Start::Source Start::initial_weights(const std::string& from) const {
   if (from.empty()) return {};
   const fs::path path = from == kInitFromLast ? kept_model() : fs::path(from);
   if (from == kInitFromLast && !fs::exists(path)) return {};  // the first training
@@ -127,16 +128,66 @@ void Start::begin() const {
   Communicator& communicator = session.communicator;
   if (session.config.precision == Precision::fp16) state.counters.loss_scale = LossScale::begun();
   Source source;
-  if (session.leader()) source = initial_weights();
+  if (session.leader()) source = initial_weights(session.config.init_from);
   communicator.broadcast(source.bytes);
   communicator.broadcast(source.name);
   if (!source.bytes.empty()) {
     begin_with(source);
+    begin_parts();
     return;
   }
   session.data.compute_normalisation(communicator);
+  const std::vector<std::string> begun = begin_parts();
   if (session.config.model.initial == InitialWeights::data)
-    initialise_from_data(session.graph, session.data, communicator, state.flat);
+    initialise_from_data(session.graph, session.data, communicator, state.flat, begun);
+}
+
+// Returns the names of the parts that begin with weights of another training.
+std::vector<std::string> Start::begin_parts() const {
+  std::vector<std::string> begun;
+  for (const PartConfig& part : session.config.parts) {
+    if (part.init_from.empty()) continue;
+    Source source;
+    if (session.leader()) source = initial_weights(part.init_from);
+    session.communicator.broadcast(source.bytes);
+    session.communicator.broadcast(source.name);
+    const Checkpoint checkpoint = decode_checkpoint(source.bytes, source.name);
+    try {
+      restore_part(checkpoint, part.name, state.flat, state.average);
+    } catch (const Error& error) {
+      throw CommonError(ExitCode::data, fmt::format("the part '{}' can't begin with {}: {}", part.name,
+                                                    source.name, error.what()));
+    }
+    take_input_scales(part, checkpoint);
+    begun.push_back(part.name);
+    std::string& from = state.counters.begun_from;
+    from += fmt::format("{}{} of {} (epoch {})", from.empty() ? "" : ", ", part.name, source.name,
+                        checkpoint.header.value("epoch", std::int64_t{0}));
+    report.announce(fmt::format("the part '{}' begins with {}", part.name, source.name));
+  }
+  return begun;
+}
+
+// A part that reads fields was trained with the normalisation of its own training's data.
+void Start::take_input_scales(const PartConfig& part, const Checkpoint& checkpoint) const {
+  const Normalisation theirs = normalisation_from_json(checkpoint.header.at("normalisation"));
+  Normalisation ours = session.data.normalisation();
+  for (const Layer& layer : session.graph.layers) {
+    if (layer.part != part.name) continue;
+    for (const std::size_t value : layer.inputs) {
+      if (value >= session.graph.inputs.size()) continue;
+      const std::string& name = session.graph.inputs[value].name;
+      const auto scale = theirs.of_field(name);
+      if (!scale || !ours.of_field(name)) continue;
+      if (name == kField) {
+        ours.x_mean = scale->mean;
+        ours.x_std = scale->std;
+      } else {
+        ours.fields[name] = *scale;
+      }
+    }
+  }
+  session.data.set_normalisation(std::move(ours));
 }
 
 // The normalisation stays the one that the weights were trained with.

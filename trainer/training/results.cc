@@ -12,7 +12,7 @@
 #include "base/process.h"
 #include "base/resources.h"
 #include "base/version.h"
-#include "trainer/model/model_export.h"
+#include "trainer/model/parts.h"
 #include "trainer/training/report.h"
 
 namespace wflow::trainer {
@@ -58,6 +58,19 @@ void write_onnx(const Session& session, const FlatState& state, RunReport& repor
   report.warn(
       fmt::format("the network has {} parameters, and an ONNX file holds 2 GiB: only model.pt is written",
                   graph.parameter_count()));
+}
+
+// model-PART.pt and model-PART.onnx of the parts that are exported.
+void write_parts(const Session& session, const FlatState& state) {
+  const fs::path output = session.config.output;
+  const ExportedUnits units = session.units();
+  for (const PartConfig& part : session.config.parts) {
+    if (!part.save) continue;
+    const PartModel model = part_model(session.graph, units, part.name);
+    export_model(model.graph, state, model.units, (output / fmt::format("model-{}.pt", part.name)).string());
+    write_file_durably(output / fmt::format("model-{}.onnx", part.name),
+                       onnx_file(model.graph, state, model.units));
+  }
 }
 
 // A collective call. Null if the shards are not staged.
@@ -182,6 +195,7 @@ void write_results(Session& session, const Heads& heads, TrainingState& state, c
   write_file_durably(output / "train.yaml", yaml::emit(to_yaml(session.config)));
   export_model(session.graph, state.flat, session.units(), (output / "model.pt").string());
   write_onnx(session, state.flat, report);
+  write_parts(session, state.flat);
   nlohmann::json result = result_of(session, counters, network, epoch, test, performance, times);
   if (!staging.is_null()) result["staging"] = staging;
   write_result(output, std::move(result));

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "trainer/data/roles.h"
 #include "trainer/model/network.h"
+#include "trainer/model/parts.h"
 #include "trainer/training/heads.h"
 #include "trainer/training/training_state.h"
 
@@ -20,7 +21,11 @@ namespace fs = std::filesystem;
 
 // With a communicator only rank 0 reads the file of a module.
 ModelGraph network_graph(const TrainConfig& config, const ModelTask& task, Communicator* communicator) {
-  if (config.model.name != ModelName::module) return build_model(config.model, task);
+  if (config.model.name != ModelName::module) {
+    ModelGraph graph = build_model(config.model, task);
+    apply_parts(graph, config.parts);
+    return graph;
+  }
   std::string bytes;
   if (communicator == nullptr || communicator->rank() == 0) bytes = read_file(config.model.file);
   if (communicator != nullptr) communicator->broadcast(bytes);
@@ -91,6 +96,31 @@ ExportedUnits Session::units() const {
   return units;
 }
 
+namespace {
+
+// A line for each part of the network, with what is said of it.
+std::string part_lines(const TrainConfig& config, const ModelGraph& graph) {
+  std::string lines;
+  for (const std::string& name : part_names(graph)) {
+    std::uint64_t parameters = 0;
+    for (const ParameterSpec& spec : graph.parameters())
+      if (spec.part == name) parameters += static_cast<std::uint64_t>(spec.count());
+    std::string settings;
+    for (const PartConfig& part : config.parts) {
+      if (part.name != name) continue;
+      if (part.freeze) settings += ", frozen";
+      if (!part.init_from.empty()) settings += ", begins with " + part.init_from;
+      if (part.rate != 1) settings += fmt::format(", rate times {:g}", part.rate);
+      if (part.own_optimizer) settings += fmt::format(", {} of its own", name_of(part.optimizer.name));
+    }
+    lines +=
+        fmt::format("part            {}: {} parameters{}\n", name, text::format_count(parameters), settings);
+  }
+  return lines;
+}
+
+}  // namespace
+
 std::string describe_run(const TrainConfig& asked) {
   const Dataset dataset = open_dataset(asked.data);
   const TrainConfig config = completed(asked, dataset.info);
@@ -123,6 +153,7 @@ std::string describe_run(const TrainConfig& asked) {
         "{:<15} {}{} from {}, loss {}{}\n", "learns", head.name.empty() ? "" : head.name + ": ",
         text::join(head.objective.shape().labels, ", "), inputs, name_of(head.objective.name()), weight);
   }
+  if (!config.parts.empty()) out += part_lines(config, graph);
   out += fmt::format("parameters      {} ({})\n", text::format_count(parameters),
                      text::format_bytes(parameters * sizeof(float)));
   if (!graph.is_module())

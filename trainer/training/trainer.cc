@@ -117,7 +117,7 @@ Outcome run(Session& session) {
   const SearchConfig& search = session.options.search;
   const Clock::time_point begin = Clock::now();
   const Heads heads = network_heads(config, session.data.targets(), session.graph);
-  TrainingState state(session.graph, config.optimizer, config.ema, &session.communicator);
+  TrainingState state(session.graph, config.optimizer, config.ema, &session.communicator, config.parts);
   TrainingCounters& counters = state.counters;
   RunReport report(session);
   check_the_data(session, report);

@@ -8,7 +8,10 @@
 
 #include "base/error.h"
 #include "trainer/training/gradients.h"
+#include "trainer/training/heads.h"
 #include "trainer/training/objective.h"
+#include "trainer/training/part_optimizers.h"
+#include "trainer/training/prediction_file.h"
 #include "trainer/training/report.h"
 #include "trainer/training/training_state.h"
 
@@ -410,6 +413,56 @@ TEST(Heads, TheLossIsTheWeightedSumOfTheMeans) {
   EXPECT_DOUBLE_EQ(all.heads[1].loss, 1.5);
   EXPECT_EQ(all.by_head()[1].second.targets.front().label, "f");
   EXPECT_DOUBLE_EQ(all.targets[1].mae, 2);
+}
+
+// Three arrays of three parts: one frozen, one with the common optimiser, one with its own.
+TEST(PartOptimizers, EachPartTakesTheStepsOfItsOwnOptimizer) {
+  const auto spec = [](const char* name, const char* part, bool frozen) {
+    return ParameterSpec{name, {5}, Initial::zero, 1, true, part, frozen};
+  };
+  const FlatLayout layout(
+      {spec("a", "encoder", true), spec("b", "decoder", false), spec("c", "head", false)});
+  OptimizerConfig adam;
+  PartConfig frozen;
+  frozen.name = "encoder";
+  frozen.freeze = true;
+  PartConfig head;
+  head.name = "head";
+  head.own_optimizer = true;
+  head.optimizer.name = OptimizerName::sgd;
+  head.optimizer.learning_rate = 0.1;
+  head.rate = 0.5;
+  const std::vector<PartConfig> parts = {frozen, head};
+  PartOptimizers all(adam, parts, layout);
+  ASSERT_EQ(all.slots().size(), 3U);  // two moments and a momentum
+
+  const FlatLayout alone({spec("x", "", false)});
+  Optimizer of_decoder(adam, alone);
+  Optimizer of_head(head.optimizer, alone);
+  std::vector<float> values(static_cast<std::size_t>(layout.size), 1.0F);
+  std::vector<float> decoder(static_cast<std::size_t>(alone.size), 1.0F);
+  std::vector<float> own(static_cast<std::size_t>(alone.size), 1.0F);
+  for (int step = 0; step < 3; ++step) {
+    std::vector<float> gradients(values.size());
+    for (std::size_t i = 0; i < gradients.size(); ++i) gradients[i] = 0.1F * static_cast<float>(i % 7);
+    const auto part = [&](std::size_t k) {
+      const auto begin = gradients.begin() + layout.entries[k].offset;
+      std::vector<float> gradient(begin, begin + 5);
+      gradient.resize(static_cast<std::size_t>(alone.size));
+      return gradient;
+    };
+    std::vector<float> second = part(1);
+    std::vector<float> third = part(2);
+    all.step(values, gradients, adam.learning_rate);
+    of_decoder.step(decoder, second, adam.learning_rate);
+    of_head.step(own, third, 0.5 * 0.1);
+  }
+  for (std::size_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(values[static_cast<std::size_t>(layout.entries[0].offset) + i], 1.0F);
+    EXPECT_EQ(values[static_cast<std::size_t>(layout.entries[1].offset) + i], decoder[i]);
+    EXPECT_FLOAT_EQ(values[static_cast<std::size_t>(layout.entries[2].offset) + i], own[i]);
+  }
+  EXPECT_EQ(all.steps(), 3);
 }
 
 // One step of an optimiser on weights (3, 4) and a bias 1.

@@ -191,7 +191,7 @@ std::string fingerprint_differences(const nlohmann::json& before, const nlohmann
 
 std::string TrainingState::hash() {
   std::vector<std::span<const float>> all = {flat.values(), flat.buffer_values()};
-  for (Optimizer::Slot& slot : optimizer.slots()) all.push_back(slot.values.span());
+  for (const PartOptimizers::Slot& slot : optimizer.slots()) all.push_back(slot.values);
   if (average.active()) all.push_back(average.values());
   std::string hashes;
   for (const std::span<const float> part : all)
@@ -229,8 +229,8 @@ std::string snapshot(TrainingState& state, const Normalisation& normalisation,
   std::vector<CheckpointView> arrays;
   save(arrays, parameters, "parameter", state.flat.values());
   save(arrays, state.flat.buffers(), "buffer", state.flat.buffer_values());
-  for (Optimizer::Slot& slot : state.optimizer.slots())
-    save(arrays, parameters, slot.name, slot.values.span());
+  for (const PartOptimizers::Slot& slot : state.optimizer.slots())
+    save(arrays, slot.layout, slot.name, slot.values);
   if (state.average.active()) save(arrays, parameters, kAverage, state.average.values());
   if (const auto& step = state.lagged.step()) {
     header["lagged"] = {step->samples, step->loss_scale, step->rate};
@@ -270,10 +270,33 @@ void restore_network(const Checkpoint& checkpoint, FlatState& state, WeightAvera
   if (average.active()) load(checkpoint, state.parameters(), kAverage, average.values());
 }
 
-Normalisation restore_weights(const Checkpoint& checkpoint, FlatState& state, WeightAverage& average) {
+// The kind of the arrays that a checkpoint's model was evaluated with.
+static const char* evaluated_kind(const Checkpoint& checkpoint) {
   const auto averaged = [](const CheckpointArray& array) { return array.kind == kAverage; };
-  const bool has_average = std::any_of(checkpoint.arrays.begin(), checkpoint.arrays.end(), averaged);
-  load(checkpoint, state.parameters(), has_average ? kAverage : "parameter", state.values());
+  return std::any_of(checkpoint.arrays.begin(), checkpoint.arrays.end(), averaged) ? kAverage : "parameter";
+}
+
+static FlatLayout of_part(const FlatLayout& whole, const std::string& part) {
+  FlatLayout layout;
+  layout.size = whole.size;
+  for (const FlatEntry& entry : whole.entries)
+    if (entry.spec.part == part) layout.entries.push_back(entry);
+  return layout;
+}
+
+void restore_part(const Checkpoint& checkpoint, const std::string& part, FlatState& state,
+                  WeightAverage& average) {
+  const FlatLayout layout = of_part(state.parameters(), part);
+  load(checkpoint, layout, evaluated_kind(checkpoint), state.values());
+  load(checkpoint, of_part(state.buffers(), part), "buffer", state.buffer_values());
+  if (!average.active()) return;
+  for (const FlatEntry& entry : layout.entries)
+    std::ranges::copy(state.value(entry),
+                      average.values().subspan(static_cast<std::size_t>(entry.offset)).begin());
+}
+
+Normalisation restore_weights(const Checkpoint& checkpoint, FlatState& state, WeightAverage& average) {
+  load(checkpoint, state.parameters(), evaluated_kind(checkpoint), state.values());
   load(checkpoint, state.buffers(), "buffer", state.buffer_values());
   if (average.active()) std::copy(state.values().begin(), state.values().end(), average.values().begin());
   try {
@@ -298,9 +321,8 @@ static void restore_lagged(const Checkpoint& checkpoint, FlatState& state, Lagge
 Normalisation restore_checkpoint(const Checkpoint& checkpoint, TrainingState& state) {
   TrainingCounters& counters = state.counters;
   restore_network(checkpoint, state.flat, state.average);
-  for (Optimizer::Slot& slot : state.optimizer.slots()) {
-    load(checkpoint, state.flat.parameters(), slot.name, slot.values.span());
-  }
+  for (const PartOptimizers::Slot& slot : state.optimizer.slots())
+    load(checkpoint, slot.layout, slot.name, slot.values);
   try {
     const nlohmann::json& header = checkpoint.header;
     state.optimizer.set_steps(header.at("optimizer_steps").get<std::int64_t>());

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,7 @@
 #include "trainer/training/checkpoint.h"
 #include "trainer/training/gradients.h"
 #include "trainer/training/objective.h"
-#include "trainer/training/optimizer.h"
+#include "trainer/training/part_optimizers.h"
 
 namespace wflow::trainer {
 
@@ -54,16 +55,16 @@ struct TrainingCounters {
 struct TrainingState {
   // `communicator`: for LaggedSums.
   TrainingState(const ModelGraph& graph, const OptimizerConfig& method, double average_decay,
-                Communicator* communicator)
+                Communicator* communicator, std::span<const PartConfig> parts = {})
       : flat(graph),
-        optimizer(method, flat.parameters()),
+        optimizer(method, parts, flat.parameters()),
         average(average_decay, flat.parameters()),
         lagged(communicator) {}
   // Hash of everything that all ranks must have in common.
   std::string hash();
 
   FlatState flat;
-  Optimizer optimizer;
+  PartOptimizers optimizer;
   WeightAverage average;
   LaggedSums lagged;
   TrainingCounters counters;
@@ -109,6 +110,9 @@ Normalisation restore_checkpoint(const Checkpoint& checkpoint, TrainingState& st
 // Restores the weights that the checkpoint's model was evaluated and exported with, to begin another training
 // with, and returns the normalisation that they were trained with. Error{data} as restore_checkpoint().
 Normalisation restore_weights(const Checkpoint& checkpoint, FlatState& state, WeightAverage& average);
+// The same for one part of the network; an average begins with its weights.
+void restore_part(const Checkpoint& checkpoint, const std::string& part, FlatState& state,
+                  WeightAverage& average);
 // Restores parameters, their average and buffers.
 void restore_network(const Checkpoint& checkpoint, FlatState& state, WeightAverage& average);
 
@@ -117,8 +121,9 @@ void restore_network(const Checkpoint& checkpoint, FlatState& state, WeightAvera
 // output has mean 0 and variance 1. This has the effect of a norm on the beginning of a training, without
 // norms.
 //
-// The values are the same on all ranks and, except for rounding, on any number of ranks.
+// The values are the same on all ranks and, except for rounding, on any number of ranks. Layers of `parts`
+// keep their weights.
 void initialise_from_data(const ModelGraph& graph, RunData& data, Communicator& communicator,
-                          FlatState& state);
+                          FlatState& state, std::span<const std::string> parts = {});
 
 }  // namespace wflow::trainer

@@ -119,9 +119,8 @@ bool TrainingStep::apply(const LaggedSums::Step& step) {
   } else {
     flat.update_running_statistics(step.samples, kNormMomentum);
   }
-  Optimizer& optimizer = state_.optimizer;
-  if (!optimizer.slots().empty()) inject(BitFlip::Where::optimizer, optimizer.slots().back().values.span());
-  optimizer.step(flat.values(), flat.gradients(), step.rate);
+  inject(BitFlip::Where::optimizer, state_.optimizer.slots().back().values);
+  state_.optimizer.step(flat.values(), flat.gradients(), step.rate);
   state_.average.update(flat.values(), counters.step + 1);
   network_.values_changed();
   return true;

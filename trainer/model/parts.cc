@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/model/parts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace wflow::trainer {
+namespace {
+
+// Units of values that are neither inputs nor heads: they stay as the network computes them.
+OutputUnits plain_units(const std::string& name, const TensorShape& shape) {
+  OutputUnits units;
+  units.name = name;
+  units.fields = shape.voxels() > 1;
+  for (std::int64_t c = 0; c < shape.channels; ++c) {
+    units.targets.push_back(shape.channels == 1 ? name : name + std::to_string(c));
+    units.mean.push_back(0);
+    units.deviation.push_back(1);
+  }
+  if (units.fields)
+    for (const std::int64_t cells : shape.extent)
+      if (cells > 1 || !units.grid.empty()) units.grid.push_back(cells);
+  return units;
+}
+
+// Cuts a part out of a graph and numbers its values anew.
+class Cutter {
+ public:
+  Cutter(const ModelGraph& graph, const ExportedUnits& units, const std::string& part)
+      : graph_(graph), units_(units), part_(part) {
+    model_.units.transform = units.transform;
+    model_.units.normalisation.x_mean = units.normalisation.x_mean;
+    model_.units.normalisation.x_std = units.normalisation.x_std;
+    model_.units.normalisation.fields = units.normalisation.fields;
+    model_.units.without_channels = units.without_channels;
+  }
+
+  PartModel cut() {
+    for (std::size_t i = 0; i < graph_.layers.size(); ++i)
+      if (is_own(i))
+        for (const std::size_t value : graph_.layers[i].inputs) add_input(value);
+    for (std::size_t i = 0; i < graph_.layers.size(); ++i)
+      if (is_own(i)) add_layer(i);
+    for (std::size_t i = 0; i < graph_.layers.size(); ++i)
+      if (is_own(i) && is_read_outside(i)) add_output(value_of(i));
+    if (model_.units.outputs.size() == 1) model_.units.outputs.front().name.clear();
+    return std::move(model_);
+  }
+
+ private:
+  std::size_t value_of(std::size_t layer) const { return graph_.inputs.size() + layer; }
+  bool is_own(std::size_t layer) const { return graph_.layers[layer].part == part_; }
+
+  void add_input(std::size_t value) {
+    const bool is_layer = value >= graph_.inputs.size();
+    if (numbers_.contains(value) || (is_layer && is_own(value - graph_.inputs.size()))) return;
+    numbers_[value] = model_.graph.inputs.size();
+    const std::string& name =
+        is_layer ? graph_.layers[value - graph_.inputs.size()].name : graph_.inputs[value].name;
+    model_.graph.inputs.push_back({name, graph_.shape_of(value)});
+    if (is_layer) {
+      const auto channels = static_cast<std::size_t>(graph_.shape_of(value).channels);
+      model_.units.normalisation.fields[name] = {std::vector<double>(channels, 0.0),
+                                                 std::vector<double>(channels, 1.0), false};
+      model_.units.columns.emplace_back();
+      model_.units.ranges.emplace_back();
+      return;
+    }
+    model_.units.columns.push_back(value < units_.columns.size() ? units_.columns[value]
+                                                                 : std::vector<std::string>());
+    model_.units.ranges.push_back(value < units_.ranges.size() ? units_.ranges[value]
+                                                               : std::vector<std::pair<double, double>>());
+    if (units_.normalisation.of_field(name)) return;
+    const std::size_t number = number_of(value);
+    model_.units.normalisation.numbers_mean.push_back(units_.normalisation.numbers_mean.at(number));
+    model_.units.normalisation.numbers_std.push_back(units_.normalisation.numbers_std.at(number));
+  }
+
+  // The place of an input that is a label among those that are.
+  std::size_t number_of(std::size_t input) const {
+    std::size_t number = 0;
+    for (std::size_t i = 0; i < input; ++i)
+      if (!units_.normalisation.of_field(graph_.inputs[i].name)) ++number;
+    return number;
+  }
+
+  void add_layer(std::size_t index) {
+    Layer layer = graph_.layers[index];
+    for (std::size_t& value : layer.inputs) value = numbers_.at(value);
+    numbers_[value_of(index)] = model_.graph.inputs.size() + model_.graph.layers.size();
+    model_.graph.layers.push_back(std::move(layer));
+  }
+
+  bool is_read_outside(std::size_t index) const {
+    const std::size_t value = value_of(index);
+    for (std::size_t i = 0; i < graph_.layers.size(); ++i) {
+      const std::vector<std::size_t>& inputs = graph_.layers[i].inputs;
+      if (!is_own(i) && std::find(inputs.begin(), inputs.end(), value) != inputs.end()) return true;
+    }
+    return std::any_of(graph_.outputs.begin(), graph_.outputs.end(),
+                       [value](const ModelGraph::Output& output) { return output.value == value; });
+  }
+
+  std::optional<std::size_t> head_with(std::size_t value) const {
+    for (std::size_t h = 0; h < units_.outputs.size(); ++h)
+      if (graph_.outputs[graph_.output_of_head(h, units_.outputs.size())].value == value) return h;
+    return std::nullopt;
+  }
+
+  void add_output(std::size_t value) {
+    const std::string& name = graph_.layers[value - graph_.inputs.size()].name;
+    model_.graph.outputs.push_back({name, numbers_.at(value)});
+    const auto head = head_with(value);
+    model_.units.outputs.push_back(head ? units_.outputs[*head] : plain_units(name, graph_.shape_of(value)));
+  }
+
+  const ModelGraph& graph_;
+  const ExportedUnits& units_;
+  const std::string& part_;
+  PartModel model_;
+  std::map<std::size_t, std::size_t> numbers_;  // of the graph's values in the part
+};
+
+}  // namespace
+
+std::vector<std::string> part_names(const ModelGraph& graph) {
+  std::vector<std::string> names;
+  for (const Layer& layer : graph.layers)
+    if (!layer.part.empty() && std::find(names.begin(), names.end(), layer.part) == names.end())
+      names.push_back(layer.part);
+  return names;
+}
+
+void apply_parts(ModelGraph& graph, std::span<const PartConfig> parts) {
+  const std::vector<std::string> known = part_names(graph);
+  for (const PartConfig& part : parts) {
+    if (std::find(known.begin(), known.end(), part.name) == known.end())
+      throw Error(
+          ExitCode::spec,
+          known.empty()
+              ? fmt::format("'parts' names '{}', and the network has no named parts: say 'part: {}' in "
+                            "its layers",
+                            part.name, part.name)
+              : fmt::format("'parts' names '{}', and the network's parts are {}{}", part.name,
+                            text::join(known, ", "), text::suggestion(part.name, known)));
+    for (Layer& layer : graph.layers)
+      if (layer.part == part.name) layer.frozen = part.freeze;
+  }
+  const bool learns = std::any_of(graph.layers.begin(), graph.layers.end(), [](const Layer& layer) {
+    return !layer.frozen && !layer.parameters.empty();
+  });
+  if (!learns && !parts.empty())
+    throw Error(ExitCode::spec, "'parts' freezes every layer that has weights: nothing is left to learn");
+}
+
+PartModel part_model(const ModelGraph& graph, const ExportedUnits& units, const std::string& part) {
+  return Cutter(graph, units, part).cut();
+}
+
+}  // namespace wflow::trainer

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Named parts of a network, such as an encoder: frozen, or written as models of their own.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "trainer/config.h"
+#include "trainer/model/model_export.h"
+#include "trainer/model/model_graph.h"
+
+namespace wflow::trainer {
+
+// The names of all parts, in order of their first layers.
+std::vector<std::string> part_names(const ModelGraph& graph);
+
+// Marks the layers of frozen parts. Error{spec} for a part that the network does not have, or if nothing is
+// left that learns.
+void apply_parts(ModelGraph& graph, std::span<const PartConfig> parts);
+
+// A part as a network of its own. Its inputs are the values that it reads from outside: inputs of the network
+// in physical units, values of other layers as they are. Its outputs are its values that the rest of the
+// network reads, or that are outputs of the network; only heads are in physical units.
+struct PartModel {
+  ModelGraph graph;
+  ExportedUnits units;
+};
+PartModel part_model(const ModelGraph& graph, const ExportedUnits& units, const std::string& part);
+
+}  // namespace wflow::trainer

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/training/part_optimizers.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace wflow::trainer {
+namespace {
+
+const PartConfig* settings_of(const FlatEntry& entry, std::span<const PartConfig> parts) {
+  const auto at = std::find_if(parts.begin(), parts.end(),
+                               [&](const PartConfig& part) { return part.name == entry.spec.part; });
+  return at == parts.end() ? nullptr : &*at;
+}
+
+std::vector<ParameterSpec> specs_of(const std::vector<FlatEntry>& entries) {
+  std::vector<ParameterSpec> specs;
+  for (const FlatEntry& entry : entries) specs.push_back(entry.spec);
+  return specs;
+}
+
+std::span<float> part(std::span<float> all, const FlatEntry& entry) {
+  return all.subspan(static_cast<std::size_t>(entry.offset), static_cast<std::size_t>(entry.count));
+}
+
+}  // namespace
+
+PartOptimizers::PartOptimizers(const OptimizerConfig& common, std::span<const PartConfig> parts,
+                               const FlatLayout& layout) {
+  std::vector<FlatEntry> remaining;
+  for (const FlatEntry& entry : layout.entries) {
+    const PartConfig* settings = settings_of(entry, parts);
+    if (!entry.spec.frozen && (settings == nullptr || (!settings->own_optimizer && settings->rate == 1)))
+      remaining.push_back(entry);
+  }
+  whole_ = remaining.size() == layout.entries.size();
+  // A group without weights counts the steps of a network whose parts all have settings of their own.
+  add(common, 1, std::move(remaining));
+  for (const PartConfig& settings : parts) {
+    if (settings.freeze || (!settings.own_optimizer && settings.rate == 1)) continue;
+    std::vector<FlatEntry> entries;
+    for (const FlatEntry& entry : layout.entries)
+      if (entry.spec.part == settings.name) entries.push_back(entry);
+    const OptimizerConfig& config = settings.own_optimizer ? settings.optimizer : common;
+    const double proportion = common.learning_rate > 0 ? config.learning_rate / common.learning_rate : 0.0;
+    add(config, settings.rate * proportion, std::move(entries));
+  }
+}
+
+void PartOptimizers::add(const OptimizerConfig& config, double rate, std::vector<FlatEntry> entries) {
+  const FlatLayout layout(specs_of(entries));
+  groups_.push_back({std::move(entries), layout, Optimizer(config, layout), rate});
+  if (whole_) return;
+  groups_.back().values = FloatBuffer(layout.size);
+  groups_.back().gradients = FloatBuffer(layout.size);
+}
+
+void PartOptimizers::step(std::span<float> values, std::span<float> gradients, double learning_rate) {
+  if (whole_) {
+    groups_.front().optimizer.step(values, gradients, learning_rate);
+    return;
+  }
+  for (Group& group : groups_) step(group, values, gradients, learning_rate * group.rate);
+}
+
+void PartOptimizers::step(Group& group, std::span<float> values, std::span<float> gradients,
+                          double learning_rate) {
+  for (std::size_t i = 0; i < group.entries.size(); ++i) {
+    const FlatEntry& packed = group.layout.entries[i];
+    std::ranges::copy(part(values, group.entries[i]), part(group.values.span(), packed).begin());
+    std::ranges::copy(part(gradients, group.entries[i]), part(group.gradients.span(), packed).begin());
+  }
+  group.optimizer.step(group.values.span(), group.gradients.span(), learning_rate);
+  for (std::size_t i = 0; i < group.entries.size(); ++i)
+    std::ranges::copy(part(group.values.span(), group.layout.entries[i]),
+                      part(values, group.entries[i]).begin());
+}
+
+void PartOptimizers::set_steps(std::int64_t steps) {
+  for (Group& group : groups_) group.optimizer.set_steps(steps);
+}
+
+std::vector<PartOptimizers::Slot> PartOptimizers::slots() {
+  std::vector<Slot> slots;
+  for (Group& group : groups_)
+    for (Optimizer::Slot& slot : group.optimizer.slots())
+      slots.push_back({group.layout, slot.name, slot.values.span()});
+  return slots;
+}
+
+}  // namespace wflow::trainer

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// The optimizers of a network's parts: one for all weights, or others for parts with settings of their own.
+// Frozen weights have none.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "trainer/config.h"
+#include "trainer/training/optimizer.h"
+
+namespace wflow::trainer {
+
+class PartOptimizers {
+ public:
+  PartOptimizers(const OptimizerConfig& common, std::span<const PartConfig> parts, const FlatLayout& layout);
+
+  // As Optimizer::step(); `learning_rate`: that of the common optimizer, which the others follow in
+  // proportion. `clip_norm` limits the gradient of each optimizer by itself.
+  void step(std::span<float> values, std::span<float> gradients, double learning_rate);
+
+  std::int64_t steps() const { return groups_.front().optimizer.steps(); }
+  void set_steps(std::int64_t steps);
+
+  // The state arrays of all optimizers, each with its layout.
+  struct Slot {
+    const FlatLayout& layout;
+    std::string name;
+    std::span<float> values;
+  };
+  std::vector<Slot> slots();
+
+ private:
+  // The weights of one optimizer. Unless they are all weights in their order, they are packed for each step.
+  struct Group {
+    std::vector<FlatEntry> entries;  // places in the whole arrays
+    FlatLayout layout;
+    Optimizer optimizer;
+    double rate = 1;  // over the common rate
+    FloatBuffer values = {};
+    FloatBuffer gradients = {};
+  };
+  void add(const OptimizerConfig& config, double rate, std::vector<FlatEntry> entries);
+  void step(Group& group, std::span<float> values, std::span<float> gradients, double learning_rate);
+
+  bool whole_ = true;  // one group with all weights
+  std::vector<Group> groups_;
+};
+
+}  // namespace wflow::trainer
