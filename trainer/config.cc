@@ -16,9 +16,9 @@
 namespace wflow::trainer {
 namespace {
 
-const std::array<std::string, 12> kModels = {"cosmoflow", "sc18",   "mlperf",    "mlp",
-                                             "cnn",       "unet",   "decoder",   "autoencoder",
-                                             "vae",       "layers", "automatic", "module"};
+const std::array<std::string, 15> kModels = {"cosmoflow",   "sc18",   "mlperf",  "mlp",       "cnn",
+                                             "unet",        "resnet", "deeplab", "tiramisu",  "decoder",
+                                             "autoencoder", "vae",    "layers",  "automatic", "module"};
 const std::array<std::string, 3> kTransforms = {"none", "log", "log1p"};
 const std::array<std::string, 6> kLosses = {"mse", "mae", "huber", "gaussian", "cross_entropy", "dice"};
 const std::array<std::string, 6> kOptimizers = {"adamw", "adam", "sgd", "lars", "larc", "lamb"};
@@ -135,7 +135,7 @@ const config::Table<ModelConfig>& model_table() {
            .usually("by the model")
            .only_if(is_named),
        config::choice("norm", &ModelConfig::norm, kNorms, "what follows each convolution")
-           .usually("unet `batch`, else `none`")
+           .usually("unet, resnet, deeplab and tiramisu `batch`, else `none`")
            .only_if(is_named)
            .formerly("batch_norm", config::boolean_schema(), read_batch_norm),
        config::real("leaky_slope", &ModelConfig::leaky_slope, 0, 1, "slope of the leaky ReLU below 0")
@@ -148,9 +148,11 @@ const config::Table<ModelConfig>& model_table() {
            .only_if(is_named),
        config::choice("activation", &ModelConfig::activation, kActivations, "activation behind each layer",
                       LayerKind::leaky_relu)
-           .usually("mlp and decoder `silu`, unet `relu`, else `leaky_relu`")
+           .usually("mlp and decoder `silu`; unet, resnet, deeplab and tiramisu `relu`; else `leaky_relu`")
            .only_if(is_named),
-       config::integer("depth", &ModelConfig::depth, 1, 12, "unet: how often the grid is halved")
+       config::integer("depth", &ModelConfig::depth, 1, 12,
+                       "unet, resnet, deeplab, tiramisu: how often the grid is halved")
+           .usually("resnet and deeplab `2`, else `3`")
            .only_if(is_named),
        config::integer("latent", &ModelConfig::latent, 1, 1 << 20,
                        "autoencoder, vae: values between encoder and decoder")
@@ -164,7 +166,25 @@ const config::Table<ModelConfig>& model_table() {
                       "rule of the [initial weights](#networks-by-name)")
            .usually("cosmoflow `data`; mlperf, unet, autoencoder and vae `torch`; else `auto`")
            .only_if([](const ModelConfig& model) { return !is_module(model); })
-           .formerly("initial", config::choice_schema(kEarlierInitialWeights), read_initial)});
+           .formerly("initial", config::choice_schema(kEarlierInitialWeights), read_initial),
+       config::integer("blocks", &ModelConfig::blocks, 1, 1000,
+                       "resnet, deeplab: residual blocks a level; tiramisu: layers of a dense block")
+           .usually("resnet `3`, deeplab `2`, tiramisu `4`")
+           .only_if(is_named)
+           .only_if_set(),
+       config::integer("growth", &ModelConfig::growth, 1, 4096, "tiramisu: channels that each layer adds")
+           .usually("tiramisu `12`")
+           .only_if(is_named)
+           .only_if_set(),
+       config::boolean("pre_activation", &ModelConfig::pre_activation,
+                       "resnet: norm and activation before each convolution, as in He et al. 2016b")
+           .only_if(is_named)
+           .only_if_set(),
+       config::integers("dilations", &ModelConfig::dilations, 1, 1 << 16,
+                        "deeplab: dilations of the parallel convolutions on the coarsest grid")
+           .usually("deeplab `[3, 6, 9]`")
+           .only_if(is_named)
+           .only_if_set()});
   return table;
 }
 
@@ -1030,6 +1050,22 @@ ModelConfig default_model(ModelName name) {
       model.norm = Norm::batch;
       model.activation = LayerKind::relu;
       model.initial = InitialWeights::torch;
+      break;
+    case ModelName::resnet:
+    case ModelName::deeplab:
+      model.width = 16;
+      model.norm = Norm::batch;
+      model.activation = LayerKind::relu;
+      model.depth = 2;
+      model.blocks = name == ModelName::resnet ? 3 : 2;
+      if (name == ModelName::deeplab) model.dilations = {3, 6, 9};
+      break;
+    case ModelName::tiramisu:
+      model.width = 48;
+      model.norm = Norm::batch;
+      model.activation = LayerKind::relu;
+      model.blocks = 4;
+      model.growth = 12;
       break;
     case ModelName::decoder:
       model.width = 8;

@@ -21,6 +21,9 @@ enum class ModelName {
   mlp,
   cnn,
   unet,
+  resnet,
+  deeplab,
+  tiramisu,
   decoder,
   autoencoder,
   vae,
@@ -62,10 +65,14 @@ struct ModelConfig {
   bool tanh_output = false;         // outputs limited to +-1.2 (MLPerf's choice for targets in [-1, 1])
   std::vector<std::int64_t> dense;  // hidden fully connected layers
   LayerKind activation = LayerKind::leaky_relu;
-  std::int64_t depth = 3;    // unet: number of times that the grid is halved
+  std::int64_t depth = 3;    // unet, resnet, deeplab, tiramisu: number of times that the grid is halved
   std::int64_t latent = 16;  // autoencoder, vae: values between encoder and decoder
   InitialWeights initial = InitialWeights::automatic;
-  bool level_means = false;  // cosmoflow: the dense layers read the means of every level
+  bool level_means = false;     // cosmoflow: the dense layers read the means of every level
+  std::int64_t blocks = 0;      // resnet, deeplab: residual blocks a level; tiramisu: layers of a dense block
+  std::int64_t growth = 0;      // tiramisu: channels that a layer adds
+  bool pre_activation = false;  // resnet: norm and activation before each convolution
+  std::vector<std::int64_t> dilations;  // deeplab: of the parallel convolutions
   std::vector<LayerConfig> layers;
   std::vector<std::string> outputs;  // layers: names; empty: the last layer
   std::string file;                  // module: the TorchScript file

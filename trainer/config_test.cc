@@ -172,6 +172,65 @@ TEST(TrainConfig, ReadsListsOfLayers) {
   EXPECT_EQ(first.config, second.config);
 }
 
+TEST(TrainConfig, ReadsWhatFollowsAKindOfLayer) {
+  const ReadResult first = read(
+      "{data: d, inputs: [x, kind], model: {layers: [{embedding: 4, classes: 3, from: kind}, {convolution: "
+      "8, from: x, "
+      "groups: 2, dilation: 3}, {resize: 1.5}, {resize: [8, 9]}, resize, {slice: [0, 4]}, {slice: [1, 5], "
+      "axis: "
+      "width}, {gather: [3, 0]}, pixel_shuffle, instance_norm, {concatenate: [instance_norm1, "
+      "embedding1]}]}}");
+  EXPECT_EQ(first.messages, "");
+  const std::vector<LayerConfig>& layers = first.config.model.layers;
+  ASSERT_EQ(layers.size(), 11U);
+  EXPECT_EQ(layers[0].classes, 3);
+  EXPECT_EQ(layers[1].groups, 2);
+  EXPECT_EQ(layers[1].dilation, 3);
+  EXPECT_EQ(layers[2].value, 1.5);
+  EXPECT_EQ(layers[3].shape, (std::vector<std::int64_t>{8, 9}));
+  EXPECT_EQ(layers[4].value, 2);
+  EXPECT_EQ(layers[6].axis, LayerAxis::width);
+  EXPECT_EQ(layers[7].shape, (std::vector<std::int64_t>{3, 0}));
+  EXPECT_TRUE(reads_class_numbers(layers, "kind"));
+  EXPECT_FALSE(reads_class_numbers(layers, "x"));
+  const ReadResult second = read(yaml::emit(to_yaml(first.config)));
+  EXPECT_EQ(second.messages, "");
+  EXPECT_EQ(first.config, second.config);
+  const std::string messages = read(
+                                   "data: d\n"
+                                   "model:\n"
+                                   "  layers:\n"
+                                   "    - {embedding: 4}\n"
+                                   "    - {slice: [3, 3]}\n"
+                                   "    - slice\n"
+                                   "    - gather\n"
+                                   "    - {resize: [1, 2, 3, 4]}\n"
+                                   "    - {slice: [0, 1], axis: wdith}\n"
+                                   "    - {dense: 2, groups: 2}\n")
+                                   .messages;
+  EXPECT_THAT(messages, HasSubstr("layer 1 (embedding) needs the key 'classes'"));
+  EXPECT_THAT(messages, HasSubstr("a slice is a pair [first, end] such as [0, 4], which takes 0 to 3"));
+  EXPECT_THAT(messages, HasSubstr("the layer slice needs its range: {slice: [0, 4]}"));
+  EXPECT_THAT(messages, HasSubstr("the layer gather needs its channels: {gather: [0, 2]}"));
+  EXPECT_THAT(messages, HasSubstr("'resize' is a factor, or the cells of one to three axes"));
+  EXPECT_THAT(messages, HasSubstr("did you mean 'width'?"));
+  EXPECT_THAT(messages, HasSubstr("unknown key 'groups' in layer 7 (dense)"));
+}
+
+TEST(TrainConfig, NetworksWithShortcutsHaveDefaultsOfTheirOwn) {
+  for (const char* text :
+       {"resnet", "deeplab", "tiramisu", "{name: resnet, blocks: 2, pre_activation: true}",
+        "{name: deeplab, dilations: [2, 4], depth: 1}", "{name: tiramisu, growth: 8, blocks: 2}"}) {
+    const ReadResult first = read(std::string("{data: d, model: ") + text + "}");
+    EXPECT_EQ(first.messages, "");
+    EXPECT_EQ(first.config.model.norm, Norm::batch);
+    EXPECT_GT(first.config.model.blocks, 0);
+    EXPECT_EQ(read(yaml::emit(to_yaml(first.config))).config, first.config) << text;
+  }
+  // Configurations of other networks keep their text, which checkpoints compare.
+  EXPECT_EQ(yaml::emit(to_yaml(read("{data: d, model: unet}").config)).find("blocks"), std::string::npos);
+}
+
 TEST(TrainConfig, ReportsWhatIsWrongInAListOfLayers) {
   const std::string messages = read(
                                    "data: d\n"

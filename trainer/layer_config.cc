@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <set>
+#include <utility>
 
 #include "base/config_table.h"
 #include "base/text.h"
@@ -15,26 +16,30 @@ namespace {
 
 constexpr auto kKinds = static_cast<std::size_t>(LayerKind::count);
 
-const std::array<std::string, kKinds> kNames = {"convolution",  "transposed_convolution",
-                                                "dense",        "batch_norm",
-                                                "group_norm",   "layer_norm",
-                                                "leaky_relu",   "relu",
-                                                "elu",          "gelu",
-                                                "silu",         "sigmoid",
-                                                "tanh",         "softplus",
-                                                "tanh_scale",   "dropout",
-                                                "average_pool", "max_pool",
-                                                "upsample",     "flatten",
-                                                "global_mean",  "global_max",
-                                                "softmax",      "reshape",
-                                                "add",          "concatenate",
+const std::array<std::string, kKinds> kNames = {"convolution",   "transposed_convolution",
+                                                "dense",         "batch_norm",
+                                                "group_norm",    "layer_norm",
+                                                "leaky_relu",    "relu",
+                                                "elu",           "gelu",
+                                                "silu",          "sigmoid",
+                                                "tanh",          "softplus",
+                                                "tanh_scale",    "dropout",
+                                                "average_pool",  "max_pool",
+                                                "upsample",      "resize",
+                                                "pixel_shuffle", "slice",
+                                                "gather",        "embedding",
+                                                "instance_norm", "flatten",
+                                                "global_mean",   "global_max",
+                                                "softmax",       "reshape",
+                                                "add",           "concatenate",
                                                 "sample"};
 
 const std::array<std::string, 2> kPaddings = {"same", "valid"};
 const std::array<std::string, 4> kInits = {"auto", "he", "torch", "zero"};
+const std::array<std::string, 4> kAxes = {"channels", "depth", "height", "width"};
 
-// Meaning of the number after a kind's name.
-enum class Argument { none, size, value, shape };
+// Meaning of what follows a kind's name: a number, or a list of numbers; `cells`: a factor or a list.
+enum class Argument { none, size, value, shape, range, channels, cells };
 
 struct Form {
   Argument argument = Argument::none;
@@ -56,7 +61,16 @@ Form form_of(LayerKind kind) {
     case LayerKind::average_pool:
     case LayerKind::max_pool:
     case LayerKind::upsample:
+    case LayerKind::pixel_shuffle:
       return {Argument::size, false, 2};
+    case LayerKind::resize:
+      return {Argument::cells, false, 2};
+    case LayerKind::slice:
+      return {Argument::range, true};
+    case LayerKind::gather:
+      return {Argument::channels, true};
+    case LayerKind::embedding:
+      return {Argument::size, true};
     case LayerKind::leaky_relu:
       return {Argument::value, false, 0.01};
     case LayerKind::tanh_scale:
@@ -83,9 +97,24 @@ bool has_weights(LayerKind kind) {
   return is_convolution(kind) || kind == LayerKind::linear;
 }
 
+// The name of the argument that a layer lacks, and an example.
+std::pair<const char*, const char*> needed_text(Argument argument) {
+  switch (argument) {
+    case Argument::shape:
+      return {"shape", "[8, 4, 4, 4]"};
+    case Argument::range:
+      return {"range", "[0, 4]"};
+    case Argument::channels:
+      return {"channels", "[0, 2]"};
+    default:
+      return {"size", "16"};
+  }
+}
+
 // The keys of a layer beside the one that its kind names.
 const config::Table<LayerConfig>& layer_table() {
   const auto is_window = [](const LayerConfig& layer) { return is_convolution(layer.kind); };
+  const auto is_plain = [](const LayerConfig& layer) { return layer.kind == LayerKind::convolution; };
   static const config::Table<LayerConfig> table(
       "a layer",
       {config::text("name", &LayerConfig::name, "name of the layer").usually("kind and number"),
@@ -105,6 +134,16 @@ const config::Table<LayerConfig>& layer_table() {
        config::integer("stride", &LayerConfig::stride, 1, 1 << 16, "convolutions: cells between two windows")
            .usually("1; transposed the kernel")
            .only_if(is_window),
+       config::integer("dilation", &LayerConfig::dilation, 1, 1 << 16,
+                       "convolution: distance between the cells of a window")
+           .usually("1")
+           .only_if(is_plain)
+           .only_if_set(),
+       config::integer("groups", &LayerConfig::groups, 1, 1 << 24,
+                       "convolution: groups of channels that do not mix; as many as channels: depth-wise")
+           .usually("1")
+           .only_if(is_plain)
+           .only_if_set(),
        config::custom<LayerConfig>(
            "padding", config::choice_schema(kPaddings),
            "convolution: zeros around the field (`same`), or only windows that fit (`valid`)",
@@ -113,7 +152,7 @@ const config::Table<LayerConfig>& layer_table() {
            },
            [](const LayerConfig& layer) { return yaml::scalar(layer.same ? "same" : "valid"); })
            .usually("`same`")
-           .only_if([](const LayerConfig& layer) { return layer.kind == LayerKind::convolution; }),
+           .only_if(is_plain),
        config::boolean("bias", &LayerConfig::bias, "convolutions: add a bias a channel")
            .only_if(is_window)
            .usually("`true`"),
@@ -123,7 +162,16 @@ const config::Table<LayerConfig>& layer_table() {
        config::text("part", &LayerConfig::part,
                     "name of the [part](train.md#parts) that it and the layers after it belong to")
            .usually("that of the layer before")
-           .unless_default()});
+           .unless_default(),
+       config::integer("classes", &LayerConfig::classes, 1, 1 << 24,
+                       "embedding: number of classes, which are 0, 1, ...")
+           .only_if([](const LayerConfig& layer) { return layer.kind == LayerKind::embedding; })
+           .required(),
+       config::choice(
+           "axis", &LayerConfig::axis, kAxes,
+           "slice: the axis that it cuts. A series has only `width`, an image `height` and `width`")
+           .usually("`channels`")
+           .only_if([](const LayerConfig& layer) { return layer.kind == LayerKind::slice; })});
   return table;
 }
 
@@ -205,9 +253,9 @@ class LayerReader {
     const Form form = form_of(layer.kind);
     const bool given = reader.has(key);
     if (form.needed && !given) {
-      diagnostics_.error(block.mark, fmt::format("the layer {} needs its {}: {{{}: {}}}", key,
-                                                 form.argument == Argument::shape ? "shape" : "size", key,
-                                                 form.argument == Argument::shape ? "[8, 4, 4, 4]" : "16"));
+      const auto [what, example] = needed_text(form.argument);
+      diagnostics_.error(block.mark,
+                         fmt::format("the layer {} needs its {}: {{{}: {}}}", key, what, key, example));
     }
     switch (form.argument) {
       case Argument::size:
@@ -223,11 +271,36 @@ class LayerReader {
           layer.shape.resize(4);
         }
         break;
+      case Argument::range:
+        layer.shape = reader.integers(key, 0, 1 << 24);
+        if (given && (layer.shape.size() != 2 || layer.shape[0] >= layer.shape[1]))
+          diagnostics_.error(reader.mark_of(key),
+                             "a slice is a pair [first, end] such as [0, 4], which takes 0 to 3");
+        layer.shape.resize(2, 1);
+        break;
+      case Argument::channels:
+        layer.shape = reader.integers(key, 0, 1 << 24);
+        break;
+      case Argument::cells:
+        read_cells(reader, key, form, layer);
+        break;
       case Argument::none:
         // {add: [a, b]} and {relu: a}: names of the values that the layer reads.
         layer.from = reader.strings(key);
         break;
     }
+  }
+
+  // {resize: 1.5}: a factor on every axis; {resize: [24, 36]}: the cells of each axis.
+  void read_cells(yaml::MapReader& reader, const char* key, const Form& form, LayerConfig& layer) {
+    const yaml::Node* node = reader.find(key);
+    if (node == nullptr || !node->is_sequence()) {
+      layer.value = reader.real(key, form.fallback, 1e-6, 1e6);
+      return;
+    }
+    layer.shape = reader.integers(key, 1, 1 << 24);
+    if (layer.shape.empty() || layer.shape.size() > 3)
+      diagnostics_.error(reader.mark_of(key), "'resize' is a factor, or the cells of one to three axes");
   }
 
   void read_inputs(yaml::MapReader& reader, LayerConfig& layer) {
@@ -284,6 +357,12 @@ std::vector<LayerConfig> read_layers(const yaml::Node& node, std::span<const std
   return LayerReader(inputs, diagnostics).read(node);
 }
 
+bool reads_class_numbers(std::span<const LayerConfig> layers, const std::string& input) {
+  return std::ranges::any_of(layers, [&](const LayerConfig& layer) {
+    return layer.kind == LayerKind::embedding && layer.from.front() == input;
+  });
+}
+
 yaml::Node to_yaml(const LayerConfig& layer) {
   const auto integer = [](std::int64_t value) { return yaml::scalar(std::to_string(value)); };
   yaml::Node argument;
@@ -294,12 +373,15 @@ yaml::Node to_yaml(const LayerConfig& layer) {
     case Argument::value:
       argument = yaml::scalar(text::from_real(layer.value));
       break;
-    case Argument::shape: {
-      std::vector<yaml::Node> shape;
-      for (const std::int64_t n : layer.shape) shape.push_back(integer(n));
-      argument = yaml::sequence(std::move(shape));
+    case Argument::shape:
+    case Argument::range:
+    case Argument::channels:
+      argument = config::emit_integers(layer.shape);
       break;
-    }
+    case Argument::cells:
+      argument = layer.shape.empty() ? yaml::scalar(text::from_real(layer.value))
+                                     : config::emit_integers(layer.shape);
+      break;
     case Argument::none:
       break;
   }

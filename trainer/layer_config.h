@@ -17,7 +17,7 @@ struct Row;
 namespace wflow::trainer {
 
 enum class LayerKind {
-  convolution,             // parameters weight [out, in, kd, kh, kw] and bias [out]
+  convolution,             // parameters weight [out, in / groups, kd, kh, kw] and bias [out]
   transposed_convolution,  // weight [in, out, kd, kh, kw], bias [out]
   linear,                  // weight [out, in], bias [out]
   batch_norm,              // scale, shift [C]; buffers running mean, variance [C]
@@ -35,7 +35,13 @@ enum class LayerKind {
   dropout,       // value: the probability of 0
   average_pool,  // windows = kernel, no overlap; cells beyond the last whole window are dropped
   max_pool,
-  upsample,  // each cell repeated
+  upsample,       // each cell repeated
+  resize,         // linear between cells, to any number of them
+  pixel_shuffle,  // channels become cells
+  slice,          // a range of channels or cells
+  gather,         // channels by number
+  embedding,      // class number -> vector; parameter weight [classes, size]
+  instance_norm,  // in a graph: a group norm with a group a channel
   flatten,
   global_mean,
   global_max,
@@ -54,6 +60,9 @@ const char* name_of(LayerKind kind);
 // Initial values of a layer's weights. automatic: by the rule of the whole network.
 enum class LayerInit { automatic, he, torch, zero };
 
+// The axes of a field, as in its shape [channels, depth, height, width].
+enum class LayerAxis { channels, depth, height, width };
+
 struct LayerConfig {
   LayerKind kind = LayerKind::linear;
   std::string name;
@@ -61,10 +70,16 @@ struct LayerConfig {
   std::int64_t size = 0;          // channels, units, cells of a window, factor or groups
   std::int64_t kernel = 3;
   std::int64_t stride = 1;
+  std::int64_t dilation = 1;
+  std::int64_t groups = 1;
+  std::int64_t classes = 0;              // embedding
+  LayerAxis axis = LayerAxis::channels;  // slice
   bool same = true;
   bool bias = true;
-  double value = 0;                 // slope, probability or factor
-  std::vector<std::int64_t> shape;  // reshape: channels, then cells along up to three axes
+  double value = 0;  // slope, probability or factor
+  // reshape: channels, then cells along up to three axes; resize: cells; slice: first and end; gather:
+  // channels
+  std::vector<std::int64_t> shape;
   LayerInit init = LayerInit::automatic;
   std::string part;  // "encoder", ...; empty: none
   bool operator==(const LayerConfig&) const = default;
@@ -79,6 +94,9 @@ yaml::Node to_yaml(const LayerConfig& layer);
 nlohmann::ordered_json layers_schema();
 // The keys of a layer beside its kind, for docs/.
 std::vector<config::Row> layer_rows();
+
+// True if an embedding reads the input, which then keeps its class numbers.
+bool reads_class_numbers(std::span<const LayerConfig> layers, const std::string& input);
 
 // True if the kind is an activation.
 bool is_activation(LayerKind kind);

@@ -21,9 +21,9 @@ def padded(x, pads, value):
     return functional.pad(x, both, value=value) if any(pads) else x
 
 
-def convolution(x, w, b=None, *, kernel_shape, strides, pads):
+def convolution(x, w, b=None, *, kernel_shape, strides, pads, dilations, group):
     assert list(w.shape[2:]) == list(kernel_shape)
-    return functional.conv3d(padded(x, pads, 0), w, b, strides)
+    return functional.conv3d(padded(x, pads, 0), w, b, strides, 0, dilations, group)
 
 
 def transposed_convolution(x, w, b=None, *, kernel_shape, strides):
@@ -31,7 +31,22 @@ def transposed_convolution(x, w, b=None, *, kernel_shape, strides):
     return functional.conv_transpose3d(x, w, b, strides)
 
 
-def resize(x, roi, scales, *, mode, coordinate_transformation_mode, nearest_mode):
+def resize_linear(x, sizes):
+    """onnx's formula, axis by axis: the centre of an output cell among those of the input's cells, which end at the edge."""
+    for axis, size in enumerate(sizes.tolist()):
+        n = x.shape[axis]
+        at = ((torch.arange(size, dtype=torch.float64) + 0.5) * n / size - 0.5).clamp(0, n - 1)
+        low = at.floor().long()
+        high = (low + 1).clamp(max=n - 1)
+        part = (at - low).to(x.dtype).reshape([-1] + [1] * (x.dim() - axis - 1))
+        x = x.index_select(axis, low) * (1 - part) + x.index_select(axis, high) * part
+    return x
+
+
+def resize(x, roi, scales, sizes=None, *, mode, coordinate_transformation_mode, nearest_mode=None):
+    if mode == b"linear":
+        assert roi is None and scales is None and coordinate_transformation_mode == b"half_pixel"
+        return resize_linear(x, sizes)
     assert roi is None and (mode, coordinate_transformation_mode, nearest_mode) == (b"nearest", b"asymmetric", b"floor")
     for axis, scale in enumerate(scales.tolist()):
         cells = torch.arange(int(x.shape[axis] * scale))
@@ -41,6 +56,16 @@ def resize(x, roi, scales, *, mode, coordinate_transformation_mode, nearest_mode
 
 def reshape(x, shape):
     return x.reshape([x.shape[i] if n == 0 else n for i, n in enumerate(shape.tolist())])
+
+
+def sliced(x, starts, ends, axes):
+    for start, end, axis in zip(starts.tolist(), ends.tolist(), axes.tolist()):
+        x = x.narrow(axis, start, end - start)
+    return x
+
+
+def gather(x, indices, *, axis):
+    return x.index_select(axis, indices.flatten()).reshape([*x.shape[:axis], *indices.shape, *x.shape[axis + 1:]])
 
 
 def instance_normalization(x, scale, bias, *, epsilon):
@@ -53,7 +78,7 @@ def instance_normalization(x, scale, bias, *, epsilon):
 OPERATORS = {
     "Add": torch.add, "Sub": torch.sub, "Mul": torch.mul, "Div": torch.div, "Log": torch.log, "Exp": torch.exp, "Erf": torch.erf,
     "Sigmoid": torch.sigmoid, "Tanh": torch.tanh, "Relu": torch.relu, "Softplus": functional.softplus, "Elu": functional.elu,
-    "Identity": lambda x: x, "Cast": lambda x, to: x.to({onnx.TensorProto.FLOAT: torch.float32, onnx.TensorProto.DOUBLE: torch.float64}[to]),
+    "Identity": lambda x: x, "Cast": lambda x, to: x.to({onnx.TensorProto.FLOAT: torch.float32, onnx.TensorProto.DOUBLE: torch.float64, onnx.TensorProto.INT64: torch.int64}[to]),
     "LeakyRelu": lambda x, alpha: functional.leaky_relu(x, alpha),
     "Softmax": lambda x, axis: torch.softmax(x, axis),
     "Gemm": lambda a, b, c, transB: a @ b.T + c,
@@ -67,6 +92,8 @@ OPERATORS = {
     "Flatten": lambda x, axis: x.flatten(axis),
     "ReduceMean": lambda x, axes, keepdims: x.mean(axes, keepdim=bool(keepdims)),
     "ReduceMax": lambda x, axes, keepdims: x.amax(axes, keepdim=bool(keepdims)),
+    "Shape": lambda x, start, end: torch.tensor(x.shape[start:end]), "Slice": sliced, "Gather": gather, "Round": torch.round,
+    "Squeeze": lambda x, axes: x.squeeze(*axes.tolist()),
     "Concat": lambda *parts, axis: torch.cat(parts, axis),
     "Split": lambda x, sizes, axis: torch.split(x, sizes.tolist(), axis),
 }

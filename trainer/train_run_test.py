@@ -268,6 +268,10 @@ class EndToEnd(TrainRun):
             "noisy": {"model": {"name": "cosmoflow", "width": 2}, "augment": ["permute", {"noise": 0.1}]},
             "vae": {"model": {"name": "vae", "width": 2, "latent": 3, "norm": "batch"}, "loss": {"name": "mse", "kl_weight": 0.1}},
             "unet": {"model": {"name": "unet", "width": 2, "depth": 1}, "inputs": ["x"], "targets": ["x"], "loss": "huber"},
+            "resnet": {"model": {"name": "resnet", "width": 2, "depth": 1, "blocks": 1, "pre_activation": True}},
+            "deeplab": {"model": {"name": "deeplab", "width": 2, "depth": 1, "blocks": 1, "dilations": [2]}, "inputs": ["x"], "targets": ["x"]},
+            "tiramisu": {"model": {"name": "tiramisu", "width": 3, "depth": 1, "blocks": 2, "growth": 2, "dropout": 0.1},
+                         "inputs": ["x"], "targets": ["x"]},
             "gaussian": {"model": {"name": "cnn", "width": 2}, "loss": "gaussian", "ema": 0.9},
             "listed": {"model": {"layers": listed}, "inputs": ["x", "slope"], "targets": ["amplitude"], "loss": {
                 "name": "gaussian"}, "optimizer": {"name": "lars", "reference_batch": 14}},
@@ -285,7 +289,7 @@ class EndToEnd(TrainRun):
         self.assertIn(next(csv.DictReader(lines))["amplitude_predicted"], "01")
 
         self.check_predicted_fields("unet")
-        for name in ("automatic", "surrogate", "decoder", "autoencoder", "vae", "unet", "gaussian", "listed", "classes"):
+        for name in ("automatic", "surrogate", "decoder", "autoencoder", "vae", "unet", "resnet", "deeplab", "tiramisu", "gaussian", "listed", "classes"):
             with self.subTest(name):
                 self.check_onnx(name)
                 self.check_predict(name)
@@ -336,7 +340,7 @@ class EndToEnd(TrainRun):
         import wflow
         self.assertEqual(wflow.load_model(self.root / "padded/model.pt")(numpy.zeros((3, 1))).shape, (3, 8, 8))
 
-    def check_onnx(self, name):
+    def check_onnx(self, name, **given):
         """model.onnx and model.pt give the same values."""
         import onnx_run
         import torch
@@ -344,10 +348,11 @@ class EndToEnd(TrainRun):
         onnx_model = onnx_run.Model(str(self.root / name / "model.onnx"))
         self.assertEqual((onnx_model.inputs, onnx_model.targets), (list(model.inputs), list(model.targets)))
         rng = numpy.random.default_rng(1)
-        inputs = [torch.from_numpy(rng.lognormal(size=(3, 1, CELLS, CELLS, CELLS) if field == "x" else (3, 1)))
-                  .float() for field in model.inputs]
+        inputs = [torch.from_numpy(given[field](rng) if field in given else
+                                   rng.lognormal(size=(3, 1, CELLS, CELLS, CELLS) if field == "x" else (3, 1))).float()
+                  for field in model.inputs]
         expected = model(*inputs)
-        self.assertLess((onnx_model(*inputs) - expected).abs().max(), 1e-4 * expected.abs().max() + 1e-6)
+        self.assertLess((onnx_model(*inputs) - expected).abs().max(), 1e-5 * expected.abs().max() + 1e-6)
 
     def check_predict(self, name):
         """model.pt, used alone on the same samples, gives the values of predictions.h5."""
@@ -426,6 +431,22 @@ class EndToEnd(TrainRun):
         self.train(self.config("kinds", epochs=1, model={"layers": listed}, transform="log1p", augment=None))
         self.check_onnx("kinds")
 
+    def test_onnx_of_more_kinds_of_layer(self):
+        """With class numbers as an input, which stay as they are, beside a field."""
+        listed = [{"embedding": 3, "classes": 2, "from": "amplitude", "name": "e"}, {"resize": [8, 8, 8], "name": "spread"},
+                  {"concatenate": ["x", "spread"]}, {"convolution": 8, "groups": 4, "dilation": 2}, "instance_norm", {"resize": 0.75},
+                  {"convolution": 8, "kernel": 2, "dilation": 3, "padding": "valid"}, {"pixel_shuffle": 2}, {"slice": [1, 4], "axis": "depth"},
+                  {"flatten": "slice1"}, {"gather": [0, 5, 5, 7], "from": "flatten1"}, {"slice": [0, 2], "from": "e", "name": "part"},
+                  {"slice": [0, 1], "axis": "width", "from": "x", "name": "face"}, {"flatten": "face", "name": "f"},
+                  {"concatenate": ["gather1", "part", "f"]}, {"dense": 1}]
+        keys = {"data": str(self.classes()), "epochs": 2, "augment": None, "inputs": ["x", "amplitude"], "targets": ["slope"]}
+        self.train(self.config("more", model={"layers": listed}, **keys))
+        self.check_onnx("more", amplitude=lambda rng: rng.integers(0, 2, (3, 1)))
+        self.check_predict("more")
+        listed[0]["classes"] = 1
+        done = self.train(self.config("few", model={"layers": listed}, **keys), code=4)
+        self.assertIn("the embedding 'e' reads class numbers from 0 to 0, and a sample has 1; correct the data or 'classes'", done.stderr)
+
     def check_predicted_fields(self, name):
         """Compares predictions.h5 of a field with model.pt, and the truth with the shard."""
         import torch
@@ -446,9 +467,9 @@ class EndToEnd(TrainRun):
         rows = (self.root / "table.csv").read_text().splitlines()
         values = [row.split(",") for row in rows[1:]]
         (self.root / "classes.csv").write_text("\n".join(
-            ["id,file,amplitude"] + [f"{r[0]},{r[1]},{int(float(r[2]) > 1)}" for r in values]) + "\n")
+            ["id,file,amplitude,slope"] + [f"{r[0]},{r[1]},{int(float(r[2]) > 1)},{r[3]}" for r in values]) + "\n")
         (self.root / "classes.yaml.convert").write_text(
-            f"samples: {self.root}/classes.csv\ntargets: [amplitude]\noutput: {self.root}/class-shards\n"
+            f"samples: {self.root}/classes.csv\ntargets: [amplitude, slope]\noutput: {self.root}/class-shards\n"
             "split: {train: 30, validation: 9, test: 9}\n")
         subprocess.run([PROGRAMS.convert, self.root / "classes.yaml.convert"], check=True, stdout=subprocess.DEVNULL)
         return self.root / "class-shards"
@@ -1069,6 +1090,22 @@ class Ranks(TrainRun):
             a, b = numpy.frombuffer(one, numpy.float32), numpy.frombuffer(many, numpy.float32)
             self.assertLess(numpy.abs(a - b).max(), 1e-4 * numpy.abs(a).max())
 
+    def test_networks_with_shortcuts_on_several_ranks(self):
+        """The statistics of a batch norm are those of each rank: group norm makes the steps comparable."""
+        field = {"inputs": ["x"], "targets": ["x"]}
+        for name, keys in {
+            "resnet": {"model": {"name": "resnet", "width": 2, "depth": 1, "blocks": 1, "norm": "group"}},
+            "deeplab": {"model": {"name": "deeplab", "width": 2, "depth": 1, "blocks": 1, "dilations": [2], "norm": "group"}, **field},
+            "tiramisu": {"model": {"name": "tiramisu", "width": 3, "depth": 1, "blocks": 2, "growth": 2, "norm": "group"}, **field},
+        }.items():
+            keys |= {"epochs": 1, "batch": 15, "optimizer": {"name": "sgd", "learning_rate": 0.002}}
+            self.train(self.config(f"{name}1", **keys))
+            one = numpy.frombuffer(self.weights(f"{name}1")[0], numpy.float32)
+            for ranks in (2, 4):
+                self.train(self.config(f"{name}{ranks}", **keys), ranks)
+                many = numpy.frombuffer(self.weights(f"{name}{ranks}")[0], numpy.float32)
+                self.assertLess(numpy.abs(one - many).max(), 1e-4 * numpy.abs(one).max())
+
     def test_ranks_without_samples_in_the_last_batch(self):
         # 30 samples in batches of 29: the last batch has one sample for three ranks.
         self.train(self.config("uneven", batch=29, epochs=2), 3)
@@ -1196,6 +1233,8 @@ class Restarts(TrainRun):
 
     def test_every_family_continues_with_the_same_bits(self):
         listed = [{"convolution": 4}, "group_norm", "silu", {"max_pool": 2}, {"dropout": 0.2}, "global_mean", {"dense": 2}]
+        more = [{"convolution": 8, "dilation": 2}, {"convolution": 8, "groups": 4}, "instance_norm", {"resize": 0.5}, {"pixel_shuffle": 2},
+                {"slice": [1, 7], "axis": "depth"}, "flatten", {"gather": [0, 5, 9]}, {"dense": 2}]
         field = {"inputs": ["x"], "targets": ["x"]}
         for name, keys in {
             "data": {"model": {"name": "cosmoflow", "width": 3, "init": "data"}, "ema": 0.9},
@@ -1205,11 +1244,15 @@ class Restarts(TrainRun):
                     "augment": None, "transform": None, "optimizer": "lamb"},
             "cnn": {"model": {"name": "cnn", "width": 2, "norm": "batch"}, "loss": "gaussian", "accumulate": 2},
             "unet": {"model": {"name": "unet", "width": 2, "depth": 1}, **field},
+            "resnet": {"model": {"name": "resnet", "width": 2, "depth": 1, "blocks": 1}},
+            "deeplab": {"model": {"name": "deeplab", "width": 2, "depth": 1, "blocks": 1, "dilations": [2]}, **field},
+            "tiramisu": {"model": {"name": "tiramisu", "width": 3, "depth": 1, "blocks": 2, "growth": 2, "dropout": 0.1}, **field},
             "decoder": {"model": {"name": "decoder", "width": 2, "dense": [8]}, "augment": None, "optimizer": "lars"},
             "autoencoder": {"model": {"name": "autoencoder", "width": 2, "latent": 3}, "loss": "huber"},
             "noisy": {"model": {"name": "cosmoflow", "width": 2}, "augment": ["permute", {"noise": 0.1}]},
             "vae": {"model": {"name": "vae", "width": 2, "latent": 3}, "schedule": "one_cycle"},
             "listed": {"model": {"layers": listed}, "optimizer": {"name": "adam", "larc_trust": 0.02}},
+            "more": {"model": {"layers": more}},
             "lagging": {"model": {"name": "cosmoflow", "width": 3}, "optimizer": {"name": "sgd", "learning_rate": 0.0005, "lag": 1}},
             "half": {"model": {"name": "cosmoflow", "width": 3}, "precision": "fp16"},
         }.items():
@@ -1421,6 +1464,8 @@ class WrongInput(TrainRun):
                 ("vector", {"model": {"layers": [{"convolution": 4}, {"dense": 2}]}}, "takes a vector"),
                 ("halves", {"model": {"name": "unet", "depth": 5}, "targets": ["x"]}, "are no multiple of 32"),
                 ("field", {"model": "unet"}, "gives a field, and the targets are 2 numbers"),
+                ("shuffle", {"model": {"layers": [{"pixel_shuffle": 2}, "flatten", {"dense": 2}]}}, "'x' gives 1 channels, which is no multiple"),
+                ("deep", {"model": {"name": "resnet", "depth": 3}}, "halves each axis 3 times, and the samples are 1 x 8 x 8 x 8"),
                 ("classes", {"loss": "cross_entropy"}, "learns the classes of one target"),
                 ("mixed", {"targets": ["x", "slope"]}, "a network learns one or the other"),
                 ("nothing", {"inputs": ["slope", "amplitude"], "model": "mlp"}, "nothing is left to learn")):

@@ -305,7 +305,7 @@ bool fits(const Layer& layer) {
   constexpr std::array<std::int64_t, 3> kThree = {3, 3, 3};
   constexpr std::array<std::int64_t, 3> kOne = {1, 1, 1};
   return layer.kind == LayerKind::convolution && layer.kernel == kThree && layer.stride == kOne &&
-         layer.pad_low == kOne && layer.pad_high == kOne &&
+         layer.pad_low == kOne && layer.pad_high == kOne && layer.dilation == kOne && layer.groups == 1 &&
          layer.input.channels * layer.output.channels <= most_channel_pairs(layer.input.extent[2]);
 }
 

@@ -107,35 +107,49 @@ void GraphBuilder::need_equal_extents(const Layer& layer, bool channels_too) con
   }
 }
 
+void GraphBuilder::need_divisible_channels(const Layer& layer) const {
+  const bool reads = layer.input.channels % layer.groups != 0;
+  if (!reads && layer.output.channels % layer.groups == 0) return;
+  refuse(fmt::format("the convolution '{}' can't divide the {} channels {} into {} groups", layer.name,
+                     reads ? layer.input.channels : layer.output.channels,
+                     reads ? fmt::format("of '{}'", name_of(layer.inputs.front())) : "that it gives",
+                     layer.groups));
+}
+
 GraphBuilder::Value GraphBuilder::convolution(std::string name, Value from, std::int64_t channels,
                                               const Window& window) {
   Layer layer = begin(LayerKind::convolution, std::move(name), {from});
-  std::int64_t fan_in = layer.input.channels;
+  layer.output.channels = channels;
+  layer.groups = window.groups;
+  need_divisible_channels(layer);
+  std::int64_t fan_in = layer.input.channels / layer.groups;
   for (std::size_t axis = 0; axis < 3; ++axis) {
     const std::int64_t n = layer.input.extent[axis];
     const std::int64_t k = flat_[axis] ? 1 : window.kernel;
     const std::int64_t stride = flat_[axis] ? 1 : window.stride;
     layer.kernel[axis] = k;
     layer.stride[axis] = stride;
+    if (k > 1) layer.dilation[axis] = window.dilation;
+    const std::int64_t reach = layer.reach(axis);
     if (window.same) {
-      const std::int64_t pad = std::max<std::int64_t>(0, ((n + stride - 1) / stride - 1) * stride + k - n);
+      const std::int64_t pad =
+          std::max<std::int64_t>(0, ((n + stride - 1) / stride - 1) * stride + reach - n);
       layer.pad_low[axis] = pad / 2;
       layer.pad_high[axis] = pad - pad / 2;
     }
     const std::int64_t padded = n + layer.pad_low[axis] + layer.pad_high[axis];
-    if (padded < k) {
+    if (padded < reach) {
       refuse(fmt::format(
           "the window of the convolution '{}' has {} cells along an axis and '{}' gives {}; use a smaller "
           "kernel or 'padding: same'",
-          layer.name, k, name_of(from), text_of(layer.input)));
+          layer.name, reach, name_of(from), text_of(layer.input)));
     }
-    layer.output.extent[axis] = (padded - k) / stride + 1;
+    layer.output.extent[axis] = (padded - reach) / stride + 1;
     fan_in *= k;
   }
-  layer.output.channels = channels;
   const auto& k = layer.kernel;
   layer.parameters.push_back({layer.name + ".weight",
-                              {channels, layer.input.channels, k[0], k[1], k[2]},
+                              {channels, layer.input.channels / layer.groups, k[0], k[1], k[2]},
                               Initial::he_normal,
                               fan_in,
                               true});
@@ -189,6 +203,17 @@ GraphBuilder::Value GraphBuilder::norm(std::string name, Value from, Norm norm, 
   return push(std::move(layer));
 }
 
+GraphBuilder::Value GraphBuilder::instance_norm(std::string name, Value from) {
+  const TensorShape& field = shape(from);
+  if (field.voxels() == 1) {
+    refuse(fmt::format(
+        "the instance_norm '{}' takes mean and deviation over the cells of a field, and '{}' gives {} "
+        "numbers; use layer_norm",
+        name, name_of(from), field.channels));
+  }
+  return norm(std::move(name), from, Norm::group, field.channels);
+}
+
 GraphBuilder::Value GraphBuilder::layer_norm(std::string name, Value from) {
   Layer layer = begin(LayerKind::layer_norm, std::move(name), {from});
   const std::vector<std::int64_t> shape = {layer.input.channels};
@@ -231,6 +256,71 @@ GraphBuilder::Value GraphBuilder::upsample(std::string name, Value from, std::in
   Layer layer = begin(LayerKind::upsample, std::move(name), {from});
   layer.kernel = along_axes(factor);
   for (std::size_t axis = 0; axis < 3; ++axis) layer.output.extent[axis] *= layer.kernel[axis];
+  return push(std::move(layer));
+}
+
+GraphBuilder::Value GraphBuilder::resize(std::string name, Value from,
+                                         const std::array<std::int64_t, 3>& extent) {
+  Layer layer = begin(LayerKind::resize, std::move(name), {from});
+  layer.output.extent = extent;
+  return push(std::move(layer));
+}
+
+GraphBuilder::Value GraphBuilder::pixel_shuffle(std::string name, Value from, std::int64_t factor) {
+  Layer layer = begin(LayerKind::pixel_shuffle, std::move(name), {from});
+  layer.kernel = along_axes(factor);
+  const std::int64_t cells = layer.kernel[0] * layer.kernel[1] * layer.kernel[2];
+  if (layer.input.channels % cells != 0) {
+    refuse(fmt::format(
+        "the pixel_shuffle '{}' makes {} cells of as many channels, and '{}' gives {} channels, which is no "
+        "multiple",
+        layer.name, cells, name_of(from), layer.input.channels));
+  }
+  layer.output.channels /= cells;
+  for (std::size_t axis = 0; axis < 3; ++axis) layer.output.extent[axis] *= layer.kernel[axis];
+  return push(std::move(layer));
+}
+
+GraphBuilder::Value GraphBuilder::slice(std::string name, Value from, LayerAxis axis, std::int64_t first,
+                                        std::int64_t end) {
+  Layer layer = begin(LayerKind::slice, std::move(name), {from});
+  layer.axis = static_cast<std::size_t>(axis);
+  layer.first = first;
+  std::int64_t& size = layer.axis == 0 ? layer.output.channels : layer.output.extent[layer.axis - 1];
+  if (first < 0 || first >= end || end > size) {
+    refuse(fmt::format("the slice '{}' takes {} to {} of the {} {} of '{}', which are numbered 0 to {}",
+                       layer.name, first, end - 1, size, layer.axis == 0 ? "channels" : "cells",
+                       name_of(from), size - 1));
+  }
+  size = end - first;
+  return push(std::move(layer));
+}
+
+GraphBuilder::Value GraphBuilder::gather(std::string name, Value from, std::vector<std::int64_t> channels) {
+  Layer layer = begin(LayerKind::gather, std::move(name), {from});
+  for (const std::int64_t channel : channels) {
+    if (channel >= 0 && channel < layer.input.channels) continue;
+    refuse(fmt::format("the gather '{}' takes channel {} of '{}', whose channels are 0 to {}", layer.name,
+                       channel, name_of(from), layer.input.channels - 1));
+  }
+  layer.output.channels = static_cast<std::int64_t>(channels.size());
+  layer.channels = std::move(channels);
+  return push(std::move(layer));
+}
+
+GraphBuilder::Value GraphBuilder::embedding(std::string name, Value from, std::int64_t classes,
+                                            std::int64_t size) {
+  Layer layer = begin(LayerKind::embedding, std::move(name), {from});
+  if (from >= graph_.inputs.size() || layer.input.channels != 1) {
+    refuse(fmt::format(
+        "the embedding '{}' reads class numbers: 'from' must name an input of one channel, and '{}' is {}",
+        layer.name, name_of(from),
+        from >= graph_.inputs.size() ? "a layer"
+                                     : fmt::format("an input of {} channels", layer.input.channels)));
+  }
+  layer.output.channels = size;
+  // A normal distribution of variance 1, as in PyTorch.
+  layer.parameters.push_back({layer.name + ".weight", {classes, size}, Initial::he_normal, 2, true});
   return push(std::move(layer));
 }
 

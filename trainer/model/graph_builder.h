@@ -25,6 +25,8 @@ class GraphBuilder {
     // "same": the output has ceil(n / stride) cells; "valid": windows that fit.
     bool same = true;
     bool bias = true;
+    std::int64_t dilation = 1;  // distance between the cells of a window
+    std::int64_t groups = 1;    // of channels that do not mix
   };
 
   // An axis with one cell in all `fields` is flat: windows and pools do not extend along it.
@@ -40,12 +42,23 @@ class GraphBuilder {
   Value transposed_convolution(std::string name, Value from, std::int64_t channels, const Window& window);
   // Norm::none returns `from`.
   Value norm(std::string name, Value from, Norm norm, std::int64_t groups = 0);
+  // A group norm with a group a channel.
+  Value instance_norm(std::string name, Value from);
   Value layer_norm(std::string name, Value from);
   Value linear(std::string name, Value from, std::int64_t size);
   // Element by element; `value` is the slope, the probability or the factor.
   Value pointwise(LayerKind kind, std::string name, Value from, double value = 0);
   Value pool(LayerKind kind, std::string name, Value from, const std::array<std::int64_t, 3>& kernel);
   Value upsample(std::string name, Value from, std::int64_t factor);
+  // Linear between the cells' centres; the field keeps its size.
+  Value resize(std::string name, Value from, const std::array<std::int64_t, 3>& extent);
+  // Channels (c, i, j, k) become cells: `factor` times as many along every axis that is not flat.
+  Value pixel_shuffle(std::string name, Value from, std::int64_t factor);
+  // Channels or cells from `first` to before `end`.
+  Value slice(std::string name, Value from, LayerAxis axis, std::int64_t first, std::int64_t end);
+  Value gather(std::string name, Value from, std::vector<std::int64_t> channels);
+  // `from`: an input of one channel with class numbers.
+  Value embedding(std::string name, Value from, std::int64_t classes, std::int64_t size);
   Value flatten(std::string name, Value from);
   Value global_pool(LayerKind kind, std::string name, Value from);
   Value softmax(std::string name, Value from);
@@ -67,6 +80,7 @@ class GraphBuilder {
   Layer begin(LayerKind kind, std::string name, std::vector<Value> from) const;
   Value push(Layer layer);
   void need_vector(const Layer& layer) const;
+  void need_divisible_channels(const Layer& layer) const;
   void need_equal_extents(const Layer& layer, bool channels_too) const;
 
   ModelGraph graph_;

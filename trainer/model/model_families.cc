@@ -5,6 +5,8 @@
 #include <map>
 
 #include "base/error.h"
+#include "trainer/model/convolution_families.h"
+#include "trainer/model/family_chain.h"
 #include "trainer/model/graph_builder.h"
 
 namespace wflow::trainer {
@@ -12,131 +14,7 @@ namespace {
 
 using Value = GraphBuilder::Value;
 
-constexpr std::int64_t kSmallestPooled = 8;  // axes with at least so many cells are halved: down to 4 to 7
-constexpr double kTanhScale = 1.2;           // MLPerf: targets lie in [-1, 1], outputs may overshoot a little
 constexpr std::int64_t kMostSeedCells = 4096;
-
-std::vector<NamedShape> heads_of(const ModelTask& task) {
-  std::vector<NamedShape> heads = {{task.name, task.output}};
-  heads.insert(heads.end(), task.further.begin(), task.further.end());
-  return heads;
-}
-
-std::vector<TensorShape> shapes_of(const std::vector<NamedShape>& named) {
-  std::vector<TensorShape> shapes;
-  for (const NamedShape& one : named) shapes.push_back(one.shape);
-  return shapes;
-}
-
-// The builder with the common parts of the families: numbered layers and a current value.
-class Chain {
- public:
-  Chain(const ModelConfig& config, const ModelTask& task)
-      : config_(config), task_(task), graph_(task.inputs, shapes_of(heads_of(task))), at_(0) {
-    graph_.begin_part("encoder");
-  }
-
-  GraphBuilder& graph() { return graph_; }
-  Value at() const { return at_; }
-  void set(Value value) { at_ = value; }
-  const TensorShape& shape() const { return graph_.shape(at_); }
-  std::string convolution_name() const { return fmt::format("conv{}", convolutions_); }
-
-  void convolution(std::int64_t channels, std::int64_t size) {
-    GraphBuilder::Window window;
-    window.kernel = size;
-    // A norm subtracts the mean: a bias before it has no effect.
-    window.bias = config_.norm == Norm::none;
-    at_ = graph_.convolution(fmt::format("conv{}", ++convolutions_), at_, channels, window);
-  }
-  void norm() { at_ = graph_.norm(fmt::format("norm{}", convolutions_), at_, config_.norm); }
-  void activation(const std::string& after) {
-    const bool leaky = config_.activation == LayerKind::leaky_relu;
-    const std::string name = leaky ? after + ".leaky" : after + "." + name_of(config_.activation);
-    at_ = graph_.pointwise(config_.activation, name, at_, leaky ? config_.leaky_slope : 0);
-  }
-  void convolution_block(std::int64_t channels, std::int64_t size = 3) {
-    convolution(channels, size);
-    norm();
-    activation(convolution_name());
-  }
-  bool can_pool() const {
-    const auto& e = shape().extent;
-    return std::any_of(e.begin(), e.end(), [](auto n) { return n >= kSmallestPooled; });
-  }
-  void pool(LayerKind kind) {
-    std::array<std::int64_t, 3> kernel{};
-    for (std::size_t axis = 0; axis < 3; ++axis)
-      kernel[axis] = shape().extent[axis] >= kSmallestPooled ? 2 : 1;
-    at_ = graph_.pool(kind, fmt::format("pool{}", convolutions_), at_, kernel);
-  }
-  void flatten() { at_ = graph_.flatten("flatten", at_); }
-  void global_mean() { at_ = graph_.global_pool(LayerKind::global_mean, "global_mean", at_); }
-  void linear(std::int64_t size) { at_ = graph_.linear(fmt::format("dense{}", ++linears_), at_, size); }
-  void dense_block(std::int64_t size) {
-    linear(size);
-    activation(fmt::format("dense{}", linears_));
-    if (config_.dropout > 0) {
-      at_ = graph_.pointwise(LayerKind::dropout, fmt::format("dropout{}", linears_), at_, config_.dropout);
-    }
-  }
-  // The inputs as one vector: fields are flattened.
-  void join_inputs(std::size_t count) {
-    std::vector<Value> parts;
-    for (Value input = 0; input < count; ++input) {
-      const bool field = graph_.shape(input).voxels() > 1;
-      parts.push_back(field ? graph_.flatten(fmt::format("flatten{}", input + 1), input) : input);
-    }
-    at_ = parts.size() == 1 ? parts.front() : graph_.concatenate("inputs", parts);
-  }
-
-  // Fields on one grid as the channels of one field.
-  void join_channels(std::size_t count) {
-    std::vector<Value> parts;
-    for (Value input = 0; input < count; ++input) parts.push_back(input);
-    if (count > 1) at_ = graph_.concatenate("inputs", parts);
-  }
-
-  // The dense layers, and an output of numbers for each head.
-  ModelGraph head(std::int64_t outputs) {
-    graph_.begin_part("head");
-    dense_layers();
-    const Value trunk = at_;
-    numbers(task_.name, outputs);
-    for (const NamedShape& head : task_.further) {
-      at_ = trunk;
-      numbers(head.name, head.shape.channels);
-    }
-    return graph_.finish();
-  }
-  void dense_layers() {
-    for (const std::int64_t size : config_.dense) dense_block(size);
-  }
-  // A head's output from the current value. The only head has no name: its layer is "out".
-  void numbers(const std::string& head, std::int64_t outputs) {
-    graph_.begin_part(head.empty() ? "head" : head);
-    at_ = graph_.linear(layer_of(head, "out"), at_, outputs);
-    if (config_.tanh_output)
-      at_ = graph_.pointwise(LayerKind::tanh_scale, layer_of(head, "tanh"), at_, kTanhScale);
-    output(head);
-  }
-  void output(const std::string& head) { graph_.output(head.empty() ? "out" : head, at_); }
-  static std::string layer_of(const std::string& head, const std::string& layer) {
-    return head.empty() ? layer : head + "." + layer;
-  }
-  ModelGraph finish() {
-    output(task_.name);
-    return graph_.finish();
-  }
-
- private:
-  const ModelConfig& config_;
-  const ModelTask& task_;
-  GraphBuilder graph_;
-  Value at_;
-  int convolutions_ = 0;
-  int linears_ = 0;
-};
 
 // (conv, norm, leaky, average pool) down to 4 cells per axis, one more conv, the means over the box (the
 // field is homogeneous), a small head. The mean of a filter's rectified output measures fluctuations at the
@@ -207,7 +85,7 @@ ModelGraph build_cnn(const ModelConfig& config, Chain chain, const ModelTask& ta
 // Cicek et al. 2016 (arXiv 1606.06650): channels double before each pool and shrink after each up-sampling;
 // width 32 and depth 3 have the paper's 19,069,955 parameters (without norms). Padded, so that the output has
 // the input's cells.
-ModelGraph build_unet(const ModelConfig& config, Chain chain, const ModelTask& task) {
+ModelGraph build_unet(const ModelConfig& config, Chain chain, const ModelTask&) {
   const TensorShape input = chain.shape();
   const std::int64_t cells = std::int64_t{1} << config.depth;
   for (std::size_t axis = 0; axis < 3; ++axis) {
@@ -217,13 +95,7 @@ ModelGraph build_unet(const ModelConfig& config, Chain chain, const ModelTask& t
         "of {}; use another 'depth' or grid",
         config.depth, config.depth, input.extent[axis], cells));
   }
-  for (const NamedShape& head : heads_of(task)) {
-    if (head.shape.extent == input.extent || (head.shape.voxels() == 1 && !task.further.empty())) continue;
-    refuse(fmt::format(
-        "the network 'unet' gives a field of as many cells as it reads ({}), and the target{} has {}",
-        text_of(input), head.name.empty() ? "" : fmt::format(" of the head '{}'", head.name),
-        text_of(head.shape)));
-  }
+  chain.need_target_grid();
   std::vector<Value> skips;
   std::int64_t channels = config.width;
   const std::array<std::int64_t, 3> halves = chain.graph().along_axes(2);
@@ -248,24 +120,7 @@ ModelGraph build_unet(const ModelConfig& config, Chain chain, const ModelTask& t
     chain.convolution_block(channels);
     chain.convolution_block(channels);
   }
-  GraphBuilder::Window point;
-  point.kernel = 1;
-  const Value finest = chain.at();
-  for (const NamedShape& head : heads_of(task)) {
-    chain.set(finest);
-    if (head.shape.voxels() == 1) {
-      // Numbers are of the whole field: from the means of the coarsest level.
-      chain.set(
-          chain.graph().global_pool(LayerKind::global_mean, Chain::layer_of(head.name, "mean"), coarsest));
-      chain.numbers(head.name, head.shape.channels);
-      continue;
-    }
-    chain.graph().begin_part(head.name.empty() ? "head" : head.name);
-    chain.set(
-        chain.graph().convolution(Chain::layer_of(head.name, "out"), finest, head.shape.channels, point));
-    chain.output(head.name);
-  }
-  return chain.graph().finish();
+  return chain.field_heads(coarsest);
 }
 
 std::int64_t halvings(const TensorShape& field, const std::array<bool, 3>& flat) {
@@ -370,8 +225,15 @@ ModelGraph build_vae(const ModelConfig& config, Chain chain, const ModelTask& ta
 }
 
 bool gives_field(ModelName name) {
-  return name == ModelName::unet || name == ModelName::decoder || name == ModelName::autoencoder ||
-         name == ModelName::vae;
+  return name == ModelName::unet || name == ModelName::deeplab || name == ModelName::tiramisu ||
+         name == ModelName::decoder || name == ModelName::autoencoder || name == ModelName::vae;
+}
+
+// True for networks that halve the grid `depth` times; the others that read fields halve it down to a few
+// cells.
+bool has_depth(ModelName name) {
+  return name == ModelName::unet || name == ModelName::resnet || name == ModelName::deeplab ||
+         name == ModelName::tiramisu;
 }
 
 bool reads_fields(ModelName name) {
@@ -414,8 +276,33 @@ TensorShape shape_of(const std::vector<std::int64_t>& list) {
   return shape;
 }
 
+// The cells that a resize layer gives: a factor acts on every axis that is not flat, a list names the cells
+// of each of these axes.
+std::array<std::int64_t, 3> resized_extent(const GraphBuilder& graph, const LayerConfig& layer,
+                                           const TensorShape& input) {
+  std::array<std::int64_t, 3> extent = input.extent;
+  const auto axes = static_cast<std::size_t>(std::ranges::count(graph.flat(), false));
+  if (!layer.shape.empty() && layer.shape.size() != axes) {
+    refuse(fmt::format("the resize '{}' names the cells of {} axes, and the fields have {}", layer.name,
+                       layer.shape.size(), axes));
+  }
+  std::size_t named = 0;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    if (graph.flat()[axis]) continue;
+    std::int64_t& n = extent[axis];
+    n = layer.shape.empty() ? static_cast<std::int64_t>(static_cast<double>(n) * layer.value + 1e-9)
+                            : layer.shape[named++];
+    if (n < 1) {
+      refuse(fmt::format("the resize '{}' by {} leaves no cell of '{}', which gives {}", layer.name,
+                         layer.value, layer.from.front(), text_of(input)));
+    }
+  }
+  return extent;
+}
+
 Value add_layer(GraphBuilder& graph, const LayerConfig& layer, const std::vector<Value>& from) {
-  GraphBuilder::Window window = {layer.kernel, layer.stride, layer.same, layer.bias};
+  const GraphBuilder::Window window = {layer.kernel, layer.stride,   layer.same,
+                                       layer.bias,   layer.dilation, layer.groups};
   switch (layer.kind) {
     case LayerKind::convolution:
       return graph.convolution(layer.name, from[0], layer.size, window);
@@ -434,6 +321,18 @@ Value add_layer(GraphBuilder& graph, const LayerConfig& layer, const std::vector
       return graph.pool(layer.kind, layer.name, from[0], graph.along_axes(layer.size));
     case LayerKind::upsample:
       return graph.upsample(layer.name, from[0], layer.size);
+    case LayerKind::resize:
+      return graph.resize(layer.name, from[0], resized_extent(graph, layer, graph.shape(from[0])));
+    case LayerKind::pixel_shuffle:
+      return graph.pixel_shuffle(layer.name, from[0], layer.size);
+    case LayerKind::slice:
+      return graph.slice(layer.name, from[0], layer.axis, layer.shape[0], layer.shape[1]);
+    case LayerKind::gather:
+      return graph.gather(layer.name, from[0], layer.shape);
+    case LayerKind::embedding:
+      return graph.embedding(layer.name, from[0], layer.classes, layer.size);
+    case LayerKind::instance_norm:
+      return graph.instance_norm(layer.name, from[0]);
     case LayerKind::flatten:
       return graph.flatten(layer.name, from[0]);
     case LayerKind::global_mean:
@@ -517,7 +416,7 @@ ModelGraph build_named(const ModelConfig& config, const ModelTask& task) {
   check_task(config, task);
   Chain chain(config, task);
   if (reads_fields(config.name)) chain.join_channels(task.inputs.size());
-  const bool pools = reads_fields(config.name) && config.name != ModelName::unet;
+  const bool pools = reads_fields(config.name) && !has_depth(config.name);
   if (pools && !chain.can_pool()) {
     refuse(
         fmt::format("the network '{}' needs an input of at least {} cells along one axis; "
@@ -538,6 +437,12 @@ ModelGraph build_named(const ModelConfig& config, const ModelTask& task) {
       return build_cnn(config, std::move(chain), task);
     case ModelName::unet:
       return build_unet(config, std::move(chain), task);
+    case ModelName::resnet:
+      return build_resnet(config, std::move(chain), task);
+    case ModelName::deeplab:
+      return build_deeplab(config, std::move(chain), task);
+    case ModelName::tiramisu:
+      return build_tiramisu(config, std::move(chain), task);
     case ModelName::decoder:
       return build_decoder(config, std::move(chain), task);
     case ModelName::autoencoder:

@@ -55,8 +55,14 @@ std::int64_t Layer::forward_flops() const {
     case LayerKind::global_mean:
     case LayerKind::global_max:
       return input.count();
-    case LayerKind::module:
-      return 0;  // not known
+    case LayerKind::module:  // not known
+    case LayerKind::pixel_shuffle:
+    case LayerKind::slice:
+    case LayerKind::gather:
+    case LayerKind::embedding:
+      return 0;
+    case LayerKind::resize:
+      return 8 * output.count();
     default:
       return output.count();
   }

@@ -54,17 +54,23 @@ struct Layer {
   TensorShape output;
   std::array<std::int64_t, 3> kernel = {1, 1, 1};  // up-sampling: the factors
   std::array<std::int64_t, 3> stride = {1, 1, 1};
+  std::array<std::int64_t, 3> dilation = {1, 1, 1};
   std::array<std::int64_t, 3> pad_low = {0, 0, 0};
   std::array<std::int64_t, 3> pad_high = {0, 0, 0};
   double value = 0;                           // slope, probability or scale, by the kind
   std::shared_ptr<const std::string> module;  // module: the TorchScript file's bytes
-  std::int64_t groups = 1;                    // group norm
+  std::int64_t groups = 1;                    // group norm, convolution
+  std::size_t axis = 0;                       // slice: 0 for the channels, 1 to 3 for an axis of the extent
+  std::int64_t first = 0;                     // slice: the first channel or cell
+  std::vector<std::int64_t> channels;         // gather
   LayerInit init = LayerInit::automatic;
   std::string part;     // "encoder", "head", ...; empty: none
   bool frozen = false;  // its parameters do not learn
   std::vector<ParameterSpec> parameters;
   std::vector<ParameterSpec> buffers;  // norms: mean, then variance
 
+  // Cells that a window spans along an axis.
+  std::int64_t reach(std::size_t axis) const { return (kernel[axis] - 1) * dilation[axis] + 1; }
   bool in_place() const;               // true if a back end needs no second array for the output
   std::int64_t forward_flops() const;  // per sample, multiply and add counted as two
 };

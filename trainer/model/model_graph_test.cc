@@ -86,6 +86,51 @@ TEST(ModelGraph, UnetHasThePapersParameters) {
   EXPECT_EQ(build_model(model, task).parameter_count(), 19'069'955);
 }
 
+// The network for CIFAR-10 of He et al. 2016 with 20 layers and projections: 272,474 parameters (the paper
+// says 0.27 M), 9 convolutions of 3 x 3 cells on each of three grids but the first.
+TEST(ModelGraph, ResnetHasThePapersParameters) {
+  ModelConfig model = default_model(ModelName::resnet);
+  const ModelGraph classic = build_model(model, {3, {1, 32, 32}}, 10);
+  EXPECT_EQ(classic.parameter_count(), 272'474);
+  model.pre_activation = true;
+  // Without norms behind the first convolution (32 values) and the projections (64, 128); the first norms of
+  // two levels have half the channels (32, 64); one more norm behind the last block (128).
+  EXPECT_EQ(build_model(model, {3, {1, 32, 32}}, 10).parameter_count(),
+            272'474 - 32 - 64 - 128 - 32 - 64 + 128);
+  model.blocks = 1;
+  EXPECT_EQ(std::ranges::count(build_model(model, {3, {1, 32, 32}}, 10).layers, LayerKind::add, &Layer::kind),
+            3);
+}
+
+// Jegou et al. 2017, table 2: FC-DenseNet67 (5 layers a block, growth 16, 5 grids below the first) has 3.5 M
+// parameters, FC-DenseNet56 (4, 12) 1.5 M, for 11 classes.
+TEST(ModelGraph, TiramisuHasThePapersParameters) {
+  ModelConfig model = default_model(ModelName::tiramisu);
+  model.depth = 5;
+  const ModelTask task = {{{"x", {3, {1, 224, 224}}}}, {11, {1, 224, 224}}};
+  EXPECT_NEAR(static_cast<double>(build_model(model, task).parameter_count()), 1.45e6, 0.1e6);
+  model.blocks = 5;
+  model.growth = 16;
+  EXPECT_NEAR(static_cast<double>(build_model(model, task).parameter_count()), 3.5e6, 0.05e6);
+}
+
+TEST(ModelGraph, DeeplabKeepsTheCoarsestGridAndEndsOnTheFinest) {
+  const TensorShape field = {16, {1, 96, 145}};
+  const ModelGraph graph =
+      build_model(default_model(ModelName::deeplab), {{{"x", field}}, {3, field.extent}});
+  EXPECT_EQ(graph.shape_of(graph.outputs.front().value), (TensorShape{3, field.extent}));
+  std::vector<std::int64_t> dilations;
+  std::int64_t least = 96;
+  for (const Layer& layer : graph.layers) {
+    if (layer.kind != LayerKind::convolution || layer.kernel[2] == 1) continue;
+    dilations.push_back(layer.dilation[2]);
+    least = std::min(least, layer.output.extent[1]);
+  }
+  EXPECT_EQ(least, 24);
+  EXPECT_THAT(dilations,
+              testing::ElementsAre(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 3, 6, 9, 1, 1));
+}
+
 // 5 x 256 units on 8 numbers: (8 + 1) * 256 + 4 * (256 + 1) * 256 + (256 + 1) * 3.
 TEST(ModelGraph, MlpHasOneWeightAPairAndOneBiasAUnit) {
   ModelConfig model = default_model(ModelName::mlp);
@@ -95,7 +140,8 @@ TEST(ModelGraph, MlpHasOneWeightAPairAndOneBiasAUnit) {
 
 TEST(ModelGraph, DecodersAndAutoencodersGiveTheTargetsGrid) {
   const TensorShape field = {2, {32, 48, 16}};
-  for (const ModelName name : {ModelName::decoder, ModelName::autoencoder, ModelName::vae, ModelName::unet}) {
+  for (const ModelName name : {ModelName::decoder, ModelName::autoencoder, ModelName::vae, ModelName::unet,
+                               ModelName::deeplab, ModelName::tiramisu}) {
     const NamedShape input =
         name == ModelName::decoder ? NamedShape{"a", {5, {1, 1, 1}}} : NamedShape{"x", field};
     const ModelGraph graph = build_model(default_model(name), {{input}, field});
@@ -151,6 +197,36 @@ TEST(LayerList, SaysWhatDoesNotFit) {
   EXPECT_EQ(refusal("[{convolution: 2}, {dense: 3, from: a}]", task),
             "nothing reads the layer 'convolution1': remove it, or name it in 'from' of another layer or in "
             "'outputs'");
+  EXPECT_EQ(refusal("[{convolution: 4, groups: 4}, flatten, {dense: 3}]", task),
+            "the convolution 'convolution1' can't divide the 2 channels of 'x' into 4 groups");
+  EXPECT_EQ(refusal("[{convolution: 3, groups: 2}, flatten, {dense: 3}]", task),
+            "the convolution 'convolution1' can't divide the 3 channels that it gives into 2 groups");
+  EXPECT_THAT(refusal("[{convolution: 4, dilation: 8, padding: valid}, flatten, {dense: 3}]", task),
+              testing::HasSubstr("the window of the convolution 'convolution1' has 17 cells along an axis"));
+  EXPECT_EQ(refusal("[{pixel_shuffle: 2}, flatten, {dense: 3}]", task),
+            "the pixel_shuffle 'pixel_shuffle1' makes 8 cells of as many channels, and 'x' gives 2 channels, "
+            "which is no multiple");
+  EXPECT_EQ(refusal("[{slice: [1, 3]}, flatten, {dense: 3}]", task),
+            "the slice 'slice1' takes 1 to 2 of the 2 channels of 'x', which are numbered 0 to 1");
+  EXPECT_EQ(refusal("[{slice: [4, 17], axis: depth}, flatten, {dense: 3}]", task),
+            "the slice 'slice1' takes 4 to 16 of the 16 cells of 'x', which are numbered 0 to 15");
+  EXPECT_EQ(refusal("[{gather: [0, 2]}, flatten, {dense: 3}]", task),
+            "the gather 'gather1' takes channel 2 of 'x', whose channels are 0 to 1");
+  EXPECT_EQ(refusal("[{resize: [8, 8]}, flatten, {dense: 3}]", task),
+            "the resize 'resize1' names the cells of 2 axes, and the fields have 3");
+  EXPECT_EQ(refusal("[{resize: 0.05}, flatten, {dense: 3}]", task),
+            "the resize 'resize1' by 0.05 leaves no cell of 'x', which gives 2 x 16 x 16 x 16");
+  EXPECT_EQ(
+      refusal("[{embedding: 2, classes: 3}, flatten, {dense: 3}]", task),
+      "the embedding 'embedding1' reads class numbers: 'from' must name an input of one channel, and 'x' is "
+      "an input of 2 channels");
+  EXPECT_EQ(refusal("[{dense: 1, from: a}, {embedding: 2, classes: 3}, flatten, {dense: 3}]", task),
+            "the embedding 'embedding1' reads class numbers: 'from' must name an input of one channel, and "
+            "'dense1' is a layer");
+  EXPECT_EQ(
+      refusal("[{instance_norm: a}, flatten, {dense: 3}]", task),
+      "the instance_norm 'instance_norm1' takes mean and deviation over the cells of a field, and 'a' gives "
+      "1 numbers; use layer_norm");
   EXPECT_THAT(refusal("[flatten, {dense: 1000000}, {dense: 3}]", task),
               testing::HasSubstr("would have 8192000000 weights"));
 }
@@ -172,6 +248,16 @@ TEST(Families, SayWhatDoesNotFit) {
       testing::HasSubstr("the network 'cnn' gives numbers, and the target is a field of 1 x 16 x 16 x 16"));
   EXPECT_THAT(refusal_of(ModelName::unet, {{{"x", {1, {12, 16, 16}}}}, {1, {12, 16, 16}}}),
               testing::HasSubstr("12 cells along an axis are no multiple of 8; use another 'depth' or grid"));
+  EXPECT_EQ(
+      refusal_of(ModelName::deeplab, {{cube}, {1, {8, 16, 16}}}),
+      "the network 'deeplab' gives a field of as many cells as it reads (1 x 16 x 16 x 16), and the target "
+      "has 1 x 8 x 16 x 16");
+  EXPECT_EQ(
+      refusal_of(ModelName::tiramisu, {{{"x", {1, {1, 7, 40}}}}, {1, {1, 7, 40}}}),
+      "the network 'tiramisu' of depth 3 halves each axis 3 times, and the samples are 1 x 1 x 7 x 40: use a "
+      "smaller 'depth'");
+  EXPECT_THAT(refusal_of(ModelName::resnet, {{cube}, {1, {16, 16, 16}}}),
+              testing::HasSubstr("gives numbers"));
   EXPECT_THAT(refusal_of(ModelName::cosmoflow, {{cube, {"a", {}}}, {2, {1, 1, 1}}}),
               testing::HasSubstr("reads fields of one grid, and 'inputs' names x"));
   EXPECT_THAT(refusal_of(ModelName::decoder, {{{"a", {}}}, {1, {33, 33, 33}}}),

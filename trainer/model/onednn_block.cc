@@ -23,9 +23,9 @@ bool has_own_weight_gradient(const Layer& layer) {
   const auto& k = layer.kernel;
   const std::array<std::int64_t, 3> ones = {1, 1, 1};
   const std::array<std::int64_t, 3> border = {k[0] / 2, 1, 1};
-  return layer.input.channels < 16 && (k[0] == 1 || k[0] == 3) && k[1] == 3 && k[2] == 3 &&
-         (k[0] == 3 || layer.input.extent[0] == 1) && layer.stride == ones && layer.pad_low == border &&
-         layer.pad_high == border;
+  return layer.dilation == ones && layer.groups == 1 && layer.input.channels < 16 &&
+         (k[0] == 1 || k[0] == 3) && k[1] == 3 && k[2] == 3 && (k[0] == 3 || layer.input.extent[0] == 1) &&
+         layer.stride == ones && layer.pad_low == border && layer.pad_high == border;
 }
 
 class Block final : public OnednnBlock {

@@ -48,6 +48,13 @@ memory::dims dims_of(std::int64_t samples, const TensorShape& shape, bool flat) 
   return dims;
 }
 
+// oneDNN counts the cells between two cells of a window.
+memory::dims gaps(const std::array<std::int64_t, 3>& dilation, bool flat) {
+  memory::dims dims = spatial(dilation, flat);
+  for (std::int64_t& n : dims) --n;
+  return dims;
+}
+
 memory::desc described(const memory::dims& dims, Tag tag, memory::data_type type = memory::data_type::f32) {
   return {dims, type, tag};
 }
@@ -169,9 +176,12 @@ struct OnednnConvolution::Plans {
   };
 
   memory::desc plain_weights() const {
-    memory::dims dims = {layer.output.channels, layer.input.channels};
+    const std::int64_t groups = layer.groups;
+    memory::dims dims = {layer.output.channels / groups, layer.input.channels / groups};
     for (const std::int64_t n : spatial(layer.kernel, flat)) dims.push_back(n);
-    return described(dims, plain_tag(flat));
+    if (groups == 1) return described(dims, plain_tag(flat));
+    dims.insert(dims.begin(), groups);
+    return described(dims, flat ? Tag::abcde : Tag::abcdef);
   }
   memory::dims input_dims(std::int64_t samples) const { return dims_of(samples, layer.input, flat); }
   memory::dims output_dims(std::int64_t samples) const { return dims_of(samples, layer.output, flat); }
@@ -210,16 +220,18 @@ std::optional<OnednnConvolution::Plans::Descriptions> OnednnConvolution::Plans::
   const memory::desc weights = described(plain_weights().dims(), Tag::any, type);
   const memory::desc bias = described({layer.output.channels}, Tag::a);
   const memory::dims strides = spatial(layer.stride, flat);
+  const memory::dims dilation = gaps(layer.dilation, flat);
   const memory::dims low = spatial(layer.pad_low, flat);
   const memory::dims high = spatial(layer.pad_high, flat);
   try {
-    const auto forward = wanted.bias
-                             ? Forward::desc(forward_kind, algorithm, x, weights, bias, y, strides, low, high)
-                             : Forward::desc(forward_kind, algorithm, x, weights, y, strides, low, high);
+    const auto forward =
+        wanted.bias
+            ? Forward::desc(forward_kind, algorithm, x, weights, bias, y, strides, dilation, low, high)
+            : Forward::desc(forward_kind, algorithm, x, weights, y, strides, dilation, low, high);
     Descriptions found{Forward::primitive_desc(forward, cpu_engine()), std::nullopt, std::nullopt};
     if (!is_fast(found.forward.impl_info_str())) return std::nullopt;
     if (wanted.input_gradient) {
-      const InputGradient::desc description(algorithm, dx, weights, dy, strides, low, high);
+      const InputGradient::desc description(algorithm, dx, weights, dy, strides, dilation, low, high);
       found.input_gradient.emplace(description, cpu_engine(), found.forward);
       if (!is_fast(found.input_gradient->impl_info_str())) return std::nullopt;
     }
@@ -242,11 +254,12 @@ OnednnConvolution::Plans::describe_weight_gradient(std::int64_t samples, const m
   const auto algorithm = dnnl::algorithm::convolution_direct;
   const memory::desc weights = described(plain_weights().dims(), Tag::any);
   const memory::dims strides = spatial(layer.stride, flat);
+  const memory::dims dilation = gaps(layer.dilation, flat);
   const memory::dims low = spatial(layer.pad_low, flat);
   const memory::dims high = spatial(layer.pad_high, flat);
   const auto describe_on = [&](const memory::desc& in, const memory::desc& out,
                                const Forward::primitive_desc& hint) {
-    const WeightGradient::desc description(algorithm, in, weights, out, strides, low, high);
+    const WeightGradient::desc description(algorithm, in, weights, out, strides, dilation, low, high);
     return WeightGradient::primitive_desc(description, cpu_engine(), hint);
   };
   const auto blocked = describe_on(x, y, forward);
@@ -255,7 +268,7 @@ OnednnConvolution::Plans::describe_weight_gradient(std::int64_t samples, const m
   const memory::desc plain_x = described(input_dims(samples), plain_tag(flat));
   const memory::desc plain_y = described(output_dims(samples), plain_tag(flat));
   const Forward::desc hint(dnnl::prop_kind::forward_training, algorithm, plain_x, weights, plain_y, strides,
-                           low, high);
+                           dilation, low, high);
   const auto plain = describe_on(plain_x, plain_y, Forward::primitive_desc(hint, cpu_engine()));
   if (!is_matrix_product(plain.impl_info_str())) return std::nullopt;
   return plain;

@@ -159,7 +159,8 @@ class Writer {
   static bool windowed(LayerKind kind) {
     return kind == LayerKind::convolution || kind == LayerKind::transposed_convolution ||
            kind == LayerKind::batch_norm || kind == LayerKind::average_pool || kind == LayerKind::max_pool ||
-           kind == LayerKind::upsample;
+           kind == LayerKind::upsample || kind == LayerKind::resize || kind == LayerKind::pixel_shuffle ||
+           kind == LayerKind::slice;
   }
   std::string field(const Layer& layer) {
     const TensorShape& shape = graph_.shape_of(layer.inputs[0]);
@@ -181,6 +182,9 @@ class Writer {
   std::string group_norm(const Layer& layer, const std::string& x);
   std::string layer_norm(const Layer& layer, const std::string& x);
   std::string combined(const Layer& layer);
+  std::string resized(const Layer& layer);
+  std::string pixel_shuffle(const Layer& layer);
+  std::string embedding(const Layer& layer, const std::string& x);
 
   const ModelGraph& graph_;
   OnnxGraph& onnx_;
@@ -258,13 +262,47 @@ std::string Writer::combined(const Layer& layer) {
   return sum;
 }
 
+// The sizes contain the number of samples, which only the input knows.
+std::string Writer::resized(const Layer& layer) {
+  const std::string x = field(layer);
+  const std::string first = onnx_.node("Shape", {x}, Attributes().integer("start", 0).integer("end", 2));
+  const auto& e = layer.output.extent;
+  const std::string sizes =
+      onnx_.node("Concat", {first, onnx_.integers({e[0], e[1], e[2]})}, Attributes().integer("axis", 0));
+  return onnx_.node("Resize", {x, "", "", sizes},
+                    Attributes().text("mode", "linear").text("coordinate_transformation_mode", "half_pixel"));
+}
+
+std::string Writer::pixel_shuffle(const Layer& layer) {
+  const auto& f = layer.kernel;
+  const auto& in = layer.input.extent;
+  const std::int64_t order[] = {0, 1, 5, 2, 6, 3, 7, 4};
+  const std::string parts = onnx_.node(
+      "Reshape",
+      {field(layer), onnx_.integers({0, layer.output.channels, f[0], f[1], f[2], in[0], in[1], in[2]})});
+  return reshaped(onnx_.node("Transpose", {parts}, Attributes().integers("perm", order)), layer.output, true);
+}
+
+std::string Writer::embedding(const Layer& layer, const std::string& x) {
+  const std::string numbers = onnx_.cast(onnx_.node("Round", {x}), kFloat, kInt64);
+  const std::string rows =
+      onnx_.node("Gather", {layer.parameters[0].name, onnx_.node("Squeeze", {numbers, onnx_.integers({1})})},
+                 Attributes().integer("axis", 0));
+  if (layer.output.voxels() == 1) return rows;
+  const std::int64_t back[] = {0, 4, 1, 2, 3};
+  return onnx_.node("Transpose", {rows}, Attributes().integers("perm", back));
+}
+
 std::string Writer::plain(const Layer& layer) {
   const std::string& x = names_[layer.inputs[0]];
   const std::int64_t axes[] = {2, 3, 4};
   switch (layer.kind) {
     case LayerKind::convolution:
       return onnx_.node("Conv", with_parameters(field(layer), layer),
-                        window(layer).integers("pads", both(layer.pad_low, layer.pad_high)));
+                        window(layer)
+                            .integers("pads", both(layer.pad_low, layer.pad_high))
+                            .integers("dilations", layer.dilation)
+                            .integer("group", layer.groups));
     case LayerKind::transposed_convolution:
       return onnx_.node("ConvTranspose", with_parameters(field(layer), layer), window(layer));
     case LayerKind::batch_norm: {
@@ -295,6 +333,20 @@ std::string Writer::plain(const Layer& layer) {
                             .text("coordinate_transformation_mode", "asymmetric")
                             .text("nearest_mode", "floor"));
     }
+    case LayerKind::resize:
+      return resized(layer);
+    case LayerKind::pixel_shuffle:
+      return pixel_shuffle(layer);
+    case LayerKind::slice: {
+      const auto axis = static_cast<std::int64_t>(layer.axis);
+      const std::int64_t size = axis == 0 ? layer.output.channels : layer.output.extent[layer.axis - 1];
+      return onnx_.node("Slice", {field(layer), onnx_.integers({layer.first}),
+                                  onnx_.integers({layer.first + size}), onnx_.integers({axis + 1})});
+    }
+    case LayerKind::gather:
+      return onnx_.node("Gather", {x, onnx_.integers(layer.channels)}, Attributes().integer("axis", 1));
+    case LayerKind::embedding:
+      return embedding(layer, x);
     case LayerKind::flatten:
       return onnx_.node("Flatten", {x}, Attributes().integer("axis", 1));
     case LayerKind::reshape:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/model/torch_layers.h"
 
+#include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>
@@ -45,12 +46,12 @@ class Convolution final : public UnaryLayer {
     const bool has_bias = tensors_.parameters.size() > 1;
     const bool bias = has_bias && !rounds;
     const std::vector<std::int64_t> bias_size = {layer_.output.channels};
-    const std::vector<std::int64_t> ones = {1, 1, 1};
     const std::vector<std::int64_t> zeros = {0, 0, 0};
     auto [dx, dw, db] = at::convolution_backward(
         factor(gradient, precision_), input_, factor(tensors_.parameters[0].value, precision_),
         bias ? at::OptionalIntArrayRef(bias_size) : at::OptionalIntArrayRef(), list(layer_.stride),
-        even_ ? zeros : list(layer_.pad_low), ones, false, zeros, 1, {wants_input, true, bias});
+        even_ ? zeros : list(layer_.pad_low), list(layer_.dilation), false, zeros, layer_.groups,
+        {wants_input, true, bias});
     tensors_.parameters[0].gradient.copy_(dw);
     if (has_bias) tensors_.parameters[1].gradient.copy_(bias ? db : gradient.sum({0, 2, 3, 4}));
     input_.reset();
@@ -78,11 +79,10 @@ class Convolution final : public UnaryLayer {
     const bool has_bias = tensors_.parameters.size() > 1;
     const c10::optional<at::Tensor> bias =
         has_bias && !rounds ? c10::optional<at::Tensor>(tensors_.parameters[1].value) : c10::nullopt;
-    const std::vector<std::int64_t> ones = {1, 1, 1};
     const std::vector<std::int64_t> zeros = {0, 0, 0};
-    const at::Tensor y =
-        at::convolution(x, factor(tensors_.parameters[0].value, precision_), bias, list(layer_.stride),
-                        even_ ? zeros : list(layer_.pad_low), ones, false, zeros, 1);
+    const at::Tensor y = at::convolution(x, factor(tensors_.parameters[0].value, precision_), bias,
+                                         list(layer_.stride), even_ ? zeros : list(layer_.pad_low),
+                                         list(layer_.dilation), false, zeros, layer_.groups);
     if (!rounds) return y;
     at::Tensor sums = y.to(at::kFloat);
     return has_bias ? sums.add_(tensors_.parameters[1].value.view({1, -1, 1, 1, 1})) : sums;
@@ -420,6 +420,32 @@ at::Tensor channel_norm(const at::Tensor& x, const at::Tensor& scale, const at::
   return at::layer_norm(x.movedim(1, -1), channels, scale, shift, kNormEpsilon).movedim(-1, 1).contiguous();
 }
 
+at::Tensor shuffled(const at::Tensor& x, const TensorShape& output,
+                    const std::array<std::int64_t, 3>& factors) {
+  const auto& e = output.extent;
+  const auto& f = factors;
+  return x.reshape({x.size(0), output.channels, f[0], f[1], f[2], e[0] / f[0], e[1] / f[1], e[2] / f[2]})
+      .permute({0, 1, 5, 2, 6, 3, 7, 4})
+      .reshape({x.size(0), output.channels, e[0], e[1], e[2]});
+}
+
+// The class numbers of [samples, 1, ...] as indices.
+at::Tensor class_indices(const at::Tensor& x, const Layer& layer) {
+  const std::int64_t classes = layer.parameters[0].shape[0];
+  const at::Tensor numbers = x.round();
+  // A comparison with NaN is false.
+  const at::Tensor right =
+      (x - numbers).abs().le(1e-3).logical_and(numbers.ge(0)).logical_and(numbers.lt(classes));
+  if (!right.all().item<bool>()) {
+    throw Error(
+        ExitCode::data,
+        fmt::format("the embedding '{}' reads class numbers from 0 to {}, and a sample has {}; correct "
+                    "the data or 'classes'",
+                    layer.name, classes - 1, x.masked_select(right.logical_not())[0].item<float>()));
+  }
+  return numbers.to(at::kLong).select(1, 0);
+}
+
 Autograd::Function function_of(const Layer& layer, Precision precision) {
   using Tensors = TorchLayer::Tensors;
   const std::vector<std::int64_t> stride = list(layer.stride);
@@ -461,6 +487,26 @@ Autograd::Function function_of(const Layer& layer, Precision precision) {
       return [](const Tensors& x, const Tensors&) { return at::softplus(x[0]); };
     case LayerKind::upsample:
       return [extent](const Tensors& x, const Tensors&) { return at::upsample_nearest3d(x[0], extent); };
+    case LayerKind::resize:
+      return [extent](const Tensors& x, const Tensors&) {
+        return at::upsample_trilinear3d(x[0], extent, false);
+      };
+    case LayerKind::pixel_shuffle:
+      return [output = layer.output, factors = layer.kernel](const Tensors& x, const Tensors&) {
+        return shuffled(x[0], output, factors);
+      };
+    case LayerKind::slice:
+      return [axis = static_cast<std::int64_t>(layer.axis) + 1, first = layer.first,
+              size = layer.axis == 0 ? layer.output.channels : layer.output.extent[layer.axis - 1]](
+                 const Tensors& x, const Tensors&) { return x[0].narrow(axis, first, size).contiguous(); };
+    case LayerKind::gather:
+      return [channels = layer.channels](const Tensors& x, const Tensors&) {
+        return x[0].index_select(1, at::tensor(channels, x[0].options().dtype(at::kLong)));
+      };
+    case LayerKind::embedding:
+      return [layer](const Tensors& x, const Tensors& p) {
+        return at::embedding(p[0], class_indices(x[0], layer)).movedim(-1, 1).contiguous();
+      };
     case LayerKind::global_max:
       return [](const Tensors& x, const Tensors&) { return x[0].amax({2, 3, 4}); };
     case LayerKind::softmax:
@@ -489,6 +535,9 @@ bool works_on_fields(LayerKind kind) {
     case LayerKind::average_pool:
     case LayerKind::max_pool:
     case LayerKind::upsample:
+    case LayerKind::resize:
+    case LayerKind::pixel_shuffle:
+    case LayerKind::slice:
     case LayerKind::global_mean:
     case LayerKind::global_max:
       return true;

@@ -4,6 +4,8 @@
 #include <torch/script.h>
 #include <torch/torch.h>
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include "base/error.h"
@@ -23,6 +25,35 @@ std::vector<float> noise(std::size_t count, std::uint64_t seed) {
   return values;
 }
 
+// Row i: weights of the input's cells in the linear interpolation at the centre of output cell i.
+torch::Tensor linear_weights(std::int64_t cells, std::int64_t size) {
+  torch::Tensor weights = torch::zeros({size, cells});
+  for (std::int64_t i = 0; i < size; ++i) {
+    const double at = std::clamp(
+        (static_cast<double>(i) + 0.5) * static_cast<double>(cells) / static_cast<double>(size) - 0.5, 0.0,
+        static_cast<double>(cells - 1));
+    const auto low = static_cast<std::int64_t>(at);
+    weights[i][low] += 1 - (at - static_cast<double>(low));
+    if (low + 1 < cells) weights[i][low + 1] += at - static_cast<double>(low);
+  }
+  return weights;
+}
+
+// Channel ((c * f0 + i) * f1 + j) * f2 + k has the cells at i, j, k of each f0 x f1 x f2 block of channel c.
+torch::Tensor shuffled_cells(const torch::Tensor& x, const Layer& layer) {
+  using torch::indexing::Slice;
+  const auto& f = layer.kernel;
+  const auto& e = layer.output.extent;
+  torch::Tensor y = torch::zeros({x.size(0), layer.output.channels, e[0], e[1], e[2]});
+  const std::int64_t all = f[0] * f[1] * f[2];
+  for (std::int64_t n = 0; n < all; ++n) {
+    y.index_put_({Slice(), Slice(), Slice(n / (f[1] * f[2]), {}, f[0]), Slice(n / f[2] % f[1], {}, f[1]),
+                  Slice(n % f[2], {}, f[2])},
+                 x.index({Slice(), Slice(n, {}, all)}));
+  }
+  return y;
+}
+
 torch::Tensor one_layer(const Layer& layer, const std::vector<torch::Tensor>& p,
                         const std::vector<torch::Tensor>& in) {
   const std::vector<std::int64_t> kernel(layer.kernel.begin(), layer.kernel.end());
@@ -32,8 +63,10 @@ torch::Tensor one_layer(const Layer& layer, const std::vector<torch::Tensor>& p,
     case LayerKind::convolution: {
       const auto& a = layer.pad_low;
       const auto& b = layer.pad_high;
+      const std::vector<std::int64_t> dilation(layer.dilation.begin(), layer.dilation.end());
+      const std::vector<std::int64_t> zeros = {0, 0, 0};
       return torch::conv3d(torch::constant_pad_nd(x, {a[2], b[2], a[1], b[1], a[0], b[0]}), p[0],
-                           p.size() > 1 ? p[1] : torch::Tensor(), stride);
+                           p.size() > 1 ? p[1] : torch::Tensor(), stride, zeros, dilation, layer.groups);
     }
     case LayerKind::transposed_convolution:
       return torch::conv_transpose3d(x, p[0], p.size() > 1 ? p[1] : torch::Tensor(), stride);
@@ -80,6 +113,31 @@ torch::Tensor one_layer(const Layer& layer, const std::vector<torch::Tensor>& p,
       return x.repeat_interleave(kernel[0], 2)
           .repeat_interleave(kernel[1], 3)
           .repeat_interleave(kernel[2], 4);
+    case LayerKind::resize: {
+      torch::Tensor y = x;
+      for (std::int64_t axis = 0; axis < 3; ++axis) {
+        const auto a = static_cast<std::size_t>(axis);
+        const torch::Tensor weights = linear_weights(layer.input.extent[a], layer.output.extent[a]);
+        y = y.movedim(axis + 2, -1).matmul(weights.t()).movedim(-1, axis + 2);
+      }
+      return y;
+    }
+    case LayerKind::pixel_shuffle:
+      return shuffled_cells(x, layer);
+    case LayerKind::slice: {
+      const std::int64_t size = layer.axis == 0 ? layer.output.channels : layer.output.extent[layer.axis - 1];
+      return x.slice(static_cast<std::int64_t>(layer.axis) + 1, layer.first, layer.first + size);
+    }
+    case LayerKind::gather: {
+      std::vector<torch::Tensor> channels;
+      for (const std::int64_t channel : layer.channels) channels.push_back(x.select(1, channel));
+      return torch::stack(channels, 1);
+    }
+    case LayerKind::embedding:
+      return torch::one_hot(x.select(1, 0).to(torch::kLong), p[0].size(0))
+          .to(torch::kFloat)
+          .matmul(p[0])
+          .movedim(-1, 1);
     case LayerKind::flatten:
       return x.flatten(1);
     case LayerKind::global_mean:
@@ -99,11 +157,18 @@ torch::Tensor one_layer(const Layer& layer, const std::vector<torch::Tensor>& p,
     case LayerKind::concatenate:
       return torch::cat(in, 1);
     case LayerKind::sample:
+    case LayerKind::instance_norm:
     case LayerKind::count:
     case LayerKind::module:
       break;
   }
   return x;
+}
+
+// The values of a layer as a field, also where the graph treats one cell as a vector.
+torch::Tensor as_field(const torch::Tensor& x, const Layer& layer) {
+  const bool windowed = layer.kind == LayerKind::convolution || layer.kind == LayerKind::resize;
+  return windowed && x.dim() == 2 ? x.reshape({x.size(0), x.size(1), 1, 1, 1}) : x;
 }
 
 // The graph by autograd operations, without the back end's own code. All outputs of a sample in a row.
@@ -113,9 +178,10 @@ torch::Tensor by_autograd(const ModelGraph& graph, std::map<std::string, torch::
   for (const Layer& layer : graph.layers) {
     std::vector<torch::Tensor> in;
     std::vector<torch::Tensor> p;
-    for (const std::size_t value : layer.inputs) in.push_back(values[value]);
+    for (const std::size_t value : layer.inputs) in.push_back(as_field(values[value], layer));
     for (const ParameterSpec& spec : layer.parameters) p.push_back(parameters.at(spec.name));
     values.push_back(one_layer(layer, p, in));
+    if (layer.output.voxels() == 1) values.back() = values.back().flatten(1);
   }
   std::vector<torch::Tensor> outputs;
   for (const ModelGraph::Output& output : graph.outputs) outputs.push_back(values[output.value].flatten());
@@ -166,6 +232,11 @@ std::vector<std::vector<float>> input_values(const ModelGraph& graph, std::int64
   std::vector<std::vector<float>> values;
   for (std::size_t i = 0; i < graph.inputs.size(); ++i)
     values.push_back(noise(static_cast<std::size_t>(samples * graph.inputs[i].shape.count()), 2 + 17 * i));
+  for (const Layer& layer : graph.layers) {
+    if (layer.kind != LayerKind::embedding) continue;
+    const auto classes = static_cast<float>(layer.parameters[0].shape[0]);
+    for (float& value : values[layer.inputs.front()]) value = std::floor((value + 1) / 2 * classes);
+  }
   return values;
 }
 
@@ -290,6 +361,7 @@ struct FamilyCase {
   ModelName model;
   ModelTask task;
   Norm norm = Norm::none;
+  bool pre_activation = false;
 };
 
 std::ostream& operator<<(std::ostream& out, const FamilyCase& c) {
@@ -303,6 +375,9 @@ ModelGraph family_graph(const FamilyCase& c) {
   model.latent = 4;
   model.dropout = 0;
   model.norm = c.norm;
+  model.pre_activation = c.pre_activation;
+  model.blocks = std::min<std::int64_t>(model.blocks, 2);
+  model.growth = std::min<std::int64_t>(model.growth, 3);
   for (std::int64_t& size : model.dense) size = 9;
   return build_model(model, c.task);
 }
@@ -317,22 +392,33 @@ TEST_P(FamilyTest, GradientsAreAutograds) {
 
 const NamedShape kCube = {"x", {2, {8, 8, 8}}};
 const NamedShape kPicture = {"x", {2, {1, 16, 12}}};
+const NamedShape kOdd = {"x", {2, {1, 21, 18}}};
 const NamedShape kSeries = {"x", {3, {1, 1, 40}}};
 const NamedShape kNumbers = {"a", {1, {1, 1, 1}}};
 
 INSTANTIATE_TEST_SUITE_P(
     Families, FamilyTest,
-    testing::Values(FamilyCase{"mlp", ModelName::mlp, {{kNumbers, {"b", {}}}, {3, {1, 1, 1}}}},
-                    FamilyCase{"mlp_of_a_field", ModelName::mlp, {{kCube, kNumbers}, {3, {1, 1, 1}}}},
-                    FamilyCase{"cnn_series", ModelName::cnn, {{kSeries}, {2, {1, 1, 1}}}},
-                    FamilyCase{"cnn_picture", ModelName::cnn, {{kPicture}, {2, {1, 1, 1}}}, Norm::group},
-                    FamilyCase{"cnn_cube", ModelName::cnn, {{kCube}, {2, {1, 1, 1}}}, Norm::batch},
-                    FamilyCase{"unet_picture", ModelName::unet, {{kPicture}, {3, {1, 16, 12}}}, Norm::batch},
-                    FamilyCase{"unet_cube", ModelName::unet, {{kCube}, {1, {8, 8, 8}}}, Norm::group},
-                    FamilyCase{"unet_series", ModelName::unet, {{kSeries}, {1, {1, 1, 40}}}},
-                    FamilyCase{"decoder_cube", ModelName::decoder, {{kNumbers, {"b", {}}}, {2, {8, 8, 8}}}},
-                    FamilyCase{"decoder_picture", ModelName::decoder, {{kNumbers}, {1, {1, 16, 12}}}},
-                    FamilyCase{"autoencoder", ModelName::autoencoder, {{kCube}, {2, {8, 8, 8}}}}),
+    testing::Values(
+        FamilyCase{"mlp", ModelName::mlp, {{kNumbers, {"b", {}}}, {3, {1, 1, 1}}}},
+        FamilyCase{"mlp_of_a_field", ModelName::mlp, {{kCube, kNumbers}, {3, {1, 1, 1}}}},
+        FamilyCase{"cnn_series", ModelName::cnn, {{kSeries}, {2, {1, 1, 1}}}},
+        FamilyCase{"cnn_picture", ModelName::cnn, {{kPicture}, {2, {1, 1, 1}}}, Norm::group},
+        FamilyCase{"cnn_cube", ModelName::cnn, {{kCube}, {2, {1, 1, 1}}}, Norm::batch},
+        FamilyCase{"unet_picture", ModelName::unet, {{kPicture}, {3, {1, 16, 12}}}, Norm::batch},
+        FamilyCase{"unet_cube", ModelName::unet, {{kCube}, {1, {8, 8, 8}}}, Norm::group},
+        FamilyCase{"unet_series", ModelName::unet, {{kSeries}, {1, {1, 1, 40}}}},
+        FamilyCase{"resnet_cube", ModelName::resnet, {{kCube}, {2, {1, 1, 1}}}, Norm::group},
+        FamilyCase{"resnet_picture", ModelName::resnet, {{kPicture}, {2, {1, 1, 1}}}, Norm::batch},
+        FamilyCase{"resnet_series", ModelName::resnet, {{kSeries}, {2, {1, 1, 1}}}},
+        FamilyCase{
+            "resnet_pre_activation", ModelName::resnet, {{kPicture}, {2, {1, 1, 1}}}, Norm::batch, true},
+        FamilyCase{"deeplab_cube", ModelName::deeplab, {{kCube}, {2, {8, 8, 8}}}, Norm::group},
+        FamilyCase{"deeplab_picture", ModelName::deeplab, {{kOdd}, {3, kOdd.shape.extent}}, Norm::batch},
+        FamilyCase{"tiramisu_cube", ModelName::tiramisu, {{kCube}, {2, {8, 8, 8}}}, Norm::group},
+        FamilyCase{"tiramisu_picture", ModelName::tiramisu, {{kOdd}, {3, kOdd.shape.extent}}, Norm::batch},
+        FamilyCase{"decoder_cube", ModelName::decoder, {{kNumbers, {"b", {}}}, {2, {8, 8, 8}}}},
+        FamilyCase{"decoder_picture", ModelName::decoder, {{kNumbers}, {1, {1, 16, 12}}}},
+        FamilyCase{"autoencoder", ModelName::autoencoder, {{kCube}, {2, {8, 8, 8}}}}),
     [](const auto& test) { return test.param.name; });
 
 ModelGraph graph_of(const std::string& layers, const ModelTask& task) {
@@ -384,6 +470,83 @@ TEST(LayerList, GradientsAreAutogradsForEveryKind) {
   const ModelTask task = {{{"x", {2, {8, 8, 8}}}, {"a", {1, {1, 1, 1}}}}, {3, {1, 1, 1}}};
   const ModelGraph graph = graph_of(kManyLayers, task);
   for (const KernelChoice kernels : kAllKernels) compare_with_autograd(graph, 3, kernels, true);
+}
+
+const char* const kMoreLayers = R"(
+- {embedding: 3, classes: 5, from: kind, name: of_kind}
+- {embedding: 2, classes: 4, from: map, name: of_cell}
+- {concatenate: [x, of_cell]}
+- {convolution: 6, groups: 6}
+- {convolution: 8, groups: 2, dilation: 2, name: grouped}
+- instance_norm
+- relu
+- {convolution: 8, kernel: 2, dilation: 3, padding: valid, bias: false}
+- {resize: [5, 7, 9]}
+- {resize: 0.5}
+- {pixel_shuffle: 2}
+- {slice: [1, 4], axis: height}
+- {flatten: slice1, name: rows}
+- {slice: [2, 6], from: grouped}
+- {gather: [3, 0, 0]}
+- {global_mean: gather1, name: picked}
+- {slice: [1, 3], from: of_kind, name: part}
+- {gather: [1, 0, 1], from: of_kind, name: again}
+- {concatenate: [picked, rows, part, again]}
+- {dense: 3}
+)";
+
+TEST(LayerList, GradientsAreAutogradsForMoreKinds) {
+  const TensorShape field = {4, {6, 8, 8}};
+  const ModelTask task = {{{"x", field}, {"kind", {1, {1, 1, 1}}}, {"map", {1, field.extent}}},
+                          {3, {1, 1, 1}}};
+  const ModelGraph graph = graph_of(kMoreLayers, task);
+  for (const KernelChoice kernels : kAllKernels) compare_with_autograd(graph, 3, kernels, false);
+}
+
+const char* const kWindows = R"(
+- {convolution: 32, dilation: 2, bias: false, name: dilated_first}
+- batch_norm
+- relu
+- {convolution: 32, groups: 2, name: grouped}
+- relu
+- {convolution: 32, groups: 32, name: depthwise}
+- relu
+- {convolution: 24, groups: 8, stride: 2, name: narrow_groups}
+- {convolution: 24, groups: 24, dilation: 2, name: wide_depthwise}
+- {convolution: 32, dilation: 3, bias: false, name: dilated}
+- instance_norm
+- leaky_relu
+- global_mean
+- {dense: 2}
+)";
+
+// Wide enough for oneDNN's kernels.
+TEST(LayerList, GradientsAreAutogradsForDilationAndGroups) {
+  for (const TensorShape& field : {TensorShape{3, {1, 24, 20}}, TensorShape{3, {8, 10, 8}}}) {
+    const ModelGraph graph = graph_of(kWindows, {{{"x", field}}, {2, {1, 1, 1}}});
+    for (const KernelChoice kernels : kAllKernels) compare_with_autograd(graph, 2, kernels, true);
+  }
+}
+
+TEST(LayerList, RefusesClassNumbersOutOfRange) {
+  const ModelGraph graph =
+      graph_of("[{embedding: 2, classes: 3}, {dense: 1}]", {{{"kind", {}}}, {1, {1, 1, 1}}});
+  FlatState state(graph);
+  const auto network = make_torch_network(graph, state, KernelChoice::fastest, false);
+  std::vector<float> y(2);
+  for (const float wrong : {3.0F, -1.0F, 0.5F, NAN}) {
+    const std::vector<float> classes = {2, wrong};
+    try {
+      network->predict(classes, 2, y);
+      ADD_FAILURE() << wrong;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::data);
+      EXPECT_EQ(
+          std::string(error.what()).find("the embedding 'embedding1' reads class numbers from 0 to 2, and"),
+          0U)
+          << error.what();
+    }
+  }
 }
 
 // Steps of one graph: outputs and gradients, as bits.
@@ -453,6 +616,21 @@ TEST(Onednn, RunsEveryConvolutionOfTheMlperfTrunk) {
   for (const std::string& line : network->describe()) {
     if (!line.starts_with("conv")) continue;
     EXPECT_NE(line.find("oneDNN: jit"), std::string::npos) << line;
+  }
+}
+
+// Dilated convolutions, and groups of as many channels as a block or, without dilation, of one channel.
+TEST(Onednn, RunsDilatedAndGroupedConvolutions) {
+  if (!has_blocked_kernels()) GTEST_SKIP() << "oneDNN is limited to " << onednn_instruction_set();
+  const ModelGraph graph = graph_of(kWindows, {{{"x", {3, {1, 24, 20}}}}, {2, {1, 1, 1}}});
+  FlatState state(graph);
+  const auto network = make_torch_network(graph, state, KernelChoice::fastest, false);
+  for (const std::string& line : network->describe()) {
+    if (line.starts_with("narrow_groups") || line.starts_with("wide_depthwise")) {
+      EXPECT_NE(line.find("libtorch"), std::string::npos) << line;
+    } else if (line.starts_with("dilated") || line.starts_with("grouped") || line.starts_with("depthwise")) {
+      EXPECT_NE(line.find("oneDNN: jit"), std::string::npos) << line;
+    }
   }
 }
 
@@ -737,6 +915,11 @@ TEST(Export, OtherNetworksAndLosses) {
   for (const OtherCase& other :
        {OtherCase{{"unet", ModelName::unet, {{kPicture}, {2, {1, 16, 12}}}, Norm::batch}, LossName::mse},
         OtherCase{{"unet_group", ModelName::unet, {{kCube}, {2, {8, 8, 8}}}, Norm::group}, LossName::mse},
+        OtherCase{{"resnet", ModelName::resnet, {{kSeries}, {2, {1, 1, 1}}}, Norm::batch, true},
+                  LossName::mse},
+        OtherCase{{"deeplab", ModelName::deeplab, {{kOdd}, {2, kOdd.shape.extent}}, Norm::batch},
+                  LossName::mse},
+        OtherCase{{"tiramisu", ModelName::tiramisu, {{kCube}, {2, {8, 8, 8}}}, Norm::batch}, LossName::mse},
         OtherCase{{"decoder", ModelName::decoder, {{kNumbers, {"b", {}}}, {2, {8, 8, 8}}}}, LossName::mse},
         OtherCase{{"vae", ModelName::vae, {{kCube}, {2, {8, 8, 8}}}}, LossName::mse},
         OtherCase{{"gaussian", ModelName::mlp, {{kNumbers, {"b", {}}}, {4, {1, 1, 1}}}}, LossName::gaussian},

@@ -49,7 +49,8 @@ class Source {
   static bool works_on_field(LayerKind kind) {
     return kind == LayerKind::convolution || kind == LayerKind::transposed_convolution ||
            kind == LayerKind::batch_norm || kind == LayerKind::average_pool || kind == LayerKind::max_pool ||
-           kind == LayerKind::upsample;
+           kind == LayerKind::upsample || kind == LayerKind::resize || kind == LayerKind::pixel_shuffle ||
+           kind == LayerKind::slice;
   }
 
   std::string plain_expression(const Layer& layer) const {
@@ -62,12 +63,14 @@ class Source {
         const auto& a = layer.pad_low;
         const auto& b = layer.pad_high;
         if (a == b) {
-          return fmt::format("torch.conv3d({}, {}, {}, {}, {})", field, parameter(0), bias,
-                             triple(layer.stride), triple(a));
+          return fmt::format("torch.conv3d({}, {}, {}, {}, {}, {}, {})", field, parameter(0), bias,
+                             triple(layer.stride), triple(a), triple(layer.dilation), layer.groups);
         }
-        return fmt::format("torch.conv3d(torch.constant_pad_nd({}, [{}, {}, {}, {}, {}, {}]), {}, {}, {})",
-                           field, a[2], b[2], a[1], b[1], a[0], b[0], parameter(0), bias,
-                           triple(layer.stride));
+        return fmt::format(
+            "torch.conv3d(torch.constant_pad_nd({}, [{}, {}, {}, {}, {}, {}]), {}, {}, {}, [0, 0, 0], {}, "
+            "{})",
+            field, a[2], b[2], a[1], b[1], a[0], b[0], parameter(0), bias, triple(layer.stride),
+            triple(layer.dilation), layer.groups);
       }
       case LayerKind::transposed_convolution:
         return fmt::format("torch.conv_transpose3d({}, {}, {}, {})", field, parameter(0), bias,
@@ -103,6 +106,22 @@ class Source {
         return fmt::format("torch.max_pool3d({0}, {1}, {1})", field, triple(layer.kernel));
       case LayerKind::upsample:
         return fmt::format("torch.upsample_nearest3d({}, {})", field, triple(layer.output.extent));
+      case LayerKind::resize:
+        return fmt::format("torch.upsample_trilinear3d({}, {}, False)", field, triple(layer.output.extent));
+      case LayerKind::pixel_shuffle:
+        return pixel_shuffle(layer, field);
+      case LayerKind::slice: {
+        const std::int64_t size =
+            layer.axis == 0 ? layer.output.channels : layer.output.extent[layer.axis - 1];
+        return fmt::format("torch.narrow({}, {}, {}, {})", field, layer.axis + 1, layer.first, size);
+      }
+      case LayerKind::gather:
+        return fmt::format("torch.index_select({0}, 1, torch.tensor([{1}], device={0}.device))", x,
+                           fmt::join(layer.channels, ", "));
+      case LayerKind::embedding:
+        return fmt::format(
+            "torch.movedim(torch.embedding({}, torch.select(torch.to(torch.round({}), 4), 1, 0)), -1, 1)",
+            parameter(0), x);
       case LayerKind::flatten:
         return fmt::format("torch.flatten({}, 1)", x);
       case LayerKind::reshape:
@@ -129,10 +148,20 @@ class Source {
       case LayerKind::module:
         return fmt::format("self.network.forward({}).reshape({})", module_arguments(layer),
                            sizes(layer.output, false));
+      case LayerKind::instance_norm:
       case LayerKind::count:
         break;
     }
     return x;
+  }
+
+  static std::string pixel_shuffle(const Layer& layer, const std::string& x) {
+    const auto& in = layer.input.extent;
+    const auto& factors = layer.kernel;
+    return fmt::format(
+        "torch.permute({}.reshape([-1, {}, {}, {}, {}, {}, {}, {}]), [0, 1, 5, 2, 6, 3, 7, 4]).reshape({})",
+        x, layer.output.channels, factors[0], factors[1], factors[2], in[0], in[1], in[2],
+        sizes(layer.output, true));
   }
 
   // Without leading flat axes, as in training.
