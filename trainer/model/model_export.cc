@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "base/version.h"
+#include "trainer/model/layer_constants.h"
 #include "trainer/model/torch_layers.h"
 
 namespace wflow::trainer {
@@ -53,6 +54,12 @@ void add_network(torch::jit::Module& module, const ModelGraph& graph, const Flat
     module.register_parameter(plain_name(entry.spec.name), tensor_of(entry, state.values()), false);
   for (const FlatEntry& entry : state.buffers().entries)
     module.register_buffer(plain_name(entry.spec.name), tensor_of(entry, state.buffer_values()));
+  for (const Layer& layer : graph.layers) {
+    for (const LayerConstant& constant : constants_of(layer)) {
+      const std::vector<double> values(constant.values.begin(), constant.values.end());
+      module.register_buffer(plain_name(constant.name), tensor_of(values, constant.shape, false));
+    }
+  }
 }
 
 // Source that combines the members' outputs, [members, samples, channels, ...], into mean and deviation of

@@ -50,13 +50,16 @@ struct Layer {
   std::vector<std::size_t> inputs;  // values of the graph
   TensorShape input;                // shape of the first input
   TensorShape output;
-  std::array<std::int64_t, 3> kernel = {1, 1, 1};  // up-sampling: the factors
+  std::array<std::int64_t, 3> kernel = {1, 1, 1};  // up-sampling: the factors; spectral: modes of each axis
   std::array<std::int64_t, 3> stride = {1, 1, 1};
   std::array<std::int64_t, 3> pad_low = {0, 0, 0};
   std::array<std::int64_t, 3> pad_high = {0, 0, 0};
   double value = 0;                           // slope, probability or scale, by the kind
   std::shared_ptr<const std::string> module;  // module: the TorchScript file's bytes
-  std::int64_t groups = 1;                    // group norm
+  std::int64_t groups = 1;                    // group norm; attention: heads
+  bool bidirectional = false;                 // lstm, gru
+  bool every_step = false;                    // lstm, gru, conv_lstm: the output is a sequence
+  std::size_t time_axis = 2;                  // conv_lstm: the axis of the frames
   LayerInit init = LayerInit::automatic;
   std::vector<ParameterSpec> parameters;
   std::vector<ParameterSpec> buffers;  // norms: mean, then variance
