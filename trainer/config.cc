@@ -16,9 +16,9 @@
 namespace wflow::trainer {
 namespace {
 
-const std::array<std::string, 15> kModels = {"cosmoflow",   "sc18",   "mlperf",  "mlp",       "cnn",
-                                             "unet",        "resnet", "deeplab", "tiramisu",  "decoder",
-                                             "autoencoder", "vae",    "layers",  "automatic", "module"};
+const std::array<std::string, 18> kModels = {
+    "cosmoflow", "sc18",        "mlperf", "mlp", "cnn",  "unet",      "resnet", "deeplab",   "tiramisu",
+    "decoder",   "autoencoder", "vae",    "fno", "lstm", "conv_lstm", "layers", "automatic", "module"};
 const std::array<std::string, 3> kTransforms = {"none", "log", "log1p"};
 const std::array<std::string, 6> kLosses = {"mse", "mae", "huber", "gaussian", "cross_entropy", "dice"};
 const std::array<std::string, 6> kOptimizers = {"adamw", "adam", "sgd", "lars", "larc", "lamb"};
@@ -148,14 +148,20 @@ const config::Table<ModelConfig>& model_table() {
            .only_if(is_named),
        config::choice("activation", &ModelConfig::activation, kActivations, "activation behind each layer",
                       LayerKind::leaky_relu)
-           .usually("mlp and decoder `silu`; unet, resnet, deeplab and tiramisu `relu`; else `leaky_relu`")
+           .usually("mlp and decoder `silu`; unet, resnet, deeplab and tiramisu `relu`; fno `gelu`; else "
+                    "`leaky_relu`")
            .only_if(is_named),
-       config::integer("depth", &ModelConfig::depth, 1, 12,
-                       "unet, resnet, deeplab, tiramisu: how often the grid is halved")
-           .usually("resnet and deeplab `2`, else `3`")
+       config::integer(
+           "depth", &ModelConfig::depth, 1, 12,
+           "unet, resnet, deeplab, tiramisu: how often the grid is halved; fno, lstm, conv_lstm: layers "
+           "one after another")
+           .usually("resnet, deeplab and lstm `2`, fno `4`, conv_lstm `1`, else `3`")
            .only_if(is_named),
        config::integer("latent", &ModelConfig::latent, 1, 1 << 20,
                        "autoencoder, vae: values between encoder and decoder")
+           .only_if(is_named),
+       config::integer("modes", &ModelConfig::modes, 1, 1 << 16,
+                       "fno: lowest frequencies kept along each axis, at most half of its cells")
            .only_if(is_named),
        config::boolean("level_means", &ModelConfig::level_means,
                        "cosmoflow: the dense layers read the channels' means at every level; `false`: at the "
@@ -164,7 +170,7 @@ const config::Table<ModelConfig>& model_table() {
            .only_if(is_named),
        config::choice("init", &ModelConfig::initial, kInitialWeights,
                       "rule of the [initial weights](#networks-by-name)")
-           .usually("cosmoflow `data`; mlperf, unet, autoencoder and vae `torch`; else `auto`")
+           .usually("cosmoflow `data`; mlperf, unet, autoencoder, vae and fno `torch`; else `auto`")
            .only_if([](const ModelConfig& model) { return !is_module(model); })
            .formerly("initial", config::choice_schema(kEarlierInitialWeights), read_initial),
        config::integer("blocks", &ModelConfig::blocks, 1, 1000,
@@ -1077,6 +1083,23 @@ ModelConfig default_model(ModelName name) {
       model.width = 8;
       model.dense = {128};
       model.initial = InitialWeights::torch;
+      break;
+    case ModelName::fno:
+      model.width = 32;
+      model.depth = 4;
+      model.dense = {128};
+      model.activation = LayerKind::gelu;
+      model.initial = InitialWeights::torch;
+      break;
+    case ModelName::lstm:
+      model.width = 64;
+      model.depth = 2;
+      model.dense = {64};
+      break;
+    case ModelName::conv_lstm:
+      model.width = 16;
+      model.depth = 1;
+      model.dense = {64};
       break;
     case ModelName::layers:
     case ModelName::module:

@@ -27,6 +27,9 @@ enum class ModelName {
   decoder,
   autoencoder,
   vae,
+  fno,
+  lstm,
+  conv_lstm,
   layers,
   automatic,
   module
@@ -65,9 +68,11 @@ struct ModelConfig {
   bool tanh_output = false;         // outputs limited to +-1.2 (MLPerf's choice for targets in [-1, 1])
   std::vector<std::int64_t> dense;  // hidden fully connected layers
   LayerKind activation = LayerKind::leaky_relu;
-  std::int64_t depth = 3;    // unet, resnet, deeplab, tiramisu: number of times that the grid is halved
+  // unet, resnet, deeplab, tiramisu: number of times that the grid is halved; fno, lstm, conv_lstm: layers
+  std::int64_t depth = 3;
   std::int64_t latent = 16;  // autoencoder, vae: values between encoder and decoder
   InitialWeights initial = InitialWeights::automatic;
+  std::int64_t modes = 12;      // fno: lowest frequencies along each axis
   bool level_means = false;     // cosmoflow: the dense layers read the means of every level
   std::int64_t blocks = 0;      // resnet, deeplab: residual blocks a level; tiramisu: layers of a dense block
   std::int64_t growth = 0;      // tiramisu: channels that a layer adds

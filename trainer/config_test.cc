@@ -231,6 +231,30 @@ TEST(TrainConfig, NetworksWithShortcutsHaveDefaultsOfTheirOwn) {
   EXPECT_EQ(yaml::emit(to_yaml(read("{data: d, model: unet}").config)).find("blocks"), std::string::npos);
 }
 
+TEST(TrainConfig, ReadsRecurrentAttentionAndSpectralLayers) {
+  const ReadResult first = read(
+      "{data: d, inputs: [s, s_mask], model: {layers: [{lstm: 8, from: [s, s_mask], bidirectional: true, "
+      "output: "
+      "sequence}, positions, {positions: , learned: true}, {attention: 4, from: [positions2, s_mask]}, "
+      "coordinates, {spectral_convolution: 3}, {spectral_convolution: 3, modes: 5}, {gru: 4}, {dense: 2}]}}");
+  EXPECT_EQ(first.messages, "");
+  const std::vector<LayerConfig>& layers = first.config.model.layers;
+  ASSERT_EQ(layers.size(), 9U);
+  EXPECT_EQ(layers[0].from, (std::vector<std::string>{"s", "s_mask"}));
+  EXPECT_TRUE(layers[0].bidirectional);
+  EXPECT_EQ(layers[0].output, StepOutput::sequence);
+  EXPECT_EQ(layers[7].output, StepOutput::last);
+  EXPECT_FALSE(layers[1].learned);
+  EXPECT_TRUE(layers[2].learned);
+  EXPECT_EQ(layers[5].modes, 12);
+  EXPECT_EQ(layers[6].modes, 5);
+  EXPECT_EQ(first.config, read(yaml::emit(to_yaml(first.config))).config);
+  EXPECT_THAT(read("{data: d, model: {layers: [{lstm: 4, from: [x, x, x]}]}}").messages,
+              HasSubstr("the layer 'lstm1' (lstm) reads one or two values, and 'from' names 3"));
+  EXPECT_THAT(read("{data: d, model: {layers: [{dense: 4, modes: 3}]}}").messages, HasSubstr("modes"));
+  EXPECT_EQ(read("{data: d, model: fno}").config.model.modes, 12);
+}
+
 TEST(TrainConfig, ReportsWhatIsWrongInAListOfLayers) {
   const std::string messages = read(
                                    "data: d\n"

@@ -16,27 +16,51 @@ namespace {
 
 constexpr auto kKinds = static_cast<std::size_t>(LayerKind::count);
 
-const std::array<std::string, kKinds> kNames = {"convolution",   "transposed_convolution",
-                                                "dense",         "batch_norm",
-                                                "group_norm",    "layer_norm",
-                                                "leaky_relu",    "relu",
-                                                "elu",           "gelu",
-                                                "silu",          "sigmoid",
-                                                "tanh",          "softplus",
-                                                "tanh_scale",    "dropout",
-                                                "average_pool",  "max_pool",
-                                                "upsample",      "resize",
-                                                "pixel_shuffle", "slice",
-                                                "gather",        "embedding",
-                                                "instance_norm", "flatten",
-                                                "global_mean",   "global_max",
-                                                "softmax",       "reshape",
-                                                "add",           "concatenate",
-                                                "sample"};
+const std::array<std::string, kKinds> kNames = {"convolution",
+                                                "transposed_convolution",
+                                                "dense",
+                                                "batch_norm",
+                                                "group_norm",
+                                                "layer_norm",
+                                                "leaky_relu",
+                                                "relu",
+                                                "elu",
+                                                "gelu",
+                                                "silu",
+                                                "sigmoid",
+                                                "tanh",
+                                                "softplus",
+                                                "tanh_scale",
+                                                "dropout",
+                                                "average_pool",
+                                                "max_pool",
+                                                "upsample",
+                                                "resize",
+                                                "pixel_shuffle",
+                                                "slice",
+                                                "gather",
+                                                "embedding",
+                                                "instance_norm",
+                                                "flatten",
+                                                "global_mean",
+                                                "global_max",
+                                                "softmax",
+                                                "reshape",
+                                                "add",
+                                                "concatenate",
+                                                "sample",
+                                                "lstm",
+                                                "gru",
+                                                "attention",
+                                                "positions",
+                                                "coordinates",
+                                                "spectral_convolution",
+                                                "conv_lstm"};
 
 const std::array<std::string, 2> kPaddings = {"same", "valid"};
 const std::array<std::string, 4> kInits = {"auto", "he", "torch", "zero"};
 const std::array<std::string, 4> kAxes = {"channels", "depth", "height", "width"};
+const std::array<std::string, 2> kStepOutputs = {"last", "sequence"};
 
 // Meaning of what follows a kind's name: a number, or a list of numbers; `cells`: a factor or a list.
 enum class Argument { none, size, value, shape, range, channels, cells };
@@ -84,6 +108,14 @@ Form form_of(LayerKind kind) {
       return {Argument::none, false, 0, 2, kMany};
     case LayerKind::sample:
       return {Argument::none, false, 0, 2, 2};
+    case LayerKind::lstm:
+    case LayerKind::gru:
+      return {Argument::size, true, 0, 1, 2};
+    case LayerKind::attention:
+      return {Argument::size, false, 1, 1, 2};
+    case LayerKind::spectral_convolution:
+    case LayerKind::conv_lstm:
+      return {Argument::size, true};
     default:
       return {};
   }
@@ -127,7 +159,9 @@ const config::Table<LayerConfig>& layer_table() {
        config::integer("kernel", &LayerConfig::kernel, 1, 1 << 16,
                        "convolutions: cells of a window along each axis")
            .usually("3; transposed 2")
-           .only_if(is_window)
+           .only_if([](const LayerConfig& layer) {
+             return is_convolution(layer.kind) || layer.kind == LayerKind::conv_lstm;
+           })
            .then([](yaml::MapReader&, LayerConfig& layer) {
              layer.stride = layer.kind == LayerKind::transposed_convolution ? layer.kernel : 1;
            }),
@@ -171,7 +205,23 @@ const config::Table<LayerConfig>& layer_table() {
            "axis", &LayerConfig::axis, kAxes,
            "slice: the axis that it cuts. A series has only `width`, an image `height` and `width`")
            .usually("`channels`")
-           .only_if([](const LayerConfig& layer) { return layer.kind == LayerKind::slice; })});
+           .only_if([](const LayerConfig& layer) { return layer.kind == LayerKind::slice; }),
+       config::boolean("bidirectional", &LayerConfig::bidirectional,
+                       "lstm and gru: a second layer of as many units reads the steps from the last on")
+           .only_if([](const LayerConfig& layer) { return is_recurrent(layer.kind); }),
+       config::choice("output", &LayerConfig::output, kStepOutputs,
+                      "lstm, gru and conv_lstm: the state after the last step (`last`) or after each step "
+                      "(`sequence`)")
+           .only_if([](const LayerConfig& layer) {
+             return is_recurrent(layer.kind) || layer.kind == LayerKind::conv_lstm;
+           }),
+       config::integer("modes", &LayerConfig::modes, 1, 1 << 16,
+                       "spectral_convolution: lowest frequencies kept along each axis, at most half of its "
+                       "cells")
+           .only_if([](const LayerConfig& layer) { return layer.kind == LayerKind::spectral_convolution; }),
+       config::boolean("learned", &LayerConfig::learned,
+                       "positions: a learned table instead of sines and cosines")
+           .only_if([](const LayerConfig& layer) { return layer.kind == LayerKind::positions; })});
   return table;
 }
 
@@ -314,6 +364,7 @@ class LayerReader {
                                      name_of(layer.kind),
                                      form.most_inputs > 2     ? "two or more"
                                      : form.least_inputs == 2 ? "two"
+                                     : form.most_inputs == 2  ? "one or two"
                                                               : "one",
                                      layer.from.size()));
       layer.from.resize(form.least_inputs, inputs_.front());
@@ -342,6 +393,10 @@ class LayerReader {
 const char* name_of(LayerKind kind) {
   if (kind == LayerKind::module) return "TorchScript module";
   return kNames[static_cast<std::size_t>(kind)].c_str();
+}
+
+bool is_recurrent(LayerKind kind) {
+  return kind == LayerKind::lstm || kind == LayerKind::gru;
 }
 
 bool is_activation(LayerKind kind) {

@@ -50,8 +50,15 @@ enum class LayerKind {
   add,
   concatenate,  // along the channels
   sample,       // from a normal distribution, given its mean and logarithm of variance
-  count,        // number of kinds that a list of layers may have
-  module        // a whole network in a TorchScript file
+  lstm,  // parameters as in PyTorch, [4 units, ...]: weight_ih, weight_hh, bias_ih, bias_hh; then reverse
+  gru,   // the same with 3 units
+  attention,             // in_weight [3C, C], in_bias [3C], out_weight [C, C], out_bias [C]
+  positions,             // adds a table [C, cells]; learned: parameter table
+  coordinates,           // appends a channel for each axis, from 0 to 1
+  spectral_convolution,  // weight [modes, in, 2, out]: real and imaginary parts
+  conv_lstm,             // weight_x [4 out, in, kd, kh, kw], weight_h [4 out, out, kd, kh, kw], bias [4 out]
+  count,                 // number of kinds that a list of layers may have
+  module                 // a whole network in a TorchScript file
 };
 
 // The name of a kind in YAML files and messages: "dense" for linear.
@@ -62,6 +69,9 @@ enum class LayerInit { automatic, he, torch, zero };
 
 // The axes of a field, as in its shape [channels, depth, height, width].
 enum class LayerAxis { channels, depth, height, width };
+
+// The output of a recurrent layer: its state after the last step, or after each step.
+enum class StepOutput { last, sequence };
 
 struct LayerConfig {
   LayerKind kind = LayerKind::linear;
@@ -81,7 +91,11 @@ struct LayerConfig {
   // channels
   std::vector<std::int64_t> shape;
   LayerInit init = LayerInit::automatic;
-  std::string part;  // "encoder", ...; empty: none
+  std::string part;                      // "encoder", ...; empty: none
+  bool bidirectional = false;            // lstm, gru
+  StepOutput output = StepOutput::last;  // lstm, gru, conv_lstm
+  std::int64_t modes = 12;               // spectral_convolution
+  bool learned = false;                  // positions
   bool operator==(const LayerConfig&) const = default;
 };
 
@@ -98,6 +112,8 @@ std::vector<config::Row> layer_rows();
 // True if an embedding reads the input, which then keeps its class numbers.
 bool reads_class_numbers(std::span<const LayerConfig> layers, const std::string& input);
 
+// True for lstm and gru.
+bool is_recurrent(LayerKind kind);
 // True if the kind is an activation.
 bool is_activation(LayerKind kind);
 

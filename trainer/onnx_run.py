@@ -75,10 +75,54 @@ def instance_normalization(x, scale, bias, *, epsilon):
     return normal * scale.reshape(shape) + bias.reshape(shape)
 
 
+def directions(x, w, r, b, lengths, gates, step):
+    """Runs `step` for each direction: the reverse one begins at the last step of each sample. Outputs after its end are 0."""
+    steps, samples, _ = x.shape
+    units = r.shape[2]
+    lengths = [steps] * samples if lengths is None else lengths.tolist()
+    y = torch.zeros(steps, w.shape[0], samples, units)
+    last = torch.zeros(w.shape[0], samples, units)
+    for d in range(w.shape[0]):
+        for n in range(samples):
+            state = (torch.zeros(units), torch.zeros(units))
+            for t in range(lengths[n]) if d == 0 else reversed(range(lengths[n])):
+                bias_w, bias_r = b[d].split(gates * units)
+                state = step(x[t, n] @ w[d].T + bias_w, state[0], r[d], bias_r, state[1])
+                y[t, d, n] = state[0]
+            last[d, n] = state[0]
+    return y, last
+
+
+def lstm(x, w, r, b, lengths=None, *, hidden_size, direction):
+    assert r.shape[2] == hidden_size and w.shape[0] == {b"forward": 1, b"bidirectional": 2}[direction]
+
+    def step(x, h, r, b, c):
+        i, o, f, g = (x + h @ r.T + b).split(hidden_size)
+        c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+        return torch.sigmoid(o) * torch.tanh(c), c
+    return directions(x, w, r, b, lengths, 4, step)
+
+
+def gru(x, w, r, b, lengths=None, *, hidden_size, direction, linear_before_reset):
+    assert r.shape[2] == hidden_size and w.shape[0] == {b"forward": 1, b"bidirectional": 2}[direction] and linear_before_reset
+
+    def step(x, h, r, b, _):
+        (xz, xr, xh), (hz, hr, hh) = x.split(hidden_size), (h @ r.T + b).split(hidden_size)
+        z = torch.sigmoid(xz + hz)
+        return (1 - z) * torch.tanh(xh + torch.sigmoid(xr + hr) * hh) + z * h, h
+    return directions(x, w, r, b, lengths, 3, step)
+
+
+TYPES = {onnx.TensorProto.FLOAT: torch.float32, onnx.TensorProto.DOUBLE: torch.float64, onnx.TensorProto.INT32: torch.int32,
+         onnx.TensorProto.INT64: torch.int64}
+
 OPERATORS = {
     "Add": torch.add, "Sub": torch.sub, "Mul": torch.mul, "Div": torch.div, "Log": torch.log, "Exp": torch.exp, "Erf": torch.erf,
     "Sigmoid": torch.sigmoid, "Tanh": torch.tanh, "Relu": torch.relu, "Softplus": functional.softplus, "Elu": functional.elu,
-    "Identity": lambda x: x, "Cast": lambda x, to: x.to({onnx.TensorProto.FLOAT: torch.float32, onnx.TensorProto.DOUBLE: torch.float64, onnx.TensorProto.INT64: torch.int64}[to]),
+    "Identity": lambda x: x, "Cast": lambda x, to: x.to(TYPES[to]),
+    "MatMul": torch.matmul, "Max": torch.maximum, "Greater": torch.gt, "LSTM": lstm, "GRU": gru,
+    "Unsqueeze": lambda x, axes: x.unsqueeze(*axes.tolist()),
+    "ReduceSum": lambda x, axes, keepdims: x.sum(axes.tolist(), keepdim=bool(keepdims)),
     "LeakyRelu": lambda x, alpha: functional.leaky_relu(x, alpha),
     "Softmax": lambda x, axis: torch.softmax(x, axis),
     "Gemm": lambda a, b, c, transB: a @ b.T + c,

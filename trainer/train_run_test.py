@@ -134,15 +134,10 @@ class TrainRun(unittest.TestCase):
     def result(self, name):
         return json.loads((self.root / name / "result.json").read_text())
 
-    def predict(self, *words, code=0):
-        done = subprocess.run([PROGRAMS.train, "predict", *map(str, words)], capture_output=True, text=True, timeout=240)
-        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
-        return done
-
-    def kill_after_step(self, path, step):
+    def kill_after_step(self, path, step, ranks=1):
         """Sends SIGKILL when a checkpoint of this step or a later one exists; a run that ended before starts again."""
         for attempt in range(5):
-            process = subprocess.Popen(self.command(path, 1, *(["--fresh"] if attempt else [])), start_new_session=True,
+            process = subprocess.Popen(self.command(path, ranks, *(["--fresh"] if attempt else [])), start_new_session=True,
                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             checkpoints = pathlib.Path(json.loads(path.read_text())["output"]) / "checkpoints"
             while process.poll() is None:
@@ -153,6 +148,11 @@ class TrainRun(unittest.TestCase):
             if process.wait() == -signal.SIGKILL:
                 return
         self.fail("five runs were done before they were killed")
+
+    def predict(self, *words, code=0):
+        done = subprocess.run([PROGRAMS.train, "predict", *map(str, words)], capture_output=True, text=True, timeout=240)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done
 
 
 class EndToEnd(TrainRun):
@@ -864,6 +864,108 @@ class Parts(TrainRun):
                 self.assertIn(said, self.train(self.config("wrong", parts=parts), code=code).stderr)
 
 
+class Sequences(TrainRun):
+    """Series of different lengths, frames and fields, with recurrent, attention and spectral layers."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        rng = numpy.random.default_rng(5)
+        (cls.root / "series").mkdir()
+        rows = ["id,file,rate"]
+        for i in range(40):
+            rate, length = rng.uniform(0.2, 1), rng.integers(6, 20)
+            t = numpy.arange(length)
+            numpy.save(cls.root / f"series/{i}.npy", numpy.stack([numpy.sin(rate * t), numpy.cos(rate * t)]))
+            rows.append(f"{i},{cls.root}/series/{i}.npy,{rate}")
+        (cls.root / "series.csv").write_text("\n".join(rows) + "\n")
+        (cls.root / "series.convert.yaml").write_text(
+            f"samples: {cls.root}/series.csv\ninputs: {{s: {{layout: CW, pad: [2, 20]}}}}\ntargets: [rate]\n"
+            f"split: {{train: 24, validation: 8, test: 8}}\noutput: {cls.root}/series/shards\nname: series\n")
+        subprocess.run([PROGRAMS.convert, cls.root / "series.convert.yaml"], check=True, stdout=subprocess.DEVNULL)
+
+    LISTED = [{"lstm": 5, "from": ["s", "s_mask"], "output": "sequence", "bidirectional": True, "name": "a"},
+              {"positions": "a"}, {"attention": 2, "from": ["positions1", "s_mask"], "name": "b"}, {"positions": "b", "learned": True},
+              {"gru": 4, "from": ["positions2", "s_mask"], "output": "sequence", "name": "c"},
+              {"gru": 3, "from": ["c", "s_mask"], "bidirectional": True, "name": "d"}, {"lstm": 3, "from": ["c", "s_mask"], "name": "e"},
+              {"spectral_convolution": 2, "modes": 4, "from": "c", "name": "f"}, {"coordinates": "f"}, {"flatten": "coordinates1", "name": "g"},
+              {"concatenate": ["d", "e", "g"]}, {"dense": 1}]
+
+    def series(self, name, **keys):
+        return self.config(name, **{"data": str(self.root / "series/shards"), "inputs": ["s", "s_mask"], "augment": None, "transform": None,
+                                    "batch": 8, "model": {"name": "lstm", "width": 16, "depth": 1, "dense": [8]}, **keys})
+
+    def check_exports(self, name, data):
+        """model.pt, model.onnx and predictions.h5 give the same values for the samples of the test split."""
+        import onnx_run
+        import torch
+        model = torch.jit.load(str(self.root / name / "model.pt"))
+        onnx_model = onnx_run.Model(str(self.root / name / "model.onnx"))
+        with h5py.File(self.root / name / "predictions.h5") as file:
+            expected = dict(zip(file["id"][:].tolist(), file["prediction"][:]))
+        for shard in glob.glob(str(data / "test/*.h5")):
+            with h5py.File(shard) as file:
+                ids = file["id"][:].tolist()
+                inputs = [torch.from_numpy(file[field][:]) for field in model.inputs]
+            given = model(*inputs)
+            # Fields without an axis of channels get one; missing axes are flat.
+            fields = [x.float() if x.dim() == 5 else x.float().reshape(len(x), *shape) for x, shape in zip(inputs, model.shapes)]
+            self.assertLess((onnx_model(*fields) - given).abs().max(), 1e-5 * given.abs().max() + 1e-6)
+            for sample, prediction in zip(ids, given.numpy()):
+                numpy.testing.assert_allclose(prediction.reshape(-1), expected[sample].reshape(-1), rtol=1e-4, atol=1e-5)
+
+    def test_series_of_different_lengths(self):
+        self.train(self.series("lstm", epochs=60))
+        self.assertLess(self.result("lstm")["test"]["mean_mae_ratio"], 0.7)
+        self.train(self.series("listed", epochs=3, model={"layers": self.LISTED}))
+        for name in ("lstm", "listed"):
+            with self.subTest(name):
+                self.check_exports(name, self.root / "series/shards")
+                self.predict(self.root / name, self.root / "series/shards", "--split", "test")
+
+    def test_fields_and_frames(self):
+        for name, keys in {
+            "fno": {"model": {"name": "fno", "width": 4, "depth": 2, "modes": 3, "dense": [8]}, "targets": ["x"]},
+            "fno_numbers": {"model": {"name": "fno", "width": 4, "depth": 2, "modes": 20, "dense": [8]}},
+            "frames": {"model": {"name": "conv_lstm", "width": 4, "depth": 2, "dense": [8]}, "targets": ["x"]},
+            "frames_numbers": {"model": {"name": "conv_lstm", "width": 4, "dense": [8]}},
+        }.items():
+            with self.subTest(name):
+                self.train(self.config(name, **{"inputs": ["x"], "augment": None, "epochs": 2, **keys}))
+                self.check_exports(name, self.root / "shards")
+
+    def test_ranks_take_the_steps_of_one(self):
+        keys = {"epochs": 2, "optimizer": {"name": "sgd", "learning_rate": 0.01}, "model": {"layers": self.LISTED}}
+        self.train(self.series("one", **keys))
+        one = self.arrays("one")["parameter"]
+        for ranks in (2, 4):
+            self.train(self.series(f"many{ranks}", **keys), ranks)
+            self.assertLess(numpy.abs(self.arrays(f"many{ranks}")["parameter"] - one).max(), 1e-5 * numpy.abs(one).max())
+
+    def test_sigkill_gives_the_same_bits(self):
+        for ranks in (1, 2):
+            keys = {"epochs": 12, "checkpoint": {"every_steps": 1, "keep_last": 2}, "model": {"layers": self.LISTED}}
+            self.train(self.series(f"whole{ranks}", **keys), ranks)
+            path = self.series(f"killed{ranks}", **keys)
+            self.kill_after_step(path, 7, ranks)
+            self.assertRegex(self.train(path, ranks).stdout, r"continued from epoch \d+, step \d+")
+            self.assertEqual(self.weights(f"killed{ranks}")[0], self.weights(f"whole{ranks}")[0])
+
+    def test_what_does_not_fit(self):
+        mask = {"inputs": ["s", "s_mask"]}
+        for name, keys, sentence in (
+                ("vector", {"model": {"layers": ["flatten", {"lstm": 4}, {"dense": 1}]}, "inputs": ["s"]},
+                 "the lstm layer 'lstm1' reads a series [channels, steps], and 'flatten1' gives 40; put reshape between them"),
+                ("mask", {"model": {"layers": [{"gru": 4, "from": ["s_mask", "s"]}, {"dense": 1}]}, **mask},
+                 "the mask 's' of the gru layer 'gru1' has 2 x 1 x 1 x 20"),
+                ("heads", {"model": {"layers": [{"attention": 3}, "flatten", {"dense": 1}]}, "inputs": ["s"]},
+                 "can't divide the 2 channels of 's' among 3 heads"),
+                ("modes", {"model": {"layers": [{"spectral_convolution": 3}, "flatten", {"dense": 1}]}, "inputs": ["s"]},
+                 "keeps 12 modes along an axis of 20 cells of 's'; use at most 10"),
+                ("frames", {"model": "conv_lstm", "inputs": ["s"]}, "reads frames [channels, steps, cells ...]")):
+            self.assertIn(sentence, self.train(self.series(f"unfit-{name}", **keys), 1, "--dry-run", code=3).stderr)
+
+
 class Members(TrainRun):
     """`members: K`: an ensemble of seeds."""
 
@@ -1255,6 +1357,8 @@ class Restarts(TrainRun):
             "more": {"model": {"layers": more}},
             "lagging": {"model": {"name": "cosmoflow", "width": 3}, "optimizer": {"name": "sgd", "learning_rate": 0.0005, "lag": 1}},
             "half": {"model": {"name": "cosmoflow", "width": 3}, "precision": "fp16"},
+            "fno": {"model": {"name": "fno", "width": 3, "depth": 2, "modes": 3, "dense": [8]}, "augment": None, **field},
+            "conv_lstm": {"model": {"name": "conv_lstm", "width": 3, "dense": [8], "dropout": 0.1}, "augment": None},
         }.items():
             with self.subTest(name):
                 keys = {"epochs": 12, "checkpoint": {"every_steps": 1, "keep_last": 2}, **keys}

@@ -244,10 +244,20 @@ bool RunData::is_input(std::size_t part) const {
                      [part](const DataRoles::Input& input) { return !input.label && input.part == part; });
 }
 
+// True for the mask of a target that no layer reads, and for that of a padded input: layers compare it with
+// 0.5.
+bool RunData::is_mask(std::size_t part) const {
+  if (roles_.is_mask(part) && !is_input(part)) return true;
+  const std::vector<DataField>& fields = dataset_.info.fields;
+  for (std::size_t k = 0; k < fields.size(); ++k)
+    if (fields[k].is_input && mask_of(k, dataset_.info) == roles_.parts[part].field) return true;
+  return false;
+}
+
 FieldScale RunData::scale_of(std::size_t part, Communicator& communicator) {
   const auto channels = static_cast<std::size_t>(field_of(part).shape.channels);
   FieldScale scale;
-  if (!config_.normalise || (roles_.is_mask(part) && !is_input(part)) ||
+  if (!config_.normalise || is_mask(part) ||
       reads_class_numbers(config_.model.layers, roles_.parts[part].name)) {
     scale = {std::vector<double>(channels, 0.0), std::vector<double>(channels, 1.0), false};
   } else if (is_transformed(config_, dataset_.info, roles_.parts[part].field) ||

@@ -74,6 +74,7 @@ class RunData {
   // Sets targets to NaN where a mask marks padding.
   void hide_padding(const Batch& batch, const DataRoles::Head& head, std::span<float> to) const;
   bool is_input(std::size_t part) const;
+  bool is_mask(std::size_t part) const;
 
   TrainConfig config_;
   std::unique_ptr<Staging> staging_;

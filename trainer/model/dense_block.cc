@@ -1,36 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A dense layer with oneDNN's matrix products, which are generated for the processor: OpenBLAS 0.3.21 uses
-// AVX2 kernels on AVX-512 processors that are newer than itself, at 0.4 of the speed; the reference BLAS has
-// a hundredth.
-#include <dnnl.h>
-
-#include "base/error.h"
+// A dense layer with oneDNN's matrix products.
+#include "trainer/model/matrix_product.h"
 #include "trainer/model/torch_layers.h"
 
 namespace wflow::trainer {
 namespace {
-
-struct ProductSize {
-  std::int64_t rows = 0;     // in the result
-  std::int64_t columns = 0;  // in the result
-  std::int64_t inner = 0;
-};
-
-// result = a b, all in rows without gaps. `a_by_column`, `b_by_column`: the factor is transposed. `add`: the
-// product is added to the result.
-struct Product {
-  bool a_by_column = false;
-  bool b_by_column = false;
-  bool add = false;
-};
-void multiply(const ProductSize& size, const Product& how, const float* a, const float* b, float* result) {
-  const std::int64_t a_row = how.a_by_column ? size.rows : size.inner;
-  const std::int64_t b_row = how.b_by_column ? size.inner : size.columns;
-  const dnnl_status_t status =
-      dnnl_sgemm(how.a_by_column ? 'T' : 'N', how.b_by_column ? 'T' : 'N', size.rows, size.columns,
-                 size.inner, 1.0F, a, a_row, b, b_row, how.add ? 1.0F : 0.0F, result, size.columns);
-  WFLOW_CHECK(status == dnnl_success);
-}
 
 class DenseBlock final : public UnaryLayer {
  public:

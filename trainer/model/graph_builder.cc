@@ -36,7 +36,7 @@ bool leads_to_rectifier(const ModelGraph& graph, std::size_t value) {
     if (std::ranges::none_of(layer.inputs, [&](std::size_t input) { return reached[input]; })) continue;
     if (is_activation(layer.kind)) {
       if (is_rectifier(layer.kind)) return true;
-    } else if (!draws_weights(layer.kind)) {
+    } else if (std::ranges::none_of(layer.parameters, &ParameterSpec::decays)) {
       reached[graph.inputs.size() + i] = true;
     }
   }

@@ -15,6 +15,10 @@ namespace wflow::trainer {
 // Throws Error{spec} for a network that does not fit the data.
 [[noreturn]] void refuse(const std::string& sentence);
 
+// sequence_families.cc: fno, lstm and conv_lstm.
+bool is_sequence_family(ModelName name);
+ModelGraph build_sequence_family(const ModelConfig& config, const ModelTask& task);
+
 class GraphBuilder {
  public:
   using Value = std::size_t;
@@ -68,6 +72,24 @@ class GraphBuilder {
   // mean + exp(log_variance / 2) * noise in training, the mean in predictions.
   Value sample(std::string name, Value mean, Value log_variance);
 
+  // sequence_graph.cc. `from`: a series, and perhaps an input with its mask (0: padding after the last step).
+  struct Steps {
+    bool bidirectional = false;
+    StepOutput output = StepOutput::last;
+  };
+  Value recurrent(LayerKind kind, std::string name, const std::vector<Value>& from, std::int64_t units,
+                  const Steps& steps);
+  // Between the cells of a field; a mask excludes cells.
+  Value attention(std::string name, const std::vector<Value>& from, std::int64_t heads);
+  Value positions(std::string name, Value from, bool learned);
+  Value coordinates(std::string name, Value from);
+  // `modes`: of each axis; those of flat axes are 1.
+  Value spectral_convolution(std::string name, Value from, std::int64_t channels,
+                             const std::array<std::int64_t, 3>& modes);
+  // Frames along the first axis that is not flat.
+  Value conv_lstm(std::string name, Value from, std::int64_t channels, std::int64_t kernel,
+                  StepOutput output);
+
   void output(std::string name, Value value) { graph_.outputs.push_back({std::move(name), value}); }
   ModelGraph finish() { return std::move(graph_); }
 
@@ -82,6 +104,8 @@ class GraphBuilder {
   void need_vector(const Layer& layer) const;
   void need_divisible_channels(const Layer& layer) const;
   void need_equal_extents(const Layer& layer, bool channels_too) const;
+  void need_field(const Layer& layer) const;
+  void need_mask(const Layer& layer) const;
 
   ModelGraph graph_;
   std::array<bool, 3> flat_ = {true, true, true};

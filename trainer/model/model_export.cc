@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "base/version.h"
+#include "trainer/model/layer_constants.h"
 #include "trainer/model/torch_layers.h"
 
 namespace wflow::trainer {
@@ -56,6 +57,12 @@ void add_network(torch::jit::Module& module, const ModelGraph& graph, const Flat
   for (const ParameterSpec& spec : graph.buffers())
     module.register_buffer(plain_name(spec.name),
                            tensor_of(*state.buffers().find(spec.name), state.buffer_values()));
+  for (const Layer& layer : graph.layers) {
+    for (const LayerConstant& constant : constants_of(layer)) {
+      const std::vector<double> values(constant.values.begin(), constant.values.end());
+      module.register_buffer(plain_name(constant.name), tensor_of(values, constant.shape, false));
+    }
+  }
 }
 
 c10::List<std::string> string_list(const std::vector<std::string>& strings) {

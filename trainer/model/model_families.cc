@@ -250,6 +250,7 @@ void check_task(const ModelConfig& config, const ModelTask& task) {
         name, task.inputs.front().name, text_of(task.inputs.front().shape), input.name,
         text_of(input.shape)));
   }
+  if (is_sequence_family(config.name)) return;  // gives both
   const std::vector<NamedShape> heads = heads_of(task);
   const auto is_field = [](const NamedShape& head) { return head.shape.voxels() > 1; };
   if (gives_field(config.name) && std::none_of(heads.begin(), heads.end(), is_field)) {
@@ -348,6 +349,19 @@ Value add_layer(GraphBuilder& graph, const LayerConfig& layer, const std::vector
       return graph.concatenate(layer.name, from);
     case LayerKind::sample:
       return graph.sample(layer.name, from[0], from[1]);
+    case LayerKind::lstm:
+    case LayerKind::gru:
+      return graph.recurrent(layer.kind, layer.name, from, layer.size, {layer.bidirectional, layer.output});
+    case LayerKind::attention:
+      return graph.attention(layer.name, from, layer.size);
+    case LayerKind::positions:
+      return graph.positions(layer.name, from[0], layer.learned);
+    case LayerKind::coordinates:
+      return graph.coordinates(layer.name, from[0]);
+    case LayerKind::spectral_convolution:
+      return graph.spectral_convolution(layer.name, from[0], layer.size, graph.along_axes(layer.modes));
+    case LayerKind::conv_lstm:
+      return graph.conv_lstm(layer.name, from[0], layer.size, layer.kernel, layer.output);
     default:
       return graph.pointwise(layer.kind, layer.name, from[0], layer.value);
   }
@@ -414,6 +428,7 @@ ModelGraph build_layers(const ModelConfig& config, const ModelTask& task) {
 
 ModelGraph build_named(const ModelConfig& config, const ModelTask& task) {
   check_task(config, task);
+  if (is_sequence_family(config.name)) return build_sequence_family(config, task);
   Chain chain(config, task);
   if (reads_fields(config.name)) chain.join_channels(task.inputs.size());
   const bool pools = reads_fields(config.name) && !has_depth(config.name);
@@ -449,6 +464,9 @@ ModelGraph build_named(const ModelConfig& config, const ModelTask& task) {
       return build_autoencoder(config, std::move(chain), task);
     case ModelName::vae:
       return build_vae(config, std::move(chain), task);
+    case ModelName::fno:
+    case ModelName::lstm:
+    case ModelName::conv_lstm:
     case ModelName::layers:
     case ModelName::automatic:
     case ModelName::module:

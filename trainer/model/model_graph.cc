@@ -12,9 +12,49 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "base/text.h"
+#include "trainer/model/layer_constants.h"
 
 namespace wflow::trainer {
 namespace {
+
+std::int64_t recurrent_flops(const Layer& layer) {
+  std::int64_t weights = 0;
+  for (const ParameterSpec& parameter : layer.parameters) weights += parameter.decays ? parameter.count() : 0;
+  return 2 * weights * layer.input.voxels();
+}
+
+std::int64_t attention_flops(const Layer& layer) {
+  const std::int64_t cells = layer.input.voxels();
+  const std::int64_t weights = layer.parameters[0].count() + layer.parameters[2].count();
+  return 2 * weights * cells + 4 * layer.input.channels * cells * cells;
+}
+
+// Counts the products of matrices that compute it.
+std::int64_t spectral_flops(const Layer& layer) {
+  const SpectralPlan plan = spectral_plan(layer);
+  std::int64_t sum = 4 * layer.parameters[0].count();
+  for (const std::vector<SpectralStep>* steps : {&plan.forward, &plan.inverse})
+    for (const SpectralStep& step : *steps) sum += 2 * step.rows() * step.matrix.shape[1];
+  return sum;
+}
+
+// Values that a recurrent, attention or spectral layer keeps for its backward pass beside its output.
+std::int64_t kept_values(const Layer& layer) {
+  const std::int64_t cells = layer.input.voxels();
+  switch (layer.kind) {
+    case LayerKind::lstm:
+    case LayerKind::gru:
+      return 8 * layer.output.channels * cells;
+    case LayerKind::attention:
+      return 2 * layer.groups * cells * cells + 4 * layer.input.count();
+    case LayerKind::spectral_convolution:
+      return 2 * layer.parameters[0].shape[0] * (layer.input.channels + 2 * layer.output.channels);
+    case LayerKind::conv_lstm:
+      return 10 * layer.output.channels * cells;
+    default:
+      return 0;
+  }
+}
 
 std::int64_t sum_counts(const std::vector<ParameterSpec>& specs) {
   return std::accumulate(specs.begin(), specs.end(), std::int64_t{0},
@@ -55,6 +95,15 @@ std::int64_t Layer::forward_flops() const {
     case LayerKind::global_mean:
     case LayerKind::global_max:
       return input.count();
+    case LayerKind::lstm:
+    case LayerKind::gru:
+      return recurrent_flops(*this);
+    case LayerKind::attention:
+      return attention_flops(*this);
+    case LayerKind::spectral_convolution:
+      return spectral_flops(*this);
+    case LayerKind::conv_lstm:
+      return 2 * (parameters[0].count() + parameters[1].count()) * input.voxels();
     case LayerKind::module:  // not known
     case LayerKind::pixel_shuffle:
     case LayerKind::slice:
@@ -124,7 +173,8 @@ std::int64_t ModelGraph::training_flops() const {
 std::int64_t ModelGraph::activation_bytes() const {
   std::int64_t values = 0;
   for (const NamedShape& field : inputs) values += field.shape.count();
-  for (const Layer& layer : layers) values += layer.in_place() ? 0 : 2 * layer.output.count();
+  for (const Layer& layer : layers)
+    values += layer.in_place() ? 0 : 2 * layer.output.count() + kept_values(layer);
   return values * static_cast<std::int64_t>(sizeof(float));
 }
 

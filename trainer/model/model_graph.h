@@ -52,17 +52,20 @@ struct Layer {
   std::vector<std::size_t> inputs;  // values of the graph
   TensorShape input;                // shape of the first input
   TensorShape output;
-  std::array<std::int64_t, 3> kernel = {1, 1, 1};  // up-sampling: the factors
+  std::array<std::int64_t, 3> kernel = {1, 1, 1};  // up-sampling: the factors; spectral: modes of each axis
   std::array<std::int64_t, 3> stride = {1, 1, 1};
   std::array<std::int64_t, 3> dilation = {1, 1, 1};
   std::array<std::int64_t, 3> pad_low = {0, 0, 0};
   std::array<std::int64_t, 3> pad_high = {0, 0, 0};
   double value = 0;                           // slope, probability or scale, by the kind
   std::shared_ptr<const std::string> module;  // module: the TorchScript file's bytes
-  std::int64_t groups = 1;                    // group norm, convolution
+  std::int64_t groups = 1;                    // group norm, convolution; attention: heads
   std::size_t axis = 0;                       // slice: 0 for the channels, 1 to 3 for an axis of the extent
   std::int64_t first = 0;                     // slice: the first channel or cell
   std::vector<std::int64_t> channels;         // gather
+  bool bidirectional = false;                 // lstm, gru
+  bool every_step = false;                    // lstm, gru, conv_lstm: the output is a sequence
+  std::size_t time_axis = 2;                  // conv_lstm: the axis of the frames
   LayerInit init = LayerInit::automatic;
   std::string part;     // "encoder", "head", ...; empty: none
   bool frozen = false;  // its parameters do not learn

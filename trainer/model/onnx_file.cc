@@ -7,127 +7,15 @@
 #include <nlohmann/json.hpp>
 #include <numbers>
 
-#include "base/protobuf.h"
 #include "base/version.h"
+#include "trainer/model/layer_constants.h"
+#include "trainer/model/onnx_graph.h"
 
 namespace wflow::trainer {
 namespace {
 
-// Numbers of onnx.proto: fields of messages, types of elements and attributes.
-enum Element { kFloat = 1, kInt64 = 7, kDouble = 11 };
-enum AttributeType { kReal = 1, kInteger = 2, kText = 3, kIntegers = 7 };
 constexpr std::int64_t kMostBytes = (std::int64_t{1} << 31) - 1;
 constexpr std::int64_t kNodeBytes = std::int64_t{1} << 20;  // more than the rest of the file ever needs
-
-class Attributes {
- public:
-  Attributes& integer(const char* name, std::int64_t value) {
-    ProtobufMessage attribute = named(name, kInteger);
-    attribute.integer(3, value);
-    return add(attribute);
-  }
-  Attributes& real(const char* name, double value) {
-    ProtobufMessage attribute = named(name, kReal);
-    attribute.real(2, static_cast<float>(value));
-    return add(attribute);
-  }
-  Attributes& text(const char* name, const char* value) {
-    ProtobufMessage attribute = named(name, kText);
-    attribute.text(4, value);
-    return add(attribute);
-  }
-  Attributes& integers(const char* name, std::span<const std::int64_t> values) {
-    ProtobufMessage attribute = named(name, kIntegers);
-    for (const std::int64_t value : values) attribute.integer(8, value);
-    return add(attribute);
-  }
-  const std::vector<ProtobufMessage>& list() const { return list_; }
-
- private:
-  static ProtobufMessage named(const char* name, AttributeType type) {
-    ProtobufMessage attribute;
-    attribute.text(1, name);
-    attribute.integer(20, type);
-    return attribute;
-  }
-  Attributes& add(const ProtobufMessage& attribute) {
-    list_.push_back(attribute);
-    return *this;
-  }
-  std::vector<ProtobufMessage> list_;
-};
-
-using Names = std::vector<std::string>;
-
-// Collects nodes and constants; values are called v0, v1, ... as in the graph, others after them.
-class OnnxGraph {
- public:
-  // Adds a node and returns the name of its output.
-  std::string node(const char* type, const Names& inputs, const Attributes& attributes = {}) {
-    const std::string output = fmt::format("t{}", ++values_);
-    node_with_outputs(type, inputs, {output}, attributes);
-    return output;
-  }
-  void node_with_outputs(const char* type, const Names& inputs, const Names& outputs,
-                         const Attributes& attributes) {
-    ProtobufMessage message;
-    for (const std::string& input : inputs) message.text(1, input);
-    for (const std::string& output : outputs) message.text(2, output);
-    message.text(3, outputs.front());
-    message.text(4, type);
-    for (const ProtobufMessage& attribute : attributes.list()) message.message(5, attribute);
-    graph_.message(1, message);
-  }
-  Names split(const std::string& value, std::int64_t channels) {
-    const Names outputs = {fmt::format("t{}", values_ + 1), fmt::format("t{}", values_ + 2)};
-    values_ += 2;
-    node_with_outputs("Split", {value, integers({channels, channels})}, outputs,
-                      Attributes().integer("axis", 1));
-    return outputs;
-  }
-  std::string reals(const std::string& name, std::span<const std::int64_t> shape,
-                    std::span<const float> values) {
-    return tensor(name, kFloat, shape,
-                  {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)});
-  }
-  std::string reals(std::span<const std::int64_t> shape, std::span<const double> values) {
-    const std::vector<float> list(values.begin(), values.end());
-    return reals(fmt::format("c{}", ++constants_), shape, list);
-  }
-  std::string real(double value) { return reals(std::span<const std::int64_t>(), {&value, 1}); }
-  std::string reals(std::span<const std::int64_t> shape, std::span<const double> values, Element type) {
-    if (type != kDouble) return reals(shape, values);
-    return tensor(fmt::format("c{}", ++constants_), kDouble, shape,
-                  {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(double)});
-  }
-  std::string real(double value, Element type) {
-    return reals(std::span<const std::int64_t>(), {&value, 1}, type);
-  }
-  std::string cast(const std::string& value, Element from, Element to) {
-    return from == to ? value : node("Cast", {value}, Attributes().integer("to", to));
-  }
-  std::string integers(const std::vector<std::int64_t>& values) {
-    const std::int64_t count[] = {static_cast<std::int64_t>(values.size())};
-    return tensor(fmt::format("c{}", ++constants_), kInt64, count,
-                  {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(std::int64_t)});
-  }
-  ProtobufMessage& message() { return graph_; }
-
- private:
-  std::string tensor(const std::string& name, Element type, std::span<const std::int64_t> shape,
-                     std::string_view bytes) {
-    ProtobufMessage message;
-    for (const std::int64_t n : shape) message.integer(1, n);
-    message.integer(2, type);
-    message.text(8, name);
-    message.text(9, bytes);
-    graph_.message(5, message);
-    return name;
-  }
-  ProtobufMessage graph_;
-  int values_ = 0;
-  int constants_ = 0;
-};
 
 // Vectors are [N, C], fields [N, C, D, H, W]; 0 takes N from the input.
 std::vector<std::int64_t> onnx_sizes(const TensorShape& shape, bool as_field) {
@@ -172,8 +60,8 @@ class Writer {
     attributes.integers("kernel_shape", layer.kernel).integers("strides", layer.stride);
     return attributes;
   }
-  Names with_parameters(std::string first, const Layer& layer) {
-    Names inputs = {std::move(first)};
+  OnnxNames with_parameters(std::string first, const Layer& layer) {
+    OnnxNames inputs = {std::move(first)};
     for (const ParameterSpec& parameter : layer.parameters) inputs.push_back(parameter.name);
     return inputs;
   }
@@ -252,7 +140,7 @@ std::string Writer::activation(const Layer& layer, const std::string& x) {
 
 std::string Writer::combined(const Layer& layer) {
   if (layer.kind == LayerKind::concatenate) {
-    Names all;
+    OnnxNames all;
     for (const std::size_t input : layer.inputs) all.push_back(names_[input]);
     return onnx_.node("Concat", all, Attributes().integer("axis", 1));
   }
@@ -306,7 +194,7 @@ std::string Writer::plain(const Layer& layer) {
     case LayerKind::transposed_convolution:
       return onnx_.node("ConvTranspose", with_parameters(field(layer), layer), window(layer));
     case LayerKind::batch_norm: {
-      Names inputs = with_parameters(field(layer), layer);
+      OnnxNames inputs = with_parameters(field(layer), layer);
       for (const ParameterSpec& buffer : layer.buffers) inputs.push_back(buffer.name);
       return onnx_.node("BatchNormalization", inputs, Attributes().real("epsilon", kNormEpsilon));
     }
@@ -361,8 +249,12 @@ std::string Writer::plain(const Layer& layer) {
     case LayerKind::concatenate:
       return combined(layer);
     default:
-      return activation(layer, x);
+      break;
   }
+  OnnxNames inputs;
+  for (const std::size_t value : layer.inputs) inputs.push_back(names_[value]);
+  const std::string output = sequence_nodes(layer, inputs, onnx_);
+  return output.empty() ? activation(layer, x) : output;
 }
 
 // An input or output; the first axis is the batch.
@@ -447,7 +339,7 @@ std::string physical_output(const OutputUnits& units, OnnxGraph& onnx, const std
   if (units.loss != LossName::gaussian) {
     return undone_transform(onnx, units.transform, scaled(y), element);
   }
-  const Names parts = onnx.split(y, channels);
+  const OnnxNames parts = onnx.split(y, {channels, channels}, 1);
   const std::string root = onnx.node("Exp", {onnx.node("Mul", {parts[1], onnx.real(0.5, element)})});
   return onnx.node("Concat", {scaled(parts[0]), onnx.node("Mul", {root, deviation})},
                    Attributes().integer("axis", 1));
@@ -486,8 +378,12 @@ void metadata(ProtobufMessage& model, const char* key, const std::string& value)
 }  // namespace
 
 bool fits_onnx(const ModelGraph& graph) {
-  return !graph.is_module() &&
-         graph.parameter_count() <= (kMostBytes - kNodeBytes) / static_cast<std::int64_t>(sizeof(float));
+  if (graph.is_module()) return false;
+  std::int64_t floats = graph.parameter_count();
+  for (const Layer& layer : graph.layers)
+    for (const LayerConstant& constant : constants_of(layer))
+      floats += static_cast<std::int64_t>(constant.values.size());
+  return floats <= (kMostBytes - kNodeBytes) / static_cast<std::int64_t>(sizeof(float));
 }
 
 std::string onnx_file(const ModelGraph& graph, const FlatState& state, const ExportedUnits& units) {

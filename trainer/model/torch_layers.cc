@@ -332,9 +332,7 @@ class TanhScale final : public UnaryLayer {
 // Any operation with a derivative in libtorch.
 class Autograd final : public TorchLayer {
  public:
-  using Function = std::function<at::Tensor(const Tensors& inputs, const Tensors& parameters)>;
-
-  Autograd(Function function, const LayerTensors& tensors)
+  Autograd(LayerFunction function, const LayerTensors& tensors)
       : function_(std::move(function)), tensors_(tensors) {}
 
   at::Tensor predict(const Tensors& inputs) override {
@@ -373,7 +371,7 @@ class Autograd final : public TorchLayer {
   }
 
  private:
-  Function function_;
+  LayerFunction function_;
   LayerTensors tensors_;
   Tensors leaves_;
   at::Tensor output_;
@@ -446,7 +444,7 @@ at::Tensor class_indices(const at::Tensor& x, const Layer& layer) {
   return numbers.to(at::kLong).select(1, 0);
 }
 
-Autograd::Function function_of(const Layer& layer, Precision precision) {
+LayerFunction function_of(const Layer& layer, Precision precision) {
   using Tensors = TorchLayer::Tensors;
   const std::vector<std::int64_t> stride = list(layer.stride);
   const std::vector<std::int64_t> extent = list(layer.output.extent);
@@ -519,9 +517,11 @@ Autograd::Function function_of(const Layer& layer, Precision precision) {
       };
     case LayerKind::concatenate:
       return [](const Tensors& x, const Tensors&) { return at::cat(x, 1); };
-    default:
-      WFLOW_CHECK(false);
-      return {};
+    default: {
+      LayerFunction function = sequence_function(layer);
+      WFLOW_CHECK(function);
+      return function;
+    }
   }
 }
 

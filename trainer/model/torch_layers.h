@@ -7,6 +7,7 @@
 
 #include <ATen/ATen.h>
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -68,6 +69,17 @@ std::unique_ptr<TorchLayer> make_torch_layer(const Layer& layer, const LayerTens
 
 // True for kinds that read and return [samples, channels, depth, height, width] even for a field of one cell.
 bool works_on_fields(LayerKind kind);
+
+// A layer's output, computed by operations that libtorch can differentiate.
+using LayerFunction =
+    std::function<at::Tensor(const TorchLayer::Tensors& inputs, const TorchLayer::Tensors& parameters)>;
+// sequence_layers.cc: recurrent, attention and spectral layers; empty for other kinds.
+LayerFunction sequence_function(const Layer& layer);
+
+// recurrent_block.cc, spectral_block.cc: on a processor, with oneDNN's matrix products and their own backward
+// pass.
+std::unique_ptr<TorchLayer> make_recurrent_block(const Layer& layer, const LayerTensors& tensors);
+std::unique_ptr<TorchLayer> make_spectral_block(const Layer& layer, const LayerTensors& tensors);
 
 // dense_block.cc
 std::unique_ptr<TorchLayer> make_dense_block(const LayerTensors& tensors);

@@ -248,6 +248,14 @@ std::size_t TorchNetwork::add_fused_stage(std::span<const Layer> chain, std::siz
     add_stage(chain.first(1), first, "product by oneDNN", std::move(stage));
     return 1;
   }
+  if (is_recurrent(chain[0].kind) || chain[0].kind == LayerKind::spectral_convolution) {
+    Stage stage;
+    const std::vector<LayerTensors> tensors = tensors_of(chain.first(1), stage);
+    stage.layer = is_recurrent(chain[0].kind) ? make_recurrent_block(chain[0], tensors.front())
+                                              : make_spectral_block(chain[0], tensors.front());
+    add_stage(chain.first(1), first, "products by oneDNN", std::move(stage));
+    return 1;
+  }
   const std::size_t direct = kernels == KernelChoice::onednn ? 0 : direct_block_length(chain);
   const std::size_t blocked = kernels == KernelChoice::direct ? 0 : onednn_block_length(chain);
   const bool wants_input = learned_[chain[0].inputs.front()];

@@ -13,6 +13,7 @@
 #include "trainer/model/model_export.h"
 #include "trainer/model/network.h"
 #include "trainer/model/onednn_convolution.h"
+#include "trainer/model/sequence_oracle.h"
 #include "trainer/training/objective.h"
 #include "trainer/training/optimizer.h"
 
@@ -160,9 +161,10 @@ torch::Tensor one_layer(const Layer& layer, const std::vector<torch::Tensor>& p,
     case LayerKind::instance_norm:
     case LayerKind::count:
     case LayerKind::module:
-      break;
+      return x;
+    default:
+      return sequence_oracle(layer, p, in);
   }
-  return x;
 }
 
 // The values of a layer as a field, also where the graph treats one cell as a vector.
@@ -546,6 +548,117 @@ TEST(LayerList, RefusesClassNumbersOutOfRange) {
           0U)
           << error.what();
     }
+  }
+}
+
+struct ListCase {
+  const char* name;
+  const char* layers;
+  ModelTask task;
+};
+
+std::ostream& operator<<(std::ostream& out, const ListCase& c) {
+  return out << c.name;
+}
+
+class SequenceTest : public testing::TestWithParam<ListCase> {};
+
+TEST_P(SequenceTest, GradientsAreAutograds) {
+  const ListCase& c = GetParam();
+  const ModelGraph graph = graph_of(c.layers, c.task);
+  for (const KernelChoice kernels : {KernelChoice::library, KernelChoice::fastest})
+    compare_with_autograd(graph, 3, kernels, false);
+}
+
+const ModelTask kSteps = {{{"x", {3, {1, 1, 9}}}, {"x_mask", {1, {1, 1, 9}}}}, {3, {1, 1, 1}}};
+
+INSTANTIATE_TEST_SUITE_P(
+    Layers, SequenceTest,
+    testing::Values(
+        ListCase{"recurrent", R"(
+- {lstm: 5, from: [x, x_mask], output: sequence, bidirectional: true, name: a}
+- {gru: 4, from: [a, x_mask], output: sequence, bidirectional: true, name: b}
+- {gru: 3, from: [b, x_mask], bidirectional: true, name: c}
+- {lstm: 3, from: [b, x_mask], name: d}
+- {lstm: 2, from: b, bidirectional: true, name: e}
+- {gru: 2, from: b, output: sequence, name: f}
+- {flatten: f, name: g}
+- {concatenate: [c, d, e, g]}
+- {dense: 3}
+)",
+                 kSteps},
+        ListCase{"attention", R"(
+- {convolution: 6, kernel: 1}
+- {positions: , name: p}
+- {attention: 2, from: [p, x_mask], name: a}
+- {add: [p, a]}
+- layer_norm
+- {positions: , learned: true}
+- attention
+- coordinates
+- flatten
+- {dense: 3}
+)",
+                 kSteps},
+        ListCase{"attention_over_cells",
+                 "[positions, {attention: 3}, coordinates, flatten, {dense: 3}]",
+                 {{{"x", {3, {2, 4, 3}}}}, {3, {1, 1, 1}}}},
+        ListCase{"spectral_series",
+                 "[{spectral_convolution: 4, modes: 3}, gelu, {spectral_convolution: 2, modes: 4}]",
+                 {{{"x", {3, {1, 1, 9}}}}, {2, {1, 1, 9}}}},
+        ListCase{"spectral_picture",
+                 "[{spectral_convolution: 4, modes: 3}, gelu, {spectral_convolution: 2, modes: 2}]",
+                 {{{"x", {3, {1, 7, 8}}}}, {2, {1, 7, 8}}}},
+        ListCase{"spectral_cube",
+                 "[{spectral_convolution: 3, modes: 2}, {spectral_convolution: 2, modes: 1}]",
+                 {{{"x", {2, {5, 4, 6}}}}, {2, {5, 4, 6}}}},
+        ListCase{"conv_lstm_pictures",
+                 "[{conv_lstm: 3, output: sequence}, {conv_lstm: 2, kernel: 1}, flatten, {dense: 3}]",
+                 {{{"x", {2, {4, 5, 3}}}}, {3, {1, 1, 1}}}},
+        ListCase{"conv_lstm_lines",
+                 "[{conv_lstm: 3}, {conv_lstm: 2, output: sequence, from: x, name: b}, flatten, "
+                 "{flatten: conv_lstm1, name: c}, {concatenate: [flatten1, c]}, {dense: 3}]",
+                 {{{"x", {2, {1, 4, 5}}}}, {3, {1, 1, 1}}}}),
+    [](const auto& test) { return test.param.name; });
+
+const NamedShape kMasked = {"x_mask", {1, {1, 1, 40}}};
+
+INSTANTIATE_TEST_SUITE_P(
+    SequenceFamilies, FamilyTest,
+    testing::Values(FamilyCase{"fno_picture", ModelName::fno, {{kPicture}, {3, {1, 16, 12}}}},
+                    FamilyCase{"fno_numbers", ModelName::fno, {{kSeries}, {2, {1, 1, 1}}}, Norm::group},
+                    FamilyCase{"lstm_numbers", ModelName::lstm, {{kSeries, kMasked}, {2, {1, 1, 1}}}},
+                    FamilyCase{"lstm_series", ModelName::lstm, {{kSeries}, {2, {1, 1, 40}}}},
+                    FamilyCase{"conv_lstm_numbers", ModelName::conv_lstm, {{kCube}, {2, {1, 1, 1}}}},
+                    FamilyCase{"conv_lstm_frames", ModelName::conv_lstm, {{kCube}, {1, {8, 8, 8}}}},
+                    FamilyCase{"conv_lstm_next", ModelName::conv_lstm, {{kCube}, {1, {1, 8, 8}}}}),
+    [](const auto& test) { return test.param.name; });
+
+// Padding changes neither outputs nor gradients, whatever is in it.
+TEST(SequenceLayers, IgnorePadding) {
+  const ModelGraph graph = graph_of(
+      "[{lstm: 4, from: [x, x_mask], output: sequence, bidirectional: true, name: a}, {attention: 2, from: "
+      "[a, "
+      "x_mask], name: b}, {gru: 4, from: [b, x_mask], bidirectional: true}, {dense: 3}]",
+      kSteps);
+  FlatState state(graph);
+  state.fill_initial_values(1);
+  for (const KernelChoice kernels : {KernelChoice::library, KernelChoice::fastest}) {
+    const auto network = make_torch_network(graph, state, kernels, false);
+    const std::vector<float> mask = {1, 1, 1, 1, 1, 0, 0, 0, 0};
+    std::vector<std::vector<float>> found;
+    for (const float padding : {0.0F, 1000.0F}) {
+      std::vector<float> x = noise(27, 3);
+      for (std::size_t i = 0; i < x.size(); ++i)
+        if (mask[i % 9] == 0) x[i] = padding;
+      const std::vector<std::span<const float>> inputs = {x, mask};
+      std::vector<float> values(3);
+      network->forward(inputs, 1, {}, values);
+      network->backward(std::vector<float>{1, -1, 2}, [](std::int64_t) {});
+      values.insert(values.end(), state.gradients().begin(), state.gradients().end());
+      found.push_back(values);
+    }
+    EXPECT_EQ(found[0], found[1]);
   }
 }
 

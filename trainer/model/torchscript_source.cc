@@ -7,14 +7,16 @@
 
 #include "base/text.h"
 #include "trainer/model/model_export.h"
+#include "trainer/model/torchscript_sequence.h"
 
 namespace wflow::trainer {
-namespace {
 
-std::string attribute(std::string name) {
+std::string attribute_of(std::string name) {
   std::replace(name.begin(), name.end(), '.', '_');
   return "self.p_" + name;
 }
+
+namespace {
 
 // TorchScript distinguishes an integer from a real by the point.
 std::string real(double value) {
@@ -34,18 +36,27 @@ std::string sizes(const TensorShape& shape, bool as_field) {
                      shape.extent[2]);
 }
 
-// Writes one expression per layer.
+// Writes the lines of each layer: most are one expression.
 class Source {
  public:
   explicit Source(const ModelGraph& graph) : graph_(graph) {}
 
+  // `value`: the name of the layer's output.
+  std::vector<std::string> lines(const Layer& layer, const std::string& value) const {
+    std::vector<std::string> inputs;
+    for (const std::size_t number : layer.inputs) inputs.push_back(fmt::format("v{}", number));
+    std::vector<std::string> several = sequence_lines(layer, value, inputs);
+    if (several.empty()) several.push_back(value + " = " + expression(layer));
+    return several;
+  }
+
+ private:
   std::string expression(const Layer& layer) const {
     const bool gives_field = works_on_field(layer.kind);
     if (layer.output.voxels() > 1 || !gives_field) return plain_expression(layer);
     return fmt::format("({}).reshape({})", plain_expression(layer), sizes(layer.output, false));
   }
 
- private:
   static bool works_on_field(LayerKind kind) {
     return kind == LayerKind::convolution || kind == LayerKind::transposed_convolution ||
            kind == LayerKind::batch_norm || kind == LayerKind::average_pool || kind == LayerKind::max_pool ||
@@ -54,7 +65,7 @@ class Source {
   }
 
   std::string plain_expression(const Layer& layer) const {
-    const auto parameter = [&](std::size_t i) { return attribute(layer.parameters[i].name); };
+    const auto parameter = [&](std::size_t i) { return attribute_of(layer.parameters[i].name); };
     const std::string bias = layer.parameters.size() > 1 ? parameter(1) : "None";
     const std::string x = value(layer, 0, false);
     const std::string field = value(layer, 0, true);
@@ -77,8 +88,8 @@ class Source {
                            triple(layer.stride));
       case LayerKind::batch_norm:
         return fmt::format("torch.batch_norm({}, {}, {}, {}, {}, False, 0.0, {}, False)", field, parameter(0),
-                           parameter(1), attribute(layer.buffers[0].name), attribute(layer.buffers[1].name),
-                           real(kNormEpsilon));
+                           parameter(1), attribute_of(layer.buffers[0].name),
+                           attribute_of(layer.buffers[1].name), real(kNormEpsilon));
       case LayerKind::group_norm:
         return fmt::format("torch.group_norm({}, {}, {}, {}, {}, False)", x, layer.groups, parameter(0),
                            parameter(1), real(kNormEpsilon));
@@ -148,8 +159,7 @@ class Source {
       case LayerKind::module:
         return fmt::format("self.network.forward({}).reshape({})", module_arguments(layer),
                            sizes(layer.output, false));
-      case LayerKind::instance_norm:
-      case LayerKind::count:
+      default:
         break;
     }
     return x;
@@ -270,7 +280,8 @@ std::string body(const ModelGraph& graph, const ExportedUnits& units) {
   }
   const Source expressions(graph);
   for (std::size_t i = 0; i < graph.layers.size(); ++i) {
-    add(fmt::format("v{} = {}", graph.inputs.size() + i, expressions.expression(graph.layers[i])));
+    const std::string value = fmt::format("v{}", graph.inputs.size() + i);
+    for (const std::string& line : expressions.lines(graph.layers[i], value)) add(line);
   }
   return source;
 }
