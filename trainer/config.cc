@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <limits>
 #include <span>
 
@@ -22,7 +23,8 @@ const std::array<std::string, 12> kModels = {"cosmoflow", "sc18",   "mlperf",   
 const std::array<std::string, 3> kTransforms = {"none", "log", "log1p"};
 const std::array<std::string, 6> kLosses = {"mse", "mae", "huber", "gaussian", "cross_entropy", "dice"};
 const std::array<std::string, 6> kOptimizers = {"adamw", "adam", "sgd", "lars", "larc", "lamb"};
-const std::array<std::string, 6> kDecays = {"none", "cosine", "linear", "polynomial", "step", "one_cycle"};
+const std::array<std::string, 7> kDecays = {"none", "cosine",    "linear", "polynomial",
+                                            "step", "one_cycle", "plateau"};
 const std::array<std::string, 2> kSelects = {"last", "best"};
 const std::array<std::string, 3> kBackends = {"auto", "torch", "onednn"};
 const std::array<std::string, 3> kStages = {"none", "local", "memory"};
@@ -288,10 +290,9 @@ void read_stage(yaml::MapReader& reader, std::string_view key, TrainConfig& conf
 double default_rate(OptimizerName name) {
   switch (name) {
     case OptimizerName::sgd:
+    case OptimizerName::lars:
     case OptimizerName::larc:
       return 1e-2;
-    case OptimizerName::lars:
-      return 1;  // multiplies lars_trust and the norm of the weights
     default:
       return 2e-3;
   }
@@ -303,6 +304,9 @@ void set_defaults(yaml::MapReader&, OptimizerConfig& optimizer) {
   optimizer.learning_rate = default_rate(optimizer.name);
   optimizer.weight_decay = is_decoupled ? 1e-2 : 0;
   optimizer.larc_trust = optimizer.name == OptimizerName::larc ? 0.02 : 0;
+  // A step of the weights is the rate times this. Papers have 0.001 and rates of 1 to 30, for networks with
+  // batch norm: elsewhere biases, which have the plain rate, diverge.
+  if (optimizer.name == OptimizerName::lars) optimizer.lars_trust = 0.1;
 }
 
 const config::Table<OptimizerConfig>& optimizer_table() {
@@ -311,7 +315,7 @@ const config::Table<OptimizerConfig>& optimizer_table() {
       {config::choice("name", &OptimizerConfig::name, kOptimizers, "an [optimizer](#optimizers)")
            .then(set_defaults),
        config::real("learning_rate", &OptimizerConfig::learning_rate, 0, 1e3, "the rate before the schedule")
-           .usually("0.002; sgd and larc 0.01, lars 1"),
+           .usually("0.002; sgd, lars and larc 0.01"),
        config::real("momentum", &OptimizerConfig::momentum, 0, 0.9999, "sgd, lars, larc"),
        config::boolean("nesterov", &OptimizerConfig::nesterov, "sgd: Nesterov's momentum"),
        config::real("beta1", &OptimizerConfig::beta1, 0, 0.999999,
@@ -332,10 +336,22 @@ const config::Table<OptimizerConfig>& optimizer_table() {
                        "1: a step's gradient is applied a step later, so that its sum over the ranks hides "
                        "behind the next step"),
        config::real("lars_trust", &OptimizerConfig::lars_trust, 0, 1e3,
-                    "lars: a step's size over the size of the weights"),
+                    "lars: a step's size over the size of the weights, at a rate of 1")
+           .usually("0.1"),
        config::integer("reference_batch", &OptimizerConfig::reference_batch, 0, 1 << 24,
                        "the learning rate is for this batch and grows in proportion; 0: it does not")});
   return table;
+}
+
+void check_schedule(yaml::MapReader& reader, ScheduleConfig& schedule) {
+  if (schedule.decay == Decay::step && schedule.step_epochs.empty()) {
+    reader.diagnostics().error(reader.mark_of("step_epochs"),
+                               "decay: step needs 'step_epochs', a list such as [10, 15]");
+  }
+  const std::vector<std::int64_t>& epochs = schedule.batch_epochs;
+  if (std::ranges::adjacent_find(epochs, std::ranges::greater_equal()) != epochs.end()) {
+    reader.diagnostics().error(reader.mark_of("batch_epochs"), "'batch_epochs' must rise, as in [10, 20]");
+  }
 }
 
 const config::Table<ScheduleConfig>& schedule_table() {
@@ -345,20 +361,25 @@ const config::Table<ScheduleConfig>& schedule_table() {
                     "epochs in which the rate rises"),
        config::choice("decay", &ScheduleConfig::decay, kDecays, "how the rate falls"),
        config::real("final_factor", &ScheduleConfig::final_factor, 0, 1,
-                    "the rate at the end over the learning rate"),
+                    "the rate at the end over the learning rate; plateau: the least that it falls to"),
        config::real("power", &ScheduleConfig::power, 0.01, 100, "polynomial: its power"),
        config::reals("step_epochs", &ScheduleConfig::step_epochs, "step: the epochs at which the rate falls")
            .usually(""),
        config::real("step_factor", &ScheduleConfig::step_factor, 0, 1,
-                    "step: what the rate is multiplied with"),
+                    "step, plateau: what the rate is multiplied with"),
        config::real("rise", &ScheduleConfig::rise, 0, 1,
-                    "one_cycle: part of the run in which the rate rises")},
-      [](yaml::MapReader& reader, ScheduleConfig& schedule) {
-        if (schedule.decay == Decay::step && schedule.step_epochs.empty()) {
-          reader.diagnostics().error(reader.mark_of("step_epochs"),
-                                     "decay: step needs 'step_epochs', a list such as [10, 15]");
-        }
-      });
+                    "one_cycle: part of the run in which the rate rises"),
+       config::integer("plateau_epochs", &ScheduleConfig::patience, 1, kMany,
+                       "plateau: epochs without a better validation after which the rate falls")
+           .only_if_set(),
+       config::integers("batch_epochs", &ScheduleConfig::batch_epochs, 1, kMany,
+                        "the epochs after which [the batch grows](#a-batch-that-grows)")
+           .usually("none")
+           .only_if_set(),
+       config::integer("batch_factor", &ScheduleConfig::batch_factor, 2, 1024,
+                       "what the batch is multiplied with after each of them")
+           .only_if_set()},
+      check_schedule);
   return table;
 }
 
@@ -470,16 +491,43 @@ config::Json augment_schema() {
       {{{"enum", {"shift", "flip", "permute", "none", false}}}, noise, {{"type", "array"}, {"items", item}}});
 }
 
+// Keys of the schedule against keys of the training.
+void check_run_schedule(yaml::MapReader& reader, const TrainConfig& config) {
+  yaml::Diagnostics& diagnostics = reader.diagnostics();
+  const ScheduleConfig& schedule = config.schedule;
+  const yaml::Node* block = reader.find("schedule");
+  const auto mark_of = [&](const char* key) {
+    const yaml::Node* node = block == nullptr ? nullptr : block->find(key);
+    return node == nullptr ? reader.mark_of("schedule") : node->mark;
+  };
+  if (schedule.warmup_epochs >= static_cast<double>(config.epochs) && schedule.warmup_epochs > 0) {
+    diagnostics.error(mark_of("warmup_epochs"),
+                      fmt::format("'warmup_epochs' must be less than epochs ({})", config.epochs));
+  }
+  if (!schedule.batch_epochs.empty() && schedule.batch_epochs.back() >= config.epochs) {
+    diagnostics.error(mark_of("batch_epochs"),
+                      fmt::format("'batch_epochs' must be less than epochs ({})", config.epochs));
+  }
+  const std::int64_t stop = config.early_stop_epochs;
+  if (schedule.decay == Decay::plateau && stop > 0 && stop <= schedule.patience) {
+    diagnostics.error(
+        mark_of("plateau_epochs"),
+        fmt::format("'early_stop' ({}) ends the training before the rate falls for the first time: it "
+                    "must be more than 'plateau_epochs' ({})",
+                    stop, schedule.patience));
+  }
+  if (config.noise_scale_every > 0 && config.optimizer.lag > 0) {
+    diagnostics.error(
+        reader.mark_of("noise_scale"),
+        "'noise_scale' compares gradients of one step, and 'lag: 1' applies those of the step before: "
+        "leave out one of them");
+  }
+}
+
 // Keys that contradict each other.
 void check_train(yaml::MapReader& reader, TrainConfig& config) {
   yaml::Diagnostics& diagnostics = reader.diagnostics();
-  if (config.schedule.warmup_epochs >= static_cast<double>(config.epochs) &&
-      config.schedule.warmup_epochs > 0) {
-    const yaml::Node* schedule = reader.find("schedule");
-    const yaml::Node* warmup = schedule == nullptr ? nullptr : schedule->find("warmup_epochs");
-    diagnostics.error(warmup == nullptr ? reader.mark_of("schedule") : warmup->mark,
-                      fmt::format("'warmup_epochs' must be less than epochs ({})", config.epochs));
-  }
+  check_run_schedule(reader, config);
   if (config.init_from == kInitFromLast && reader.find("search") != nullptr)
     diagnostics.error(reader.mark_of("init_from"),
                       "'init_from: last' goes on with one model, and 'search' "
@@ -651,10 +699,14 @@ const config::Table<TrainConfig>& train_table() {
            "decay a step of averaged weights; they are then what is validated, tested and exported. 0: none"),
        config::integer("early_stop", &TrainConfig::early_stop_epochs, 0, kMany,
                        "epochs without a better validation after which to stop; 0: never"),
-       config::real(
-           "min_improvement", &TrainConfig::min_improvement, 0, 1,
-           "`early_stop` counts an epoch as better only if its validation is lower by more than this "
-           "part of the best one, such as 0.01")
+       config::real("min_improvement", &TrainConfig::min_improvement, 0, 1,
+                    "`early_stop` and `decay: plateau` count an epoch as better only if its validation is "
+                    "lower by more than this "
+                    "part of the best one, such as 0.01")
+           .only_if_set(),
+       config::integer(
+           "noise_scale", &TrainConfig::noise_scale_every, 0, kMany,
+           "steps between measurements of the [gradient noise scale](#gradient-noise-scale); 0: none")
            .only_if_set(),
        config::boolean("shuffle_labels", &TrainConfig::shuffle_labels,
                        "leak test: training labels in random order; ratios must stay near 1"),
