@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <limits>
 #include <span>
 
@@ -22,7 +23,8 @@ const std::array<std::string, 18> kModels = {
 const std::array<std::string, 3> kTransforms = {"none", "log", "log1p"};
 const std::array<std::string, 6> kLosses = {"mse", "mae", "huber", "gaussian", "cross_entropy", "dice"};
 const std::array<std::string, 6> kOptimizers = {"adamw", "adam", "sgd", "lars", "larc", "lamb"};
-const std::array<std::string, 6> kDecays = {"none", "cosine", "linear", "polynomial", "step", "one_cycle"};
+const std::array<std::string, 7> kDecays = {"none", "cosine",    "linear", "polynomial",
+                                            "step", "one_cycle", "plateau"};
 const std::array<std::string, 2> kSelects = {"last", "best"};
 const std::array<std::string, 3> kBackends = {"auto", "torch", "onednn"};
 const std::array<std::string, 3> kStages = {"none", "local", "memory"};
@@ -362,10 +364,9 @@ void read_stage(yaml::MapReader& reader, std::string_view key, TrainConfig& conf
 double default_rate(OptimizerName name) {
   switch (name) {
     case OptimizerName::sgd:
+    case OptimizerName::lars:
     case OptimizerName::larc:
       return 1e-2;
-    case OptimizerName::lars:
-      return 1;  // multiplies lars_trust and the norm of the weights
     default:
       return 2e-3;
   }
@@ -377,6 +378,9 @@ void set_defaults(yaml::MapReader&, OptimizerConfig& optimizer) {
   optimizer.learning_rate = default_rate(optimizer.name);
   optimizer.weight_decay = is_decoupled ? 1e-2 : 0;
   optimizer.larc_trust = optimizer.name == OptimizerName::larc ? 0.02 : 0;
+  // A step of the weights is the rate times this. Papers have 0.001 and rates of 1 to 30, for networks with
+  // batch norm: elsewhere biases, which have the plain rate, diverge.
+  if (optimizer.name == OptimizerName::lars) optimizer.lars_trust = 0.1;
 }
 
 const config::Table<OptimizerConfig>& optimizer_table() {
@@ -385,7 +389,7 @@ const config::Table<OptimizerConfig>& optimizer_table() {
       {config::choice("name", &OptimizerConfig::name, kOptimizers, "an [optimizer](#optimizers)")
            .then(set_defaults),
        config::real("learning_rate", &OptimizerConfig::learning_rate, 0, 1e3, "the rate before the schedule")
-           .usually("0.002; sgd and larc 0.01, lars 1"),
+           .usually("0.002; sgd, lars and larc 0.01"),
        config::real("momentum", &OptimizerConfig::momentum, 0, 0.9999, "sgd, lars, larc"),
        config::boolean("nesterov", &OptimizerConfig::nesterov, "sgd: Nesterov's momentum"),
        config::real("beta1", &OptimizerConfig::beta1, 0, 0.999999,
@@ -406,7 +410,8 @@ const config::Table<OptimizerConfig>& optimizer_table() {
                        "1: a step's gradient is applied a step later, so that its sum over the ranks hides "
                        "behind the next step"),
        config::real("lars_trust", &OptimizerConfig::lars_trust, 0, 1e3,
-                    "lars: a step's size over the size of the weights"),
+                    "lars: a step's size over the size of the weights, at a rate of 1")
+           .usually("0.1"),
        config::integer("reference_batch", &OptimizerConfig::reference_batch, 0, 1 << 24,
                        "the learning rate is for this batch and grows in proportion; 0: it does not")});
   return table;
@@ -472,6 +477,17 @@ yaml::Node parts_node(const TrainConfig& config) {
   return yaml::map(std::move(entries));
 }
 
+void check_schedule(yaml::MapReader& reader, ScheduleConfig& schedule) {
+  if (schedule.decay == Decay::step && schedule.step_epochs.empty()) {
+    reader.diagnostics().error(reader.mark_of("step_epochs"),
+                               "decay: step needs 'step_epochs', a list such as [10, 15]");
+  }
+  const std::vector<std::int64_t>& epochs = schedule.batch_epochs;
+  if (std::ranges::adjacent_find(epochs, std::ranges::greater_equal()) != epochs.end()) {
+    reader.diagnostics().error(reader.mark_of("batch_epochs"), "'batch_epochs' must rise, as in [10, 20]");
+  }
+}
+
 const config::Table<ScheduleConfig>& schedule_table() {
   static const config::Table<ScheduleConfig> table(
       "the schedule: block",
@@ -479,20 +495,25 @@ const config::Table<ScheduleConfig>& schedule_table() {
                     "epochs in which the rate rises"),
        config::choice("decay", &ScheduleConfig::decay, kDecays, "how the rate falls"),
        config::real("final_factor", &ScheduleConfig::final_factor, 0, 1,
-                    "the rate at the end over the learning rate"),
+                    "the rate at the end over the learning rate; plateau: the least that it falls to"),
        config::real("power", &ScheduleConfig::power, 0.01, 100, "polynomial: its power"),
        config::reals("step_epochs", &ScheduleConfig::step_epochs, "step: the epochs at which the rate falls")
            .usually(""),
        config::real("step_factor", &ScheduleConfig::step_factor, 0, 1,
-                    "step: what the rate is multiplied with"),
+                    "step, plateau: what the rate is multiplied with"),
        config::real("rise", &ScheduleConfig::rise, 0, 1,
-                    "one_cycle: part of the run in which the rate rises")},
-      [](yaml::MapReader& reader, ScheduleConfig& schedule) {
-        if (schedule.decay == Decay::step && schedule.step_epochs.empty()) {
-          reader.diagnostics().error(reader.mark_of("step_epochs"),
-                                     "decay: step needs 'step_epochs', a list such as [10, 15]");
-        }
-      });
+                    "one_cycle: part of the run in which the rate rises"),
+       config::integer("plateau_epochs", &ScheduleConfig::patience, 1, kMany,
+                       "plateau: epochs without a better validation after which the rate falls")
+           .only_if_set(),
+       config::integers("batch_epochs", &ScheduleConfig::batch_epochs, 1, kMany,
+                        "the epochs after which [the batch grows](#a-batch-that-grows)")
+           .usually("none")
+           .only_if_set(),
+       config::integer("batch_factor", &ScheduleConfig::batch_factor, 2, 1024,
+                       "what the batch is multiplied with after each of them")
+           .only_if_set()},
+      check_schedule);
   return table;
 }
 
@@ -630,16 +651,43 @@ void check_heads(yaml::MapReader& reader, const TrainConfig& config) {
   }
 }
 
+// Keys of the schedule against keys of the training.
+void check_run_schedule(yaml::MapReader& reader, const TrainConfig& config) {
+  yaml::Diagnostics& diagnostics = reader.diagnostics();
+  const ScheduleConfig& schedule = config.schedule;
+  const yaml::Node* block = reader.find("schedule");
+  const auto mark_of = [&](const char* key) {
+    const yaml::Node* node = block == nullptr ? nullptr : block->find(key);
+    return node == nullptr ? reader.mark_of("schedule") : node->mark;
+  };
+  if (schedule.warmup_epochs >= static_cast<double>(config.epochs) && schedule.warmup_epochs > 0) {
+    diagnostics.error(mark_of("warmup_epochs"),
+                      fmt::format("'warmup_epochs' must be less than epochs ({})", config.epochs));
+  }
+  if (!schedule.batch_epochs.empty() && schedule.batch_epochs.back() >= config.epochs) {
+    diagnostics.error(mark_of("batch_epochs"),
+                      fmt::format("'batch_epochs' must be less than epochs ({})", config.epochs));
+  }
+  const std::int64_t stop = config.early_stop_epochs;
+  if (schedule.decay == Decay::plateau && stop > 0 && stop <= schedule.patience) {
+    diagnostics.error(
+        mark_of("plateau_epochs"),
+        fmt::format("'early_stop' ({}) ends the training before the rate falls for the first time: it "
+                    "must be more than 'plateau_epochs' ({})",
+                    stop, schedule.patience));
+  }
+  if (config.noise_scale_every > 0 && config.optimizer.lag > 0) {
+    diagnostics.error(
+        reader.mark_of("noise_scale"),
+        "'noise_scale' compares gradients of one step, and 'lag: 1' applies those of the step before: "
+        "leave out one of them");
+  }
+}
+
 // Keys that contradict each other.
 void check_train(yaml::MapReader& reader, TrainConfig& config) {
   yaml::Diagnostics& diagnostics = reader.diagnostics();
-  if (config.schedule.warmup_epochs >= static_cast<double>(config.epochs) &&
-      config.schedule.warmup_epochs > 0) {
-    const yaml::Node* schedule = reader.find("schedule");
-    const yaml::Node* warmup = schedule == nullptr ? nullptr : schedule->find("warmup_epochs");
-    diagnostics.error(warmup == nullptr ? reader.mark_of("schedule") : warmup->mark,
-                      fmt::format("'warmup_epochs' must be less than epochs ({})", config.epochs));
-  }
+  check_run_schedule(reader, config);
   if (config.init_from == kInitFromLast && reader.find("search") != nullptr)
     diagnostics.error(reader.mark_of("init_from"),
                       "'init_from: last' goes on with one model, and 'search' "
@@ -669,310 +717,213 @@ void check_train(yaml::MapReader& reader, TrainConfig& config) {
   }
 }
 
+config::Key<TrainConfig> heads_key() {
+  return config::custom<TrainConfig>(
+             "heads", {{"type", "array"}, {"items", head_table().schema()}, {"minItems", 1}},
+             "[several outputs](#several-heads), each with its own targets, loss and weight, in place of "
+             "`targets` and `loss`",
+             read_heads,
+             [](const TrainConfig& config) {
+               std::vector<yaml::Node> heads;
+               for (const HeadConfig& head : config.heads) heads.push_back(head_table().write(head));
+               return yaml::sequence(std::move(heads));
+             })
+      .usually("one, of `targets` and `loss`")
+      .only_if_set();
+}
+
+config::Key<TrainConfig> parts_key() {
+  return config::custom<TrainConfig>(
+             "parts", {{"type", "object"}, {"additionalProperties", part_table().schema()}},
+             "[parts](#parts) of the network by name: frozen, begun from another training, or with a rate or "
+             "an optimizer of their own",
+             read_parts, parts_node)
+      .usually("none")
+      .only_if_set();
+}
+
 const config::Table<TrainConfig>& train_table() {
-  static const config::Table<TrainConfig> table("the train: block",
-                                                {config::text("data", &TrainConfig::data,
-                                                              "folder of a data set (a path with a `/`); in "
-                                                              "a campaign the name of a `convert:` step")
-                                                     .required(),
-                                                 config::text("output", &TrainConfig::output,
-                                                              "folder for all results"),
-                                                 config::texts("inputs", &TrainConfig::inputs,
-                                                               "what the network reads: [fields and "
-                                                               "labels](#fields-and-labels)")
-                                                     .usually("all inputs"),
-                                                 config::texts(
-                                                     "targets", &TrainConfig::targets,
-                                                     "what it learns: labels, or fields of one grid")
-                                                     .usually("all targets")
-                                                     .emitted_if(has_one_head),
-                                                 config::integer(
-                                                     "seed", &TrainConfig::seed, 0,
-                                                     std::numeric_limits<std::int64_t>::max(),
-                                                     "seed of weights, order, augmentation, dropout"),
-                                                 config::integer(
-                                                     "members", &TrainConfig::members, 1, 100,
-                                                     "networks of an [ensemble of "
-                                                     "seeds](#ensembles-of-seeds): their mean predicts, and "
-                                                     "their spread says "
-                                                     "how sure it is")
-                                                     .only_if_set(),
-                                                 config::custom<TrainConfig>(
-                                                     "init_from", {{"type", "string"}},
-                                                     "weights to begin with: `last`, where the data have "
-                                                     "changed, those of this training's last model; "
-                                                     "or a "
-                                                     "checkpoint, or the folder of a training "
-                                                     "([growing.md](growing.md#training-on))",
-                                                     [](yaml::MapReader& reader, std::string_view key,
-                                                        TrainConfig& config) {
-                                                       config.init_from = reader.string(key);
-                                                       if (config.init_from == "none")
-                                                         config.init_from.clear();
-                                                     },
-                                                     [](const TrainConfig& config) {
-                                                       return yaml::quoted(config.init_from);
-                                                     })
-                                                     .usually("`none`: random")
-                                                     .only_if_set(),
-                                                 config::custom<TrainConfig>(
-                                                     "epochs", config::integer_schema(1, kMostEpochs),
-                                                     "passes over the training samples", read_epochs,
-                                                     [](const TrainConfig& config) {
-                                                       return config::emit_integer(config.epochs);
-                                                     }),
-                                                 config::integer("batch", &TrainConfig::batch, 1, 1 << 24,
-                                                                 "samples a step, over all ranks"),
-                                                 config::integer("accumulate", &TrainConfig::accumulate, 1,
-                                                                 1 << 20,
-                                                                 "passes that a rank makes over its part of "
-                                                                 "a batch: more need less memory"),
-                                                 config::integer(
-                                                     "ranks", &TrainConfig::ranks, 1, 1 << 20,
-                                                     "MPI processes, for the launcher. A world of one where "
-                                                     "more were asked for is an error, and so "
-                                                     "is, in a "
-                                                     "campaign, any world that does not have "
-                                                     "`WFLOW_WORLD_SIZE` ranks (code 5; "
-                                                     "`--allow-any-ranks`)"),
-                                                 read_elsewhere<TrainConfig>(
-                                                     "nodes", config::integer_schema(1, 1 << 20),
-                                                     "in a campaign whose workers run in allocations: the "
-                                                     "nodes that the ranks spread over "
-                                                     "([cluster.md](cluster.md))")
-                                                     .usually("1")
-                                                     .then([](yaml::MapReader& reader, TrainConfig&) {
-                                                       reader.integer("nodes", 1, 1, 1 << 20);
-                                                     }),
-                                                 read_elsewhere<TrainConfig>(
-                                                     "min_nodes", config::integer_schema(1, 1 << 20),
-                                                     "so many nodes are enough where there are no more: with "
-                                                     "fewer ranks, from the last "
-                                                     "checkpoint")
-                                                     .usually("`nodes`")
-                                                     .then([](yaml::MapReader& reader, TrainConfig&) {
-                                                       reader.integer("min_nodes", 1, 1, 1 << 20);
-                                                     }),
-                                                 config::integer("threads", &TrainConfig::threads, 1, 4096,
-                                                                 "threads of a rank, for computing. The last "
-                                                                 "bits of the results depend on it"),
-                                                 config::integer(
-                                                     "loader_threads", &TrainConfig::loader_threads, 1, 256,
-                                                     "threads of a rank, for reading and augmenting"),
-                                                 config::bytes("cache", &TrainConfig::cache_bytes,
-                                                               "bytes of samples a rank keeps: decoded, or "
-                                                               "compressed where not all fit decoded. Free "
-                                                               "is what the kernel "
-                                                               "has available and the limits of the control "
-                                                               "groups leave")
-                                                     .usually("a quarter of the free memory")
-                                                     .only_if_set(),
-                                                 config::custom<TrainConfig>(
-                                                     "stage", stage_schema(),
-                                                     "where shards are read from: `none` (where they lie), "
-                                                     "`memory` or `local` (a copy spread "
-                                                     "over the nodes, [Staging](#staging)), `{local: "
-                                                     "FOLDER}`",
-                                                     read_stage, stage_node),
-                                                 config::custom<TrainConfig>(
-                                                     "model",
-                                                     config::any_of(
-                                                         {model_table().schema()["properties"]["name"],
-                                                          {{"type", "string"}, {"pattern", "\\.pt$"}},
-                                                          model_table().schema(),
-                                                          {{"type", "null"}}}),
-                                                     "a name, a [list of layers](#layers), a [TorchScript "
-                                                     "file](#a-network-of-your-own), or a "
-                                                     "[mapping](#keys-of-model). By default from a field to "
-                                                     "numbers `cosmoflow` (three dimensions) or "
-                                                     "`cnn` (one and "
-                                                     "two), from numbers to numbers `mlp`, to a field "
-                                                     "`decoder`, from a field to a field `unet`",
-                                                     [](yaml::MapReader& reader, std::string_view key,
-                                                        TrainConfig& config) {
-                                                       config.model =
-                                                           read_model(reader.find(key), config.inputs,
-                                                                      reader.diagnostics());
-                                                     },
-                                                     [](const TrainConfig& config) {
-                                                       return model_table().write(config.model);
-                                                     })
-                                                     .usually("by the data's shapes"),
-                                                 config::custom<TrainConfig>(
-                                                     "transform", transform_schema(),
-                                                     "`{log: OFFSET}`, `log1p`, `none` of the first input, "
-                                                     "before normalisation; of other fields the "
-                                                     "`convert:` block "
-                                                     "has [transforms](convert.md#transforms)",
-                                                     [](yaml::MapReader& reader, std::string_view key,
-                                                        TrainConfig& config) {
-                                                       config.transform = read_transform(
-                                                           reader.find(key), reader.diagnostics());
-                                                     },
-                                                     transform_node),
-                                                 config::boolean(
-                                                     "normalise", &TrainConfig::normalise,
-                                                     "normalise each channel as the data set [records "
-                                                     "it](convert.md#transforms): by mean "
-                                                     "and deviation of "
-                                                     "all training samples, or `min_max`; after `transform` "
-                                                     "by mean and deviation of (up "
-                                                     "to 256) training "
-                                                     "samples"),
-                                                 config::custom<TrainConfig>(
-                                                     "augment", augment_schema(),
-                                                     "list of `shift` (periodic), `flip`, `permute` "
-                                                     "(exchanges axes of as many cells). With `flip`: "
-                                                     "the 48 symmetries "
-                                                     "of a cube, the 8 of a square. `{noise: 0.01}` adds "
-                                                     "Gaussian noise to input fields, in deviations "
-                                                     "of each channel",
-                                                     [](yaml::MapReader& reader, std::string_view,
-                                                        TrainConfig& config) {
-                                                       config.augment =
-                                                           read_augment(reader, reader.diagnostics());
-                                                     },
-                                                     augment_node)
-                                                     .usually("none"),
-                                                 config::block(
-                                                     "loss", &TrainConfig::loss, loss_table(),
-                                                     "a [name](#losses) or a [mapping](#keys-of-loss), on "
-                                                     "normalised targets",
-                                                     "name")
-                                                     .usually("`mse`")
-                                                     .emitted_if(has_one_head),
-                                                 config::
-                                                     custom<TrainConfig>("heads",
-                                                                         {{"type", "array"},
-                                                                          {"items", head_table().schema()},
-                                                                          {"minItems", 1}},
-                                                                         "[several outputs](#several-heads), "
-                                                                         "each with its own targets, loss "
-                                                                         "and weight, in place of "
-                                                                         "`targets` and `loss`",
-                                                                         read_heads,
-                                                                         [](const TrainConfig& config) {
-                                                                           std::vector<yaml::Node> heads;
-                                                                           for (const HeadConfig& head :
-                                                                                config.heads)
-                                                                             heads.push_back(
-                                                                                 head_table().write(head));
-                                                                           return yaml::sequence(
-                                                                               std::move(heads));
-                                                                         })
-                                                         .usually("one, of `targets` and `loss`")
-                                                         .only_if_set(),
-                                                 config::block("optimizer",
-                                                               &TrainConfig::optimizer, optimizer_table(),
-                                                               "a [name](#optimizers) or a "
-                                                               "[mapping](#keys-of-optimizer)",
-                                                               "name")
-                                                     .usually("`adamw`"),
-                                                 config::custom<TrainConfig>(
-                                                     "parts",
-                                                     {{"type", "object"},
-                                                      {"additionalProperties", part_table().schema()}},
-                                                     "[parts](#parts) of the network by name: frozen, begun "
-                                                     "from another training, or with a rate or an "
-                                                     "optimizer of their own",
-                                                     read_parts, parts_node)
-                                                     .usually("none")
-                                                     .only_if_set(),
-                                                 config::block("gradients", &TrainConfig::gradients,
-                                                               gradient_table(),
-                                                               "how gradients are summed over the ranks: "
-                                                               "[keys](#keys-of-gradients), [several "
-                                                               "nodes](#several-nodes)")
-                                                     .usually("`{wire: full}`"),
-                                                 config::block(
-                                                     "schedule", &TrainConfig::schedule, schedule_table(),
-                                                     "learning rate over the training: how it falls, or a "
-                                                     "[mapping](#keys-of-schedule)",
-                                                     "decay")
-                                                     .usually("`cosine`"),
-                                                 config::block(
-                                                     "checkpoint",
-                                                     &TrainConfig::checkpoint, checkpoint_table(),
-                                                     "how often: [keys](#keys-of-checkpoint)")
-                                                     .usually("every epoch"),
-                                                 config::
-                                                     custom<TrainConfig>("guard",
-                                                                         config::any_of(
-                                                                             {config::boolean_schema(),
-                                                                              guard_table().schema()}),
-                                                                         "goes back to a checkpoint where "
-                                                                         "memory or a rank has failed "
-                                                                         "([guard](#guard)): `false`, or a "
-                                                                         "[mapping](#keys-of-guard)",
-                                                                         read_guard,
-                                                                         [](const TrainConfig& config) {
-                                                                           return config.guard.on
-                                                                                      ? guard_table().write(
-                                                                                            config.guard)
-                                                                                      : config::emit_boolean(
-                                                                                            false);
-                                                                         })
-                                                         .usually("`true`"),
-                                                 config::choice("select", &TrainConfig::select, kSelects,
-                                                                "weights for test and model: of the last "
-                                                                "epoch, or `best` in validation"),
-                                                 config::real(
-                                                     "ema", &TrainConfig::ema, 0, 0.999999,
-                                                     "decay a step of averaged weights; they are then what "
-                                                     "is validated, tested and exported. 0: none"),
-                                                 config::integer("early_stop",
-                                                                 &TrainConfig::early_stop_epochs, 0, kMany,
-                                                                 "epochs without a better validation after "
-                                                                 "which to stop; 0: never"),
-                                                 config::real("min_improvement",
-                                                              &TrainConfig::min_improvement, 0, 1,
-                                                              "`early_stop` counts an epoch as better only "
-                                                              "if its validation is lower by more than this "
-                                                              "part of the best one, such as 0.01")
-                                                     .only_if_set(),
-                                                 config::boolean("shuffle_labels",
-                                                                 &TrainConfig::shuffle_labels,
-                                                                 "leak test: training labels in random "
-                                                                 "order; ratios must stay near 1"),
-                                                 config::boolean("deterministic", &TrainConfig::deterministic,
-                                                                 "ask libtorch for deterministic kernels"),
-                                                 config::choice(
-                                                     "backend",
-                                                     &TrainConfig::backend, kBackends,
-                                                     "what computes on a processor: `torch` (libtorch, and "
-                                                     "wflow's kernels for few "
-                                                     "channels), `onednn` (oneDNN "
-                                                     "on its blocked layout wherever it has fast kernels; "
-                                                     "refused where it has none), or "
-                                                     "`auto`: the faster "
-                                                     "of them for each layer; dense layers by oneDNN with "
-                                                     "both of the latter. The weights "
-                                                     "agree to about 1e-4 "
-                                                     "a step, so a training may go on with another"),
-                                                 config::choice("precision", &TrainConfig::precision,
-                                                                kPrecisions,
-                                                                "precision of the products in convolutions "
-                                                                "and linear layers: `full`, `bf16` or `fp16` "
-                                                                "([precision and "
-                                                                "GPUs](#precision-and-gpus))"),
-                                                 config::seconds("max_seconds", &TrainConfig::max_seconds,
-                                                                 "after this time, write a checkpoint and "
-                                                                 "end with exit code 6; 0: no limit"),
-                                                 read_elsewhere<TrainConfig>(
-                                                     "search",
-                                                     config::any_of({{{"$ref", "#/$defs/token"}},
-                                                                     search_table().schema()}),
-                                                     "[successive halving](#searching) over the trainings of "
-                                                     "a campaign's step",
-                                                     [](const TrainConfig& config) {
-                                                       return to_yaml(config.search);
-                                                     })
-                                                     .usually("none")
-                                                     .emitted_if([](const TrainConfig& config) {
-                                                       return config.search.on();
-                                                     })
-                                                     .only_if_set()},
-                                                check_train);
+  static const config::Table<TrainConfig> table(
+      "the train: block",
+      {config::text("data", &TrainConfig::data,
+                    "folder of a data set (a path with a `/`); in a campaign the name of a `convert:` step")
+           .required(),
+       config::text("output", &TrainConfig::output, "folder for all results"),
+       config::texts("inputs", &TrainConfig::inputs,
+                     "what the network reads: [fields and labels](#fields-and-labels)")
+           .usually("all inputs"),
+       config::texts("targets", &TrainConfig::targets, "what it learns: labels, or fields of one grid")
+           .usually("all targets")
+           .emitted_if(has_one_head),
+       config::integer("seed", &TrainConfig::seed, 0, std::numeric_limits<std::int64_t>::max(),
+                       "seed of weights, order, augmentation, dropout"),
+       config::integer("members", &TrainConfig::members, 1, 100,
+                       "networks of an [ensemble of seeds](#ensembles-of-seeds): their mean predicts, and "
+                       "their spread says "
+                       "how sure it is")
+           .only_if_set(),
+       config::custom<TrainConfig>(
+           "init_from", {{"type", "string"}},
+           "weights to begin with: `last`, where the data have changed, those of this training's last model; "
+           "or a "
+           "checkpoint, or the folder of a training ([growing.md](growing.md#training-on))",
+           [](yaml::MapReader& reader, std::string_view key, TrainConfig& config) {
+             config.init_from = reader.string(key);
+             if (config.init_from == "none") config.init_from.clear();
+           },
+           [](const TrainConfig& config) { return yaml::quoted(config.init_from); })
+           .usually("`none`: random")
+           .only_if_set(),
+       config::custom<TrainConfig>(
+           "epochs", config::integer_schema(1, kMostEpochs), "passes over the training samples", read_epochs,
+           [](const TrainConfig& config) { return config::emit_integer(config.epochs); }),
+       config::integer("batch", &TrainConfig::batch, 1, 1 << 24, "samples a step, over all ranks"),
+       config::integer("accumulate", &TrainConfig::accumulate, 1, 1 << 20,
+                       "passes that a rank makes over its part of a batch: more need less memory"),
+       config::integer(
+           "ranks", &TrainConfig::ranks, 1, 1 << 20,
+           "MPI processes, for the launcher. A world of one where more were asked for is an error, and so "
+           "is, in a "
+           "campaign, any world that does not have `WFLOW_WORLD_SIZE` ranks (code 5; `--allow-any-ranks`)"),
+       read_elsewhere<TrainConfig>(
+           "nodes", config::integer_schema(1, 1 << 20),
+           "in a campaign whose workers run in allocations: the nodes that the ranks spread over "
+           "([cluster.md](cluster.md))")
+           .usually("1")
+           .then([](yaml::MapReader& reader, TrainConfig&) { reader.integer("nodes", 1, 1, 1 << 20); }),
+       read_elsewhere<TrainConfig>(
+           "min_nodes", config::integer_schema(1, 1 << 20),
+           "so many nodes are enough where there are no more: with fewer ranks, from the last "
+           "checkpoint")
+           .usually("`nodes`")
+           .then([](yaml::MapReader& reader, TrainConfig&) { reader.integer("min_nodes", 1, 1, 1 << 20); }),
+       config::integer("threads", &TrainConfig::threads, 1, 4096,
+                       "threads of a rank, for computing. The last bits of the results depend on it"),
+       config::integer("loader_threads", &TrainConfig::loader_threads, 1, 256,
+                       "threads of a rank, for reading and augmenting"),
+       config::bytes("cache", &TrainConfig::cache_bytes,
+                     "bytes of samples a rank keeps: decoded, or compressed where not all fit decoded. Free "
+                     "is what the kernel "
+                     "has available and the limits of the control groups leave")
+           .usually("a quarter of the free memory")
+           .only_if_set(),
+       config::custom<TrainConfig>(
+           "stage", stage_schema(),
+           "where shards are read from: `none` (where they lie), `memory` or `local` (a copy spread "
+           "over the nodes, [Staging](#staging)), `{local: FOLDER}`",
+           read_stage, stage_node),
+       config::custom<TrainConfig>(
+           "model",
+           config::any_of({model_table().schema()["properties"]["name"],
+                           {{"type", "string"}, {"pattern", "\\.pt$"}},
+                           model_table().schema(),
+                           {{"type", "null"}}}),
+           "a name, a [list of layers](#layers), a [TorchScript file](#a-network-of-your-own), or a "
+           "[mapping](#keys-of-model). By default from a field to numbers `cosmoflow` (three dimensions) or "
+           "`cnn` (one and "
+           "two), from numbers to numbers `mlp`, to a field `decoder`, from a field to a field `unet`",
+           [](yaml::MapReader& reader, std::string_view key, TrainConfig& config) {
+             config.model = read_model(reader.find(key), config.inputs, reader.diagnostics());
+           },
+           [](const TrainConfig& config) { return model_table().write(config.model); })
+           .usually("by the data's shapes"),
+       config::custom<TrainConfig>(
+           "transform", transform_schema(),
+           "`{log: OFFSET}`, `log1p`, `none` of the first input, before normalisation; of other fields the "
+           "`convert:` block "
+           "has [transforms](convert.md#transforms)",
+           [](yaml::MapReader& reader, std::string_view key, TrainConfig& config) {
+             config.transform = read_transform(reader.find(key), reader.diagnostics());
+           },
+           transform_node),
+       config::boolean("normalise", &TrainConfig::normalise,
+                       "normalise each channel as the data set [records it](convert.md#transforms): by mean "
+                       "and deviation of "
+                       "all training samples, or `min_max`; after `transform` by mean and deviation of (up "
+                       "to 256) training "
+                       "samples"),
+       config::custom<TrainConfig>(
+           "augment", augment_schema(),
+           "list of `shift` (periodic), `flip`, `permute` (exchanges axes of as many cells). With `flip`: "
+           "the 48 symmetries "
+           "of a cube, the 8 of a square. `{noise: 0.01}` adds Gaussian noise to input fields, in deviations "
+           "of each channel",
+           [](yaml::MapReader& reader, std::string_view, TrainConfig& config) {
+             config.augment = read_augment(reader, reader.diagnostics());
+           },
+           augment_node)
+           .usually("none"),
+       config::block("loss", &TrainConfig::loss, loss_table(),
+                     "a [name](#losses) or a [mapping](#keys-of-loss), on normalised targets", "name")
+           .usually("`mse`")
+           .emitted_if(has_one_head),
+       heads_key(),
+       config::block("optimizer", &TrainConfig::optimizer, optimizer_table(),
+                     "a [name](#optimizers) or a [mapping](#keys-of-optimizer)", "name")
+           .usually("`adamw`"),
+       parts_key(),
+       config::block("gradients", &TrainConfig::gradients, gradient_table(),
+                     "how gradients are summed over the ranks: [keys](#keys-of-gradients), [several "
+                     "nodes](#several-nodes)")
+           .usually("`{wire: full}`"),
+       config::block("schedule", &TrainConfig::schedule, schedule_table(),
+                     "learning rate over the training: how it falls, or a [mapping](#keys-of-schedule)",
+                     "decay")
+           .usually("`cosine`"),
+       config::block("checkpoint", &TrainConfig::checkpoint, checkpoint_table(),
+                     "how often: [keys](#keys-of-checkpoint)")
+           .usually("every epoch"),
+       config::custom<TrainConfig>(
+           "guard", config::any_of({config::boolean_schema(), guard_table().schema()}),
+           "goes back to a checkpoint where memory or a rank has failed ([guard](#guard)): `false`, or a "
+           "[mapping](#keys-of-guard)",
+           read_guard,
+           [](const TrainConfig& config) {
+             return config.guard.on ? guard_table().write(config.guard) : config::emit_boolean(false);
+           })
+           .usually("`true`"),
+       config::choice("select", &TrainConfig::select, kSelects,
+                      "weights for test and model: of the last epoch, or `best` in validation"),
+       config::real(
+           "ema", &TrainConfig::ema, 0, 0.999999,
+           "decay a step of averaged weights; they are then what is validated, tested and exported. 0: none"),
+       config::integer("early_stop", &TrainConfig::early_stop_epochs, 0, kMany,
+                       "epochs without a better validation after which to stop; 0: never"),
+       config::real("min_improvement", &TrainConfig::min_improvement, 0, 1,
+                    "`early_stop` and `decay: plateau` count an epoch as better only if its validation is "
+                    "lower by more than this "
+                    "part of the best one, such as 0.01")
+           .only_if_set(),
+       config::integer(
+           "noise_scale", &TrainConfig::noise_scale_every, 0, kMany,
+           "steps between measurements of the [gradient noise scale](#gradient-noise-scale); 0: none")
+           .only_if_set(),
+       config::boolean("shuffle_labels", &TrainConfig::shuffle_labels,
+                       "leak test: training labels in random order; ratios must stay near 1"),
+       config::boolean("deterministic", &TrainConfig::deterministic,
+                       "ask libtorch for deterministic kernels"),
+       config::choice("backend", &TrainConfig::backend, kBackends,
+                      "what computes on a processor: `torch` (libtorch, and wflow's kernels for few "
+                      "channels), `onednn` (oneDNN "
+                      "on its blocked layout wherever it has fast kernels; refused where it has none), or "
+                      "`auto`: the faster "
+                      "of them for each layer; dense layers by oneDNN with both of the latter. The weights "
+                      "agree to about 1e-4 "
+                      "a step, so a training may go on with another"),
+       config::choice("precision", &TrainConfig::precision, kPrecisions,
+                      "precision of the products in convolutions and linear layers: `full`, `bf16` or `fp16` "
+                      "([precision and "
+                      "GPUs](#precision-and-gpus))"),
+       config::seconds("max_seconds", &TrainConfig::max_seconds,
+                       "after this time, write a checkpoint and end with exit code 6; 0: no limit"),
+       read_elsewhere<TrainConfig>("search",
+                                   config::any_of({{{"$ref", "#/$defs/token"}}, search_table().schema()}),
+                                   "[successive halving](#searching) over the trainings of a campaign's step",
+                                   [](const TrainConfig& config) { return to_yaml(config.search); })
+           .usually("none")
+           .emitted_if([](const TrainConfig& config) { return config.search.on(); })
+           .only_if_set()},
+      check_train);
   return table;
 }
 

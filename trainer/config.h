@@ -39,7 +39,8 @@ enum class TransformName { none, log, log1p };
 enum class LossName { mse, mae, huber, gaussian, cross_entropy, dice };
 // larc: sgd with a layer-wise rate that is never above the common one.
 enum class OptimizerName { adamw, adam, sgd, lars, larc, lamb };
-enum class Decay { none, cosine, linear, polynomial, step, one_cycle };
+// plateau: the rate falls where the validation stops improving.
+enum class Decay { none, cosine, linear, polynomial, step, one_cycle, plateau };
 enum class Select { last, best };
 // Library for convolutions on a processor. torch: libtorch and the kernels for few channels; onednn: oneDNN
 // wherever it has kernels; automatic: the faster of the two for each layer.
@@ -167,10 +168,16 @@ struct ScheduleConfig {
   double final_factor = 0;          // factor on the learning rate at the last step
   double power = 1;                 // polynomial
   std::vector<double> step_epochs;  // step: epochs at which the rate falls
-  double step_factor = 0.1;         // step: factor at each of them
+  double step_factor = 0.1;         // step, plateau: factor at each of them
   double rise = 0.3;                // one_cycle: part of the run in which the rate rises
+  std::int64_t patience = 5;        // plateau: epochs without a better validation before the rate falls
+  std::vector<std::int64_t> batch_epochs;  // epochs at which the batch grows, ascending
+  std::int64_t batch_factor = 2;           // factor on the batch at each of them
   bool operator==(const ScheduleConfig&) const = default;
 };
+
+// The largest batch of a run over its first one.
+inline constexpr std::int64_t kMostBatchGrowth = 1 << 20;
 
 struct CheckpointConfig {
   std::int64_t every_epochs = 1;  // 0: never by epoch
@@ -221,8 +228,9 @@ struct TrainConfig {
   Select select = Select::last;
   double ema = 0;  // decay per step of the averaged weights that are evaluated and exported; 0: no averaging
   std::int64_t early_stop_epochs = 0;  // epochs without a better validation before the stop; 0: never
-  double min_improvement = 0;   // smaller improvements do not count for early_stop_epochs; part of the best
-  bool shuffle_labels = false;  // leak test: a network can learn nothing from such data
+  double min_improvement = 0;  // smaller improvements do not count for early_stop_epochs; part of the best
+  std::int64_t noise_scale_every = 0;  // steps between measurements of the gradient noise scale; 0: none
+  bool shuffle_labels = false;         // leak test: a network can learn nothing from such data
   bool deterministic = true;
   Backend backend = Backend::automatic;
   Precision precision = Precision::full;

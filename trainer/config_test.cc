@@ -96,6 +96,15 @@ TEST(TrainConfig, RefusesContradictions) {
               HasSubstr("'ranks' (8) must not be more than 'batch' (4)"));
   EXPECT_THAT(read("{data: d, epochs: 2, schedule: {warmup_epochs: 2}}").messages,
               HasSubstr("'warmup_epochs'"));
+  EXPECT_THAT(read("{data: d, epochs: 9, schedule: {batch_epochs: [4, 4]}}").messages,
+              HasSubstr("'batch_epochs' must rise"));
+  EXPECT_THAT(read("{data: d, epochs: 9, schedule: {batch_epochs: [4, 9]}}").messages,
+              HasSubstr("'batch_epochs' must be less than epochs (9)"));
+  EXPECT_THAT(read("{data: d, early_stop: 5, schedule: plateau}").messages,
+              HasSubstr("must be more than 'plateau_epochs' (5)"));
+  EXPECT_EQ(read("{data: d, early_stop: 6, schedule: plateau}").messages, "");
+  EXPECT_THAT(read("{data: d, noise_scale: 5, optimizer: {lag: 1}}").messages,
+              HasSubstr("leave out one of them"));
   EXPECT_THAT(read("{}").messages, HasSubstr("needs the key 'data'"));
   EXPECT_THAT(read("[1, 2]").messages, HasSubstr("the train: block must be a mapping"));
   EXPECT_THAT(read("{data: d, augment: {noise: 0.1}, normalise: false}").messages,
@@ -115,7 +124,13 @@ TEST(TrainConfig, RefusesContradictions) {
                 HasSubstr("'members' must be"));
 }
 
-// A training without an ensemble keeps its configuration file, and in a campaign its hash.
+// A training without newer keys keeps its configuration file, and in a campaign its hash.
+TEST(TrainConfig, NewerKeysAreNotWrittenWithoutAValue) {
+  const std::string text = yaml::emit(to_yaml(read("{data: d}").config));
+  for (const char* key : {"plateau_epochs", "batch_epochs", "batch_factor", "noise_scale"})
+    EXPECT_THAT(text, Not(HasSubstr(key)));
+}
+
 TEST(TrainConfig, OneMemberIsNotWritten) {
   EXPECT_THAT(yaml::emit(to_yaml(read("{data: d}").config)), Not(HasSubstr("members")));
   EXPECT_EQ(read("{data: d, members: 1}").config, read("{data: d}").config);
@@ -353,7 +368,10 @@ TEST(TrainConfig, LossesAndOptimizersHaveTheirDefaults) {
   EXPECT_EQ(result.messages, "");
   EXPECT_EQ(result.config.loss.classes, 3);
   EXPECT_EQ(result.config.optimizer.larc_trust, 0.02);
-  EXPECT_EQ(read("{data: d, optimizer: lars}").config.optimizer.learning_rate, 1);
+  EXPECT_EQ(read("{data: d, optimizer: lars}").config.optimizer.learning_rate, 0.01);
+  EXPECT_EQ(read("{data: d, optimizer: lars}").config.optimizer.lars_trust, 0.1);
+  // The value that checkpoints of other methods have recorded.
+  EXPECT_EQ(read("{data: d, optimizer: sgd}").config.optimizer.lars_trust, 0.001);
   EXPECT_EQ(read("{data: d, optimizer: lamb}").config.optimizer.weight_decay, 0.01);
   EXPECT_THAT(read("{data: d, loss: {name: dice, classes: 2, class_weights: [1, 2, 3]}}").messages,
               HasSubstr("'class_weights' has 3 numbers and 'classes' is 2"));

@@ -19,6 +19,8 @@
 #include "trainer/model/network.h"
 #include "trainer/parallel/communicator.h"
 #include "trainer/predict/predict.h"
+#include "trainer/training/rate_finder.h"
+#include "trainer/training/scale_plan.h"
 #include "trainer/training/trainer.h"
 
 namespace {
@@ -40,6 +42,8 @@ Examples:
   wflow-train train.yaml                                 train on one core, or continue where the last run stopped
   mpirun.openmpi -n 4 wflow-train train.yaml             the same on four ranks
   wflow-train train.yaml --dry-run                       network, parameters, flops, memory, steps
+  wflow-train train.yaml --find-rate                     a short run with rising rates, and the rate that it suggests
+  wflow-train large.yaml --scale-from small/train        rate, warm-up and batch for large.yaml by a finished small run
   wflow-train train.yaml --fresh                         forget the checkpoints and start anew
   wflow-train predict training shards --split test       what the trained model says of a data set
 
@@ -54,6 +58,8 @@ struct Arguments {
   bool fresh = false;
   bool fresh_on_new_data = false;
   bool dry_run = false;
+  bool find_rate = false;
+  std::vector<std::string> scale_from;
   bool allow_any_ranks = false;
   std::vector<std::string> bit_flips;
 };
@@ -168,6 +174,10 @@ int run(const Arguments& arguments, trainer::Communicator& communicator) {
     std::signal(SIGUSR1, remember_signal);
     const trainer::RunOptions options = {arguments.fresh, arguments.fresh_on_new_data,
                                          [] { return stop_signal != 0; }, bit_flips_of(arguments), search};
+    if (arguments.find_rate) {
+      trainer::find_rate(config, communicator, options);
+      return static_cast<int>(stop_signal != 0 ? ExitCode::interrupted : ExitCode::ok);
+    }
     const trainer::Outcome outcome = config.members > 1
                                          ? trainer::train_members(config, communicator, options)
                                          : trainer::train(config, communicator, options);
@@ -234,6 +244,15 @@ int body(int argc, char** argv) {
                "the same if the data have changed since, which is an error otherwise");
   app.add_flag("--dry-run", arguments.dry_run,
                "print network, parameters, flops, memory and steps; train nothing");
+  app.add_flag(
+      "--find-rate", arguments.find_rate,
+      "run 120 steps with rising learning rates from the initial weights, print the losses and a rate "
+      "to use; train nothing");
+  app.add_option("--scale-from", arguments.scale_from,
+                 "print rate, warm-up and batch for CONFIG, predicted from finished small trainings with "
+                 "'noise_scale'; train nothing")
+      ->type_name("FOLDER")
+      ->allow_extra_args(false);
   app.add_flag("--allow-any-ranks", arguments.allow_any_ranks,
                "run on one rank though the file says 'ranks: N'");
   app.add_option("--inject-bit-flips", arguments.bit_flips,
@@ -259,6 +278,12 @@ int body(int argc, char** argv) {
   bit_flips_of(arguments);  // reports wrong ones before MPI_Init
   if (arguments.dry_run) {
     std::fputs(trainer::describe_run(read_configuration(arguments.config).train).c_str(), stdout);
+    return 0;
+  }
+  if (!arguments.scale_from.empty()) {
+    std::vector<trainer::SmallRun> runs;
+    for (const std::string& folder : arguments.scale_from) runs.push_back(trainer::read_small_run(folder));
+    std::fputs(trainer::describe_scale(read_configuration(arguments.config).train, runs).c_str(), stdout);
     return 0;
   }
   trainer::Communicator communicator(argc, argv);

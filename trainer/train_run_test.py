@@ -1359,6 +1359,9 @@ class Restarts(TrainRun):
             "half": {"model": {"name": "cosmoflow", "width": 3}, "precision": "fp16"},
             "fno": {"model": {"name": "fno", "width": 3, "depth": 2, "modes": 3, "dense": [8]}, "augment": None, **field},
             "conv_lstm": {"model": {"name": "conv_lstm", "width": 3, "dense": [8], "dropout": 0.1}, "augment": None},
+            "plateau": {"model": {"name": "cosmoflow", "width": 3}, "optimizer": {"learning_rate": 0.05},
+                        "schedule": {"decay": "plateau", "plateau_epochs": 1, "step_factor": 0.5}},
+            "growing": {"model": {"name": "cnn", "width": 2, "norm": "batch"}, "schedule": {"batch_epochs": [1, 3]}, "noise_scale": 2},
         }.items():
             with self.subTest(name):
                 keys = {"epochs": 12, "checkpoint": {"every_steps": 1, "keep_last": 2}, **keys}
@@ -1501,6 +1504,117 @@ class Guard(TrainRun):
     def test_wrong_flips(self):
         for flip in ("disk", "weights,bit=40"):
             self.assertIn("--inject-bit-flips", self.train(self.config("wrong"), 1, "--inject-bit-flips", flip, code=2).stderr)
+
+
+class Schedules(TrainRun):
+    def rows(self, name):
+        return [json.loads(line) for line in (self.root / name / "metrics.jsonl").read_text().splitlines()]
+
+    def test_a_plateau_lowers_the_rate(self):
+        keys = {"epochs": 12, "optimizer": {"learning_rate": 0.05}, "schedule": {"decay": "plateau", "plateau_epochs": 1, "step_factor": 0.5}}
+        done = self.train(self.config("plateau", **keys))
+        rows = self.rows("plateau")
+        rate, best = 0.05, math.inf
+        for row in rows:  # the rule, from the validation losses
+            self.assertEqual(row["learning_rate"], rate)
+            rate *= 1 if row["validation_loss"] < best else 0.5
+            best = min(best, row["validation_loss"])
+        self.assertLess(rate, 0.05)
+        self.assertEqual(len(re.findall("the learning rate falls after epoch", done.stdout)), self.weights("plateau")[1]["plateaus"])
+        self.train(self.config("plateau2", **keys), 2)
+        self.assertLess(self.weights("plateau2")[1]["history"][-1]["learning_rate"], 0.05)
+
+    def test_the_batch_grows(self):
+        keys = {"epochs": 4, "augment": None, "optimizer": {"name": "sgd", "learning_rate": 0.002}, "model": {"name": "cosmoflow", "width": 3},
+                "schedule": {"decay": "none", "batch_epochs": [1, 2], "batch_factor": 2}}
+        self.train(self.config("growing", **keys))
+        rows = self.rows("growing")
+        self.assertEqual([row["batch"] for row in rows], [7, 14, 28, 28])
+        self.assertEqual([row["step"] for row in rows], [5, 8, 10, 12])  # 30 samples: 5, 3, 2 and 2 steps
+        self.assertEqual({row["learning_rate"] for row in rows}, {0.002})
+        self.assertEqual(self.result("growing")["steps"], 12)
+        with open(self.root / "growing/metrics.csv") as file:
+            self.assertEqual([int(row["batch"]) for row in csv.DictReader(file)], [7, 14, 28, 28])
+        self.assertIn("batch 28 and 2 steps an epoch after epoch 2", self.train(self.config("growing", **keys), 1, "--dry-run").stdout)
+        one = self.arrays("growing")["parameter"]
+        self.train(self.config("growing3", **keys), 3)
+        self.assertLess(numpy.abs(self.arrays("growing3")["parameter"] - one).max(), 1e-4 * numpy.abs(one).max())
+
+    def test_the_noise_scale_changes_nothing_else(self):
+        keys = {"epochs": 3, "batch": 10, "augment": None}
+        for ranks in (1, 2):
+            self.train(self.config(f"plain{ranks}", **keys), ranks)
+            events = self.root / f"noise{ranks}.jsonl"
+            self.train(self.config(f"noise{ranks}", noise_scale=1, **keys), ranks, env={"WFLOW_EVENTS": str(events)})
+            self.assertEqual(self.weights(f"noise{ranks}")[0], self.weights(f"plain{ranks}")[0])
+            scale = self.result(f"noise{ranks}")["noise_scale"]
+            self.assertEqual(len(scale["epochs"]), 3)
+            self.assertEqual(scale["measurements"], 6)  # two epochs of three steps
+            self.assertEqual([row["noise_scale"] for row in self.rows(f"noise{ranks}")], scale["epochs"])
+            self.assertNotIn("noise_scale", self.result(f"plain{ranks}"))
+
+    def test_the_noise_of_a_known_gradient(self):
+        """With weights of 0 and a rate of 0, the gradient of a sample is -2 t (x, 1) in every step."""
+        self.train(self.config("known", epochs=200, batch=30, inputs=["slope"], targets=["amplitude"], augment=None, transform=None,
+                               model={"layers": [{"dense": 1, "init": "zero"}]}, noise_scale=1,
+                               optimizer={"name": "sgd", "learning_rate": 0}, checkpoint={"every_epochs": 0}))
+        header = self.weights("known")[1]
+        labels = []
+        for shard in glob.glob(str(self.root / "shards/train/*.h5")):
+            with h5py.File(shard) as file:
+                labels.extend(file["y"][:])
+        amplitude, slope = numpy.array(labels).T
+        normal = header["normalisation"]
+        t = (amplitude - normal["y_mean"][0]) / normal["y_std"][0]
+        x = (slope - normal["numbers_mean"][0]) / normal["numbers_std"][0]
+        gradients = -2 * t[:, None] * numpy.stack([x, numpy.ones_like(x)], axis=1)
+        noise = numpy.array([row["noise"] for row in header["history"]])
+        self.assertEqual(set(noise[:, 2]), {1})
+        whole = (gradients.mean(axis=0) ** 2).sum()
+        self.assertLess(numpy.abs(noise[:, 1] + noise[:, 0] / 30 - whole).max(), 1e-4 * (1 + whole))
+        trace = gradients.var(axis=0, ddof=1).sum()
+        self.assertLess(abs(noise[:, 0].mean() / trace - 1), 0.2)
+
+    def test_a_large_run_is_predicted_from_small_ones(self):
+        small = {"epochs": 3, "batch": 5, "augment": None, "noise_scale": 1, "optimizer": {"name": "sgd", "learning_rate": 0.001}}
+        self.train(self.config("small1", **small))
+        self.train(self.config("small2", **small | {"seed": 2}))
+        large = self.config("large", **small | {"batch": 30, "model": {"name": "cosmoflow", "width": 5}})
+        folders = [self.root / "small1", self.root / "small2"]
+        done = self.train(large, 1, "--scale-from", str(folders[0]), "--scale-from", str(folders[1]))
+        scale = numpy.median([self.result(folder.name)["noise_scale"]["second_half"] for folder in folders])
+        rate = float(re.search(r"learning_rate: ([^}]+)}", done.stdout)[1])
+        self.assertAlmostEqual(rate / (0.001 * (1 + scale / 5) / (1 + scale / 30)), 1, delta=0.01)
+        self.assertRegex(done.stdout, r"(?m)^ +30 .* your file$")
+        self.assertIn("'model.width' was 3 and is 5", done.stdout)
+        self.assertFalse((self.root / "large").exists())
+        self.train(self.config("small3", **small | {"noise_scale": None, "epochs": 1}))
+        done = self.train(large, 1, "--scale-from", str(self.root / "small3"), code=4)
+        self.assertIn("has no gradient noise scale: train it with 'noise_scale: 5'", done.stderr)
+        other = self.config("other", **small | {"optimizer": "adamw"})
+        self.assertIn("was trained with sgd", self.train(other, 1, "--scale-from", str(folders[0]), code=3).stderr)
+
+    def test_rates_are_found_without_a_trace(self):
+        path = self.config("finder", optimizer={"name": "adamw"}, epochs=2)
+        self.train(path)
+        before = {p: p.read_bytes() for p in (self.root / "finder").rglob("*") if p.is_file()}
+        done = self.train(path, 1, "--find-rate")
+        rate = float(re.search(r"learning_rate: (\S+)\}", done.stdout)[1])
+        self.assertTrue(1e-4 < rate < 0.2, done.stdout)
+        with open(self.root / "finder/find_rate.csv") as file:
+            rows = list(csv.DictReader(file))
+        self.assertGreater(len(rows), 40)
+        self.assertAlmostEqual(float(rows[0]["learning_rate"]), 2e-7)
+        for one, other in zip(rows, rows[1:]):
+            self.assertAlmostEqual(float(other["learning_rate"]) / float(one["learning_rate"]), 1e8 ** (1 / 119))
+        self.assertEqual({p: p.read_bytes() for p in (self.root / "finder").rglob("*") if p.is_file() and p.name != "find_rate.csv"}, before)
+        again = (self.root / "finder/find_rate.csv").read_text()
+        self.train(path, 1, "--find-rate")
+        self.assertEqual((self.root / "finder/find_rate.csv").read_text(), again)
+        self.train(path, 2, "--find-rate")
+        two = numpy.genfromtxt(self.root / "finder/find_rate.csv", delimiter=",", skip_header=1)
+        one = numpy.genfromtxt(again.splitlines(), delimiter=",", skip_header=1)
+        self.assertLess(numpy.abs(two[:30, 2] / one[:30, 2] - 1).max(), 1e-3)
 
 
 class WrongInput(TrainRun):

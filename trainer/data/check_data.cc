@@ -100,6 +100,10 @@ class DataCheck {
       doubt(
           "'early_stop' goes by the training loss, as there are no validation samples: raise the second "
           "fraction of 'split'");
+    if (config_.schedule.decay == Decay::plateau)
+      doubt(
+          "'decay: plateau' goes by the training loss, as there are no validation samples: raise the second "
+          "fraction of 'split'");
     if (config_.select == Select::best || config_.checkpoint.keep_best > 0)
       doubt(
           "the best epoch is that of the least training loss, as there are no validation samples: raise the "

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 #include <vector>
 
 namespace wflow::trainer {
@@ -55,6 +54,16 @@ void lars_update(std::span<float> p, std::span<const float> g, std::span<float> 
     mp[i] = momentum * mp[i] + rate * (gp[i] + decay * pp[i]);
     pp[i] -= mp[i];
   }
+}
+
+// The factor on the rate of a weight array (You, Gitman and Ginsburg 2017):
+// v = m v + rate * trust * |w| / (|g| + decay |w|) * (g + decay w). An array of zeros gets the plain rate, as
+// in LARC and LAMB: its own factor would be 0, and it would never learn.
+double lars_factor(std::span<const float> values, std::span<const float> gradient,
+                   const OptimizerConfig& config) {
+  const double w = norm_of(values);
+  const double g = norm_of(gradient);
+  return w > 0 && g > 0 ? config.lars_trust * w / (g + config.weight_decay * w) : 1.0;
 }
 
 // Factor that makes the norm of a weight array's update equal to that of the weights; 1 if either is 0.
@@ -132,15 +141,7 @@ void Optimizer::step(std::span<float> values, std::span<float> gradients, double
     const auto part = [&](std::span<float> all) { return all.subspan(begin, count); };
     const double decay = entry.spec.decays ? config_.weight_decay : 0;
     if (config_.name == OptimizerName::lars) {
-      // You, Gitman and Ginsburg 2017: v = m v + rate * trust * |w| / (|g| + decay |w|) * (g + decay w).
-      double local = 1;
-      if (entry.spec.decays) {
-        const double w = norm_of(part(values));
-        const double g = norm_of(part(gradients));
-        if (w > 0 && g > 0) local = config_.lars_trust * w / (g + decay * w);
-      } else {
-        local = config_.lars_trust;
-      }
+      const double local = entry.spec.decays ? lars_factor(part(values), part(gradients), config_) : 1;
       lars_update(part(values), part(gradients), part(slots_[0].values.span()),
                   static_cast<float>(config_.momentum), static_cast<float>(learning_rate * local),
                   static_cast<float>(decay));
@@ -184,52 +185,6 @@ void WeightAverage::update(std::span<const float> values, std::int64_t step) {
 
 void WeightAverage::swap(std::span<float> values) {
   if (active()) std::swap_ranges(values.begin(), values.end(), average_.data());
-}
-
-double learning_rate_factor(const ScheduleConfig& schedule, std::int64_t step, std::int64_t steps_per_epoch,
-                            std::int64_t epochs) {
-  const auto per_epoch = static_cast<double>(steps_per_epoch);
-  const double warmup = std::floor(schedule.warmup_epochs * per_epoch);
-  const auto at = static_cast<double>(step);
-  if (at < warmup) return (at + 1) / (warmup + 1);
-  const double rest = std::max(1.0, static_cast<double>(epochs) * per_epoch - warmup);
-  const double t = std::clamp((at - warmup) / rest, 0.0, 1.0);
-  const double last = schedule.final_factor;
-  switch (schedule.decay) {
-    case Decay::none:
-      return 1;
-    case Decay::cosine:
-      return last + (1 - last) * 0.5 * (1 + std::cos(std::numbers::pi * t));
-    case Decay::linear:
-      return last + (1 - last) * (1 - t);
-    case Decay::polynomial:
-      return last + (1 - last) * std::pow(1 - t, schedule.power);
-    case Decay::one_cycle: {
-      // Smith and Topin 2018, as in torch.optim: half a cosine up from 1/25, another one down.
-      constexpr double kBegin = 1.0 / 25;
-      const auto half_cosine = [](double from, double to, double part) {
-        return to + (from - to) * 0.5 * (1 + std::cos(std::numbers::pi * part));
-      };
-      if (t < schedule.rise) return half_cosine(kBegin, 1, t / schedule.rise);
-      return half_cosine(1, last, schedule.rise < 1 ? (t - schedule.rise) / (1 - schedule.rise) : 1);
-    }
-    case Decay::step: {
-      double factor = 1;
-      for (const double epoch : schedule.step_epochs) {
-        if (at >= epoch * per_epoch) factor *= schedule.step_factor;
-      }
-      return factor;
-    }
-  }
-  return 1;
-}
-
-double learning_rate(const TrainConfig& config, std::int64_t step, std::int64_t steps_per_epoch) {
-  // Goyal et al. 2017: the rate is proportional to the batch.
-  const auto reference = static_cast<double>(config.optimizer.reference_batch);
-  const double scaled = reference > 0 ? static_cast<double>(config.batch) / reference : 1.0;
-  return config.optimizer.learning_rate * scaled *
-         learning_rate_factor(config.schedule, step, steps_per_epoch, config.epochs);
 }
 
 }  // namespace wflow::trainer

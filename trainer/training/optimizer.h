@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// SGD, Adam, AdamW, LARS, LARC and LAMB on flat arrays, the learning rate and the average of the weights. All
-// ranks run the same update on the same gradients.
+// SGD, Adam, AdamW, LARS, LARC and LAMB on flat arrays, and the average of the weights. All ranks run the
+// same update on the same gradients. Layer-wise rates (LARS, LARC, LAMB) act on weights that decay; biases
+// and norms get the plain rate.
 #pragma once
 
 #include <cstdint>
@@ -60,13 +61,5 @@ class WeightAverage {
   double decay_;
   FloatBuffer average_;
 };
-
-// The factor on the base rate at step `step` of `epochs * steps_per_epoch`. It rises linearly from nearly 0
-// during the warm-up, then falls to final_factor just beyond the last step.
-double learning_rate_factor(const ScheduleConfig& schedule, std::int64_t step, std::int64_t steps_per_epoch,
-                            std::int64_t epochs);
-// The learning rate at a step: the base rate of `optimizer`, scaled by the batch, times the factor of
-// `schedule`.
-double learning_rate(const TrainConfig& config, std::int64_t step, std::int64_t steps_per_epoch);
 
 }  // namespace wflow::trainer

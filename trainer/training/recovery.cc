@@ -234,6 +234,11 @@ void start_training(Session& session, TrainingState& state, const CheckpointDire
   ++state.counters.segments;
 }
 
+void begin_training(Session& session, TrainingState& state, RunReport& report) {
+  const CheckpointDirectory none({}, 1);
+  Start{session, state, none, report}.begin();
+}
+
 Recovery::Recovery(Session& session, TrainingState& state, const CheckpointDirectory& checkpoints,
                    RunReport& report, Clock::time_point begin)
     : session_(session),

@@ -20,6 +20,9 @@ namespace wflow::trainer {
 void start_training(Session& session, TrainingState& state, const CheckpointDirectory& checkpoints,
                     RunReport& report);
 
+// The beginning alone, whatever checkpoints there are. A collective call.
+void begin_training(Session& session, TrainingState& state, RunReport& report);
+
 // Every call but find_best() is made on all ranks; rank 0 writes.
 class Recovery {
  public:

@@ -22,7 +22,25 @@ std::string csv_field(const std::string& text) {
   return quoted + "\"";
 }
 
+// Null where the measurements of the epoch give no estimate.
+nlohmann::json noise_json(const NoiseSums& noise) {
+  const std::optional<double> scale = noise.scale();
+  return scale ? nlohmann::json(*scale) : nlohmann::json();
+}
+
 }  // namespace
+
+nlohmann::json noise_result(const std::vector<EpochRow>& history) {
+  NoiseSums late;
+  for (std::size_t i = history.size() / 2; i < history.size(); ++i) {
+    late.trace += history[i].noise.trace;
+    late.square += history[i].noise.square;
+    late.count += history[i].noise.count;
+  }
+  nlohmann::json epochs = nlohmann::json::array();
+  for (const EpochRow& row : history) epochs.push_back(noise_json(row.noise));
+  return {{"second_half", noise_json(late)}, {"measurements", late.count}, {"epochs", epochs}};
+}
 
 std::string metrics_csv(const std::vector<std::string>& labels, const std::vector<EpochRow>& history) {
   std::string out = "epoch,step,learning_rate,train_loss,validation_loss";
@@ -30,7 +48,7 @@ std::string metrics_csv(const std::vector<std::string>& labels, const std::vecto
     out += fmt::format(",{0},{1},{2}", csv_field("validation_mae/" + label),
                        csv_field("validation_mse/" + label), csv_field("validation_mae_ratio/" + label));
   }
-  out += ",samples_per_second,seconds\n";
+  out += ",samples_per_second,seconds,batch\n";
   for (const EpochRow& row : history) {
     const bool validated = !row.validation.targets.empty();
     out += fmt::format("{},{},{},{},{}", row.epoch, row.step, text::from_real(row.learning_rate),
@@ -41,7 +59,8 @@ std::string metrics_csv(const std::vector<std::string>& labels, const std::vecto
       out += fmt::format(",{},{},{}", text::from_real(t.mae), text::from_real(t.mse),
                          t.ratio() ? text::from_real(*t.ratio()) : std::string());
     }
-    out += fmt::format(",{:.1f},{:.3f}\n", row.samples_per_second, row.seconds);
+    out += fmt::format(",{:.1f},{:.3f},{}\n", row.samples_per_second, row.seconds,
+                       row.batch > 0 ? std::to_string(row.batch) : "");
   }
   return out;
 }
@@ -57,6 +76,8 @@ std::string metrics_jsonl(const std::vector<EpochRow>& history) {
                            {"seconds", row.seconds},
                            {"data_wait", row.data_wait},
                            {"exposed_communication", row.exposed_communication}};
+    if (row.batch > 0) line["batch"] = row.batch;
+    if (row.noise.count > 0) line["noise_scale"] = noise_json(row.noise);
     if (!row.validation.targets.empty()) line["validation_loss"] = row.validation.loss;
     for (const Evaluation::Head& head : row.validation.heads)
       line["validation_heads"][head.name] = {{"loss", head.loss}};

@@ -19,6 +19,10 @@ std::string metrics_csv(const std::vector<std::string>& labels, const std::vecto
 // and line. NaN and infinity are null.
 std::string metrics_jsonl(const std::vector<EpochRow>& history);
 
+// The gradient noise scale for result.json: of each epoch, and of the second half of them together, because
+// it rises while the loss falls.
+nlohmann::json noise_result(const std::vector<EpochRow>& history);
+
 // A value for a table: with all digits of a float64 (`wide`) or of a float32.
 std::string number_text(double value, bool wide);
 

@@ -198,6 +198,7 @@ void write_results(Session& session, const Heads& heads, TrainingState& state, c
   write_parts(session, state.flat);
   nlohmann::json result = result_of(session, counters, network, epoch, test, performance, times);
   if (!staging.is_null()) result["staging"] = staging;
+  if (session.config.noise_scale_every > 0) result["noise_scale"] = noise_result(counters.history);
   write_result(output, std::move(result));
   if (split.size() > 0) report.say("\n" + test_lines(test));
   report.say(performance_line(performance));

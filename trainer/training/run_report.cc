@@ -28,6 +28,7 @@ RunReport::RunReport(const Session& session)
       members_(session.options.members),
       epochs_(session.config.epochs),
       total_steps_(session.plan.total_steps()),
+      batch_grows_(!session.config.schedule.batch_epochs.empty()),
       training_flops_(known_flops(session.graph)),
       metrics_written_(session.options.metrics_written),
       events_(leader_ ? EventWriter::from_environment() : EventWriter("")),
@@ -110,6 +111,8 @@ void RunReport::epoch_events(const EpochRow& row) {
     if (t.ratio()) metric("validation_mae_ratio/" + t.label, *t.ratio(), epoch, at);
   }
   metric("learning_rate", row.learning_rate, epoch, at);
+  if (batch_grows_) metric("batch", static_cast<double>(row.batch), epoch, at);
+  if (const std::optional<double> scale = row.noise.scale()) metric("noise_scale", *scale, epoch, at);
   metric("samples_per_second", row.samples_per_second, epoch, at);
   if (training_flops_) {
     const double flops = static_cast<double>(*training_flops_) * row.samples_per_second;  // over all ranks

@@ -84,6 +84,7 @@ class RunReport {
   const std::int64_t members_;
   const std::int64_t epochs_;
   const std::int64_t total_steps_;
+  const bool batch_grows_;
   const std::optional<std::int64_t> training_flops_;  // per sample; not known for modules
   const std::function<void()> metrics_written_;
   EventWriter events_;

@@ -34,12 +34,11 @@ ModelGraph network_graph(const TrainConfig& config, const ModelTask& task, Commu
 
 StepPlan step_plan(const TrainConfig& config, const SearchConfig& search, std::size_t samples,
                    const Communicator& communicator) {
-  StepPlan plan;
-  plan.order = {hash64(config.seed, 1), samples, static_cast<std::size_t>(config.batch),
-                static_cast<std::size_t>(communicator.rank()), static_cast<std::size_t>(communicator.size())};
-  plan.steps_per_epoch = static_cast<std::int64_t>(plan.order.steps_per_epoch());
-  plan.end_epoch = search.on() ? search.rungs[static_cast<std::size_t>(search.rung - 1)] : config.epochs;
-  return plan;
+  const TrainingOrder order = {hash64(config.seed, 1), samples, static_cast<std::size_t>(config.batch),
+                               static_cast<std::size_t>(communicator.rank()),
+                               static_cast<std::size_t>(communicator.size())};
+  return {order, config.schedule,
+          search.on() ? search.rungs[static_cast<std::size_t>(search.rung - 1)] : config.epochs};
 }
 
 nlohmann::json fingerprint_of(const TrainConfig& config, const DatasetInfo& data, const ModelGraph& graph) {
@@ -129,6 +128,8 @@ std::string describe_run(const TrainConfig& asked) {
   const Heads heads = network_heads(config, target_shapes(config, dataset.info, roles), graph);
   const auto ranks = static_cast<std::size_t>(config.ranks);
   const TrainingOrder order = {0, dataset.train->size(), static_cast<std::size_t>(config.batch), 0, ranks};
+  const StepPlan plan(order, config.schedule, config.epochs);
+  const auto steps = static_cast<std::uint64_t>(plan.total_steps());
   const std::size_t on_rank = (order.batch + ranks - 1) / ranks;
   const auto parameters = static_cast<std::uint64_t>(graph.parameter_count());
   const bool adam = config.optimizer.name == OptimizerName::adam ||
@@ -165,15 +166,16 @@ std::string describe_run(const TrainConfig& asked) {
                      text::format_bytes(sample_bytes * (dataset.train->size() + dataset.validation->size())));
   out += fmt::format("samples         {} training, {} validation, {} test\n", dataset.train->size(),
                      dataset.validation->size(), dataset.test->size());
-  out += fmt::format(
-      "steps           {} an epoch, {} in all; {} ranks of {} threads\n", order.steps_per_epoch(),
-      order.steps_per_epoch() * static_cast<std::size_t>(config.epochs), config.ranks, config.threads);
+  out += fmt::format("steps           {} an epoch, {} in all; {} ranks of {} threads\n",
+                     order.steps_per_epoch(), steps, config.ranks, config.threads);
+  for (const std::int64_t epoch : config.schedule.batch_epochs)
+    out += fmt::format("                batch {} and {} steps an epoch after epoch {}\n",
+                       plan.order_in(epoch).batch, plan.steps(epoch), epoch);
   if (config.members > 1) {
     const auto members = static_cast<std::uint64_t>(config.members);
     out += fmt::format(
         "members         {}, seeds {} to {}, one after the other: {} steps and {} parameters in all\n",
-        members, config.seed, config.seed + members - 1,
-        members * order.steps_per_epoch() * static_cast<std::uint64_t>(config.epochs),
+        members, config.seed, config.seed + members - 1, members * steps,
         text::format_count(members * parameters));
   }
   const SplitSizes sizes = {dataset.train->size(), dataset.validation->size(), dataset.test->size()};

@@ -11,13 +11,13 @@
 #include <vector>
 
 #include "trainer/config.h"
-#include "trainer/data/data_loader.h"
 #include "trainer/data/run_data.h"
 #include "trainer/model/model_export.h"
 #include "trainer/model/model_graph.h"
 #include "trainer/parallel/communicator.h"
 #include "trainer/search_config.h"
 #include "trainer/training/guard.h"
+#include "trainer/training/step_plan.h"
 
 namespace wflow::trainer {
 
@@ -37,14 +37,6 @@ struct RunOptions {
   std::int64_t member = 0;
   std::int64_t members = 1;
   std::function<void()> metrics_written = {};  // called on rank 0 after each write of the metrics
-};
-
-// The steps of a run. The learning rate follows the full run, also where a search ends earlier.
-struct StepPlan {
-  TrainingOrder order;
-  std::int64_t steps_per_epoch = 0;
-  std::int64_t end_epoch = 0;  // a search: the end of the rung
-  std::int64_t total_steps() const { return end_epoch * steps_per_epoch; }
 };
 
 struct Session {

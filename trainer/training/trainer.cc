@@ -81,6 +81,16 @@ EarlyStop early_stop_of(const TrainConfig& config) {
   return {config.early_stop_epochs, config.min_improvement};
 }
 
+// With `decay: plateau`, lowers the rate of the epochs to come where the validation has stopped improving.
+void follow_plateaus(const TrainConfig& config, TrainingCounters& counters, RunReport& report) {
+  if (config.schedule.decay != Decay::plateau) return;
+  const std::int64_t before = counters.plateaus;
+  counters.plateaus = plateaus_in(counters.history, {config.schedule.patience, config.min_improvement});
+  if (counters.plateaus == before) return;
+  report.announce(fmt::format("no better validation in {} epochs: the learning rate falls after epoch {}",
+                              config.schedule.patience, counters.epoch));
+}
+
 // Validates, moves the counters on to the next epoch, writes checkpoints and reports.
 void finish_epoch(Session& session, TrainingCounters& counters, Evaluator& evaluator, Recovery& recovery,
                   RunReport& report, EpochRow row) {
@@ -101,10 +111,11 @@ void finish_epoch(Session& session, TrainingCounters& counters, Evaluator& evalu
   counters.epoch_loss = 0;
   counters.epoch_samples = 0;
   counters.epoch_seconds = 0;
+  counters.epoch_noise = {};
   Progress progress(early_stop_of(config));
-  for (const EpochRow& epoch : counters.history)
-    progress.add(session.data.validation().size() > 0 ? epoch.validation.loss : epoch.train_loss);
+  for (const EpochRow& epoch : counters.history) progress.add(epoch.followed_loss());
   counters.stopped_early = progress.has_stopped();
+  follow_plateaus(config, counters, report);
   if (best && config.select == Select::best) recovery.write_best();
   const bool last = counters.epoch == session.plan.end_epoch || counters.stopped_early;
   const std::int64_t every = config.checkpoint.every_epochs;

@@ -6,14 +6,15 @@
 #include <vector>
 
 #include "base/random.h"
-#include "trainer/training/optimizer.h"
+#include "trainer/training/schedule.h"
 
 namespace wflow::trainer {
 
 TrainingLoop::End TrainingLoop::run() {
-  const TrainingOrder& order = session_.plan.order;
   const TrainingCounters& counters = state_.counters;
-  DataLoader loader(session_.data.train(), session_.data.scales(), order.batch / order.ranks + 1,
+  const StepPlan& plan = session_.plan;
+  DataLoader loader(session_.data.train(), session_.data.scales(),
+                    plan.largest_batch() / plan.order.ranks + 1,
                     static_cast<int>(session_.config.loader_threads), batches());
   End end = End::complete;
   double waited = 0;
@@ -30,7 +31,8 @@ TrainingLoop::End TrainingLoop::run() {
 
 TrainingLoop::End TrainingLoop::run_epoch(DataLoader& loader) {
   TrainingCounters& counters = state_.counters;
-  while (counters.step_of_epoch < session_.plan.steps_per_epoch) {
+  const std::int64_t steps = session_.plan.steps(counters.epoch);
+  while (counters.step_of_epoch < steps) {
     const Clock::time_point begin = Clock::now();
     const Batch* batch = loader.next();
     WFLOW_CHECK(batch != nullptr);
@@ -59,19 +61,18 @@ bool TrainingLoop::ranks_agree() {
 
 // This rank's part of each batch, from the counters' step on.
 DataLoader::Plan TrainingLoop::batches() {
-  const std::int64_t steps_per_epoch = session_.plan.steps_per_epoch;
-  const auto first =
-      static_cast<std::uint64_t>(state_.counters.epoch * steps_per_epoch + state_.counters.step_of_epoch);
-  const auto last = static_cast<std::uint64_t>(session_.plan.total_steps());
+  const std::int64_t first = session_.plan.first_step(state_.counters.epoch) + state_.counters.step_of_epoch;
+  const std::int64_t last = session_.plan.total_steps();
   return [this, first, last](std::uint64_t n) -> std::optional<std::vector<BatchItem>> {
-    if (first + n >= last) return std::nullopt;
+    const std::int64_t at = first + static_cast<std::int64_t>(n);
+    if (at >= last) return std::nullopt;
     const TrainConfig& config = session_.config;
     RunData& data = session_.data;
-    const TrainingOrder& order = session_.plan.order;
-    const std::uint64_t epoch = (first + n) / order.steps_per_epoch();
-    const std::uint64_t step = (first + n) % order.steps_per_epoch();
+    const StepPlan::Place place = session_.plan.place(at);
+    const auto epoch = static_cast<std::uint64_t>(place.epoch);
     std::vector<BatchItem> items;
-    for (const std::size_t index : order.indices(epoch, step)) {
+    for (const std::size_t index : session_.plan.order_in(place.epoch)
+                                       .indices(epoch, static_cast<std::uint64_t>(place.step_of_epoch))) {
       const std::int64_t id = data.train().source().id(index);
       BatchItem& item = items.emplace_back(BatchItem{index});
       item.augmentation = draw_augmentation(config.augment, data.grid(), hash64(config.seed, 2), epoch, id);
@@ -85,7 +86,10 @@ EpochRow TrainingLoop::finished_epoch(double waited_seconds) {
   const TrainingCounters& counters = state_.counters;
   const auto samples = static_cast<double>(counters.epoch_samples);
   EpochRow row;
-  row.learning_rate = learning_rate(session_.config, counters.step - 1, session_.plan.steps_per_epoch);
+  row.learning_rate = learning_rate(
+      session_.config, session_.plan.point({counters.epoch, counters.step_of_epoch - 1}, counters.plateaus));
+  row.batch = static_cast<std::int64_t>(session_.plan.order_in(counters.epoch).batch);
+  row.noise = counters.epoch_noise;
   row.epoch = counters.epoch + 1;
   row.step = counters.step;
   row.train_loss = counters.epoch_loss / (samples * static_cast<double>(loss_terms_));

@@ -2,9 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <limits>
-
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/error.h"
 #include "trainer/training/gradients.h"
@@ -12,51 +12,247 @@
 #include "trainer/training/objective.h"
 #include "trainer/training/part_optimizers.h"
 #include "trainer/training/prediction_file.h"
+#include "trainer/training/rate_finder.h"
 #include "trainer/training/report.h"
+#include "trainer/training/scale_plan.h"
+#include "trainer/training/schedule.h"
+#include "trainer/training/step_plan.h"
 #include "trainer/training/training_state.h"
 
 namespace wflow::trainer {
 namespace {
 
+using ::testing::HasSubstr;
+
 TEST(Schedule, WarmsUpThenFallsToNothing) {
   ScheduleConfig schedule;
   schedule.warmup_epochs = 1;
-  const auto at = [&](std::int64_t step) { return learning_rate_factor(schedule, step, 10, 5); };
+  const auto at = [&](double step) { return learning_rate_factor(schedule, {step, 10}, 5); };
   EXPECT_NEAR(at(0), 1.0 / 11, 1e-12);
   EXPECT_LT(at(9), 1);
   EXPECT_EQ(at(10), 1);
   EXPECT_NEAR(at(30), 0.5, 1e-12);
   EXPECT_LT(at(49), 0.01);
-  for (std::int64_t step = 11; step < 50; ++step) EXPECT_LT(at(step), at(step - 1));
+  for (double step = 11; step < 50; ++step) EXPECT_LT(at(step), at(step - 1));
 }
 
 TEST(Schedule, OtherDecays) {
   ScheduleConfig schedule;
   schedule.decay = Decay::none;
-  EXPECT_EQ(learning_rate_factor(schedule, 49, 10, 5), 1);
+  EXPECT_EQ(learning_rate_factor(schedule, {49, 10}, 5), 1);
   schedule.decay = Decay::linear;
   schedule.final_factor = 0.5;
-  EXPECT_NEAR(learning_rate_factor(schedule, 25, 10, 5), 0.75, 1e-12);
+  EXPECT_NEAR(learning_rate_factor(schedule, {25, 10}, 5), 0.75, 1e-12);
   schedule.decay = Decay::polynomial;
   schedule.power = 2;
-  EXPECT_NEAR(learning_rate_factor(schedule, 25, 10, 5), 0.625, 1e-12);
+  EXPECT_NEAR(learning_rate_factor(schedule, {25, 10}, 5), 0.625, 1e-12);
   schedule.decay = Decay::step;
   schedule.step_epochs = {2, 4};
   schedule.step_factor = 0.1;
-  EXPECT_EQ(learning_rate_factor(schedule, 19, 10, 5), 1);
-  EXPECT_NEAR(learning_rate_factor(schedule, 20, 10, 5), 0.1, 1e-12);
-  EXPECT_NEAR(learning_rate_factor(schedule, 40, 10, 5), 0.01, 1e-12);
+  EXPECT_EQ(learning_rate_factor(schedule, {19, 10}, 5), 1);
+  EXPECT_NEAR(learning_rate_factor(schedule, {20, 10}, 5), 0.1, 1e-12);
+  EXPECT_NEAR(learning_rate_factor(schedule, {40, 10}, 5), 0.01, 1e-12);
 }
 
 TEST(Schedule, OneCycleRisesAndFalls) {
   ScheduleConfig schedule;
   schedule.decay = Decay::one_cycle;
-  const auto at = [&](std::int64_t step) { return learning_rate_factor(schedule, step, 10, 10); };
+  const auto at = [&](double step) { return learning_rate_factor(schedule, {step, 10}, 10); };
   EXPECT_NEAR(at(0), 0.04, 1e-12);
   EXPECT_NEAR(at(15), 0.52, 1e-12);
   EXPECT_NEAR(at(30), 1, 1e-12);
   EXPECT_NEAR(at(65), 0.5, 1e-12);
   EXPECT_LT(at(99), 0.01);
+}
+
+TEST(Schedule, APlateauLowersTheRateDownToALimit) {
+  ScheduleConfig schedule;
+  schedule.decay = Decay::plateau;
+  schedule.step_factor = 0.5;
+  schedule.final_factor = 0.2;
+  const auto after = [&](std::int64_t plateaus) {
+    return learning_rate_factor(schedule, {30, 10, plateaus}, 5);
+  };
+  EXPECT_EQ(after(0), 1);
+  EXPECT_EQ(after(1), 0.5);
+  EXPECT_EQ(after(2), 0.25);
+  EXPECT_EQ(after(3), 0.2);
+}
+
+std::vector<EpochRow> epochs_with(const std::vector<double>& losses) {
+  std::vector<EpochRow> rows(losses.size());
+  for (std::size_t i = 0; i < losses.size(); ++i) rows[i].train_loss = losses[i];
+  return rows;
+}
+
+TEST(Plateaus, CountEpochsWithoutABetterLoss) {
+  EXPECT_EQ(plateaus_in(epochs_with({5, 4, 4}), {2, 0}), 0);
+  EXPECT_EQ(plateaus_in(epochs_with({5, 4, 4, 4}), {2, 0}), 1);
+  // The next plateau begins after the first; the best loss stays the one to beat.
+  EXPECT_EQ(plateaus_in(epochs_with({5, 4, 4, 4, 4.5}), {2, 0}), 1);
+  EXPECT_EQ(plateaus_in(epochs_with({5, 4, 4, 4, 4.5, 4.2}), {2, 0}), 2);
+  EXPECT_EQ(plateaus_in(epochs_with({5, 4, 4, 4, 3, 4.2}), {2, 0}), 1);
+  // 3.9 is lower by less than a tenth of 4.
+  EXPECT_EQ(plateaus_in(epochs_with({5, 4, 3.9, 3.9}), {2, 0.1}), 1);
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(plateaus_in(epochs_with({5, nan, nan}), {2, 0}), 1);
+}
+
+TEST(StepPlan, OfOneBatchIsTheSameInEveryEpoch) {
+  const StepPlan plan({1, 100, 8, 0, 1}, {}, 4);
+  EXPECT_EQ(plan.total_steps(), 52);
+  EXPECT_EQ(plan.first_step(3), 39);
+  const SchedulePoint point = plan.point({2, 5}, 0);
+  EXPECT_EQ(point.step, 31);
+  EXPECT_EQ(point.steps_per_epoch, 13);
+}
+
+TEST(StepPlan, ABatchGrowsAtItsEpochs) {
+  ScheduleConfig schedule;
+  schedule.batch_epochs = {2, 3, 9};
+  schedule.batch_factor = 4;
+  const StepPlan plan({1, 100, 8, 0, 1}, schedule, 5);
+  EXPECT_EQ(plan.order_in(1).batch, 8U);
+  EXPECT_EQ(plan.order_in(2).batch, 32U);
+  EXPECT_EQ(plan.order_in(4).batch, 100U);  // no more than all samples
+  EXPECT_EQ(plan.largest_batch(), 100U);
+  EXPECT_EQ(plan.growth(1), 1);
+  EXPECT_EQ(plan.growth(2), 4);
+  EXPECT_EQ(plan.growth(4), 13);
+  EXPECT_EQ(plan.total_steps(), 13 + 13 + 4 + 1 + 1);
+  // Every step has one place, and every place one step.
+  for (std::int64_t step = 0; step < plan.total_steps(); ++step) {
+    const StepPlan::Place place = plan.place(step);
+    EXPECT_LT(place.step_of_epoch, plan.steps(place.epoch));
+    EXPECT_EQ(plan.first_step(place.epoch) + place.step_of_epoch, step);
+  }
+  // The schedule of the rate goes by epochs: half of epoch 2 is 2.5 epochs.
+  EXPECT_EQ(plan.point({2, 2}, 0).step, 2.5 * 13);
+}
+
+TEST(StepPlan, TheRateStaysWhereTheBatchGrows) {
+  TrainConfig config;
+  config.batch = 8;
+  config.optimizer.reference_batch = 4;
+  config.optimizer.learning_rate = 0.5;
+  config.schedule.decay = Decay::none;
+  config.schedule.batch_epochs = {2};
+  const StepPlan plan({1, 100, 8, 0, 1}, config.schedule, 5);
+  EXPECT_EQ(learning_rate(config, plan.point({0, 0}, 0)), 1);
+  EXPECT_EQ(learning_rate(config, plan.point({3, 0}, 0)), 1);
+}
+
+TEST(NoiseScale, OfKnownGradientsIsExact) {
+  // True gradient of square 4, trace 60: a batch of b has the expected square 4 + 60 / b.
+  NoiseSums sums;
+  sums.add({4 + 60.0 / 8, 1.0 / 8}, 4 + 60.0 / 32, 32);
+  ASSERT_TRUE(sums.scale().has_value());
+  EXPECT_NEAR(*sums.scale(), 15, 1e-9);
+  const NoiseSums again = NoiseSums::from_json(sums.to_json());
+  EXPECT_EQ(again.scale(), sums.scale());
+  EXPECT_EQ(again.count, 1);
+}
+
+TEST(NoiseScale, HasNoValueWhereNothingWasMeasured) {
+  NoiseSums sums;
+  EXPECT_FALSE(sums.scale().has_value());
+  sums.add({5, 1.0 / 32}, 4, 32);  // both batches are the same
+  sums.add({std::numeric_limits<double>::infinity(), 1.0 / 8}, 4, 32);
+  EXPECT_EQ(sums.count, 0);
+  sums.add({1, 1.0 / 8}, 4, 32);  // the trace would be negative
+  EXPECT_EQ(sums.count, 1);
+  EXPECT_FALSE(sums.scale().has_value());
+}
+
+SmallRun small_run(OptimizerName name, double warmup_epochs) {
+  SmallRun run;
+  run.config.optimizer.name = name;
+  run.config.optimizer.learning_rate = 0.01;
+  run.config.batch = 10;
+  run.config.schedule.warmup_epochs = warmup_epochs;
+  return run;
+}
+
+TEST(ScaledRun, FollowsTheBatchFarBelowTheNoiseScale) {
+  const ScaledRun sgd = scaled_run(small_run(OptimizerName::sgd, 0), 1e7, 40, 36);
+  EXPECT_NEAR(sgd.learning_rate, 0.04, 1e-6);
+  EXPECT_NEAR(sgd.warmup_epochs, 2, 1e-12);  // 5 of 90 epochs
+  const ScaledRun adam = scaled_run(small_run(OptimizerName::adamw, 0), 1e7, 40, 36);
+  EXPECT_NEAR(adam.learning_rate, 0.02, 1e-6);
+  EXPECT_EQ(adam.warmup_epochs, 0);  // the rate does not more than double
+}
+
+TEST(ScaledRun, FollowsNothingFarAboveIt) {
+  const ScaledRun run = scaled_run(small_run(OptimizerName::sgd, 1), 1e-3, 40, 36);
+  EXPECT_NEAR(run.learning_rate, 0.01, 1e-6);
+  EXPECT_EQ(run.warmup_epochs, 4);  // as many steps
+  EXPECT_EQ(scaled_run(small_run(OptimizerName::sgd, 1), 1e-3, 4000, 36).warmup_epochs, 9);
+}
+
+TEST(ScaledRun, AtTheNoiseScaleTakesTwiceTheStepsAndTheSamples) {
+  const ScaledRun run = scaled_run(small_run(OptimizerName::sgd, 0), 90, 90, 36);
+  EXPECT_EQ(run.steps, 2);
+  EXPECT_EQ(run.samples, 2);
+  EXPECT_NEAR(run.learning_rate, 0.05, 1e-12);  // (1 + 9) / (1 + 1)
+}
+
+TEST(ScaledRun, BeginsWithTheRateThatTheSmallRunHad) {
+  SmallRun run = small_run(OptimizerName::sgd, 0);
+  run.config.optimizer.reference_batch = 5;
+  EXPECT_NEAR(scaled_run(run, 90, 10, 36).learning_rate, 0.02, 1e-12);
+}
+
+// Losses 1 up to a rate of 1e-3, then falling to 0.2 at 1e-1, then rising tenfold a decade.
+RateCurve range_test(std::size_t trials) {
+  RateCurve curve;
+  for (std::size_t i = 0; i < trials && !curve.diverged(); ++i) {
+    const double exponent = -6 + static_cast<double>(i) / 10;
+    const double fall = std::clamp((exponent + 3) / 2, 0.0, 1.0);
+    const double rise = std::max(0.0, exponent + 1);
+    curve.add(std::pow(10, exponent), (1 - 0.8 * fall) * std::pow(10, rise));
+  }
+  return curve;
+}
+
+TEST(RateCurve, SuggestsWhereTheLossFalls) {
+  const RateCurve curve = range_test(100);
+  EXPECT_TRUE(curve.diverged());
+  ASSERT_TRUE(curve.halfway().has_value());
+  EXPECT_GT(*curve.halfway(), 1e-3);
+  EXPECT_LT(*curve.halfway(), 2e-1);
+  ASSERT_TRUE(curve.tenth_of_divergence().has_value());
+  EXPECT_GT(*curve.tenth_of_divergence(), 1e-1);
+  EXPECT_EQ(curve.suggested(), curve.halfway());
+}
+
+TEST(RateCurve, WithoutADivergenceGoesByTheDescent) {
+  const RateCurve curve = range_test(45);
+  EXPECT_FALSE(curve.diverged());
+  EXPECT_FALSE(curve.tenth_of_divergence().has_value());
+  EXPECT_EQ(curve.suggested(), curve.halfway());
+}
+
+TEST(RateCurve, ScatterIsNoDescent) {
+  RateCurve curve;
+  for (int i = 0; i < 60; ++i) curve.add(std::pow(10, i / 15.0), i % 2 == 0 ? 1 : 1.5);
+  EXPECT_FALSE(curve.diverged());
+  EXPECT_FALSE(curve.suggested().has_value());
+}
+
+TEST(RateCurve, OfALossThatOnlyRisesHasATenthOfTheDivergence) {
+  RateCurve curve;
+  for (double loss = 1, rate = 1e-3; !curve.diverged(); loss *= 2, rate *= 2) curve.add(rate, loss);
+  EXPECT_FALSE(curve.halfway().has_value());
+  EXPECT_EQ(*curve.suggested(), curve.trials().back().rate / 10);
+}
+
+TEST(RateCurve, NoNumberIsADivergence) {
+  RateCurve curve;
+  curve.add(1e-3, 1);
+  curve.add(1e-2, std::numeric_limits<double>::infinity());
+  EXPECT_TRUE(curve.diverged());
+  EXPECT_THAT(curve.plot(), HasSubstr(" >"));
+  EXPECT_THAT(curve.csv(), HasSubstr("1,0.001,1,1\n"));
 }
 
 float wave(std::size_t i) {
@@ -242,7 +438,7 @@ TEST(Evaluation, OfNoSampleHasNoLoss) {
   EXPECT_TRUE(to_json(nothing)["mean_mae_ratio"].is_null());
   EpochRow row;
   row.epoch = row.step = 1;
-  EXPECT_EQ(metrics_csv({"a"}, {row}).substr(metrics_csv({"a"}, {}).size()), "1,1,0,0,,,,,0.0,0.000\n");
+  EXPECT_EQ(metrics_csv({"a"}, {row}).substr(metrics_csv({"a"}, {}).size()), "1,1,0,0,,,,,0.0,0.000,\n");
 }
 
 // Padding adds no loss, no gradient and no error, whatever the network predicts there.
@@ -485,11 +681,27 @@ TEST(Optimizer, LarsStepsAreProportionalToTheWeights) {
   OptimizerConfig config;
   config.name = OptimizerName::lars;
   config.weight_decay = 0.1;
-  // 0.001 * 5 / (2 + 0.1 * 5) = 0.002 times (0.3, 2 + 0.4); the bias steps by rate * trust * gradient.
-  const std::vector<float> after = after_one_step(config, {0, 2, 1}, 1);
-  EXPECT_FLOAT_EQ(after[0], 3 - 0.0006F);
-  EXPECT_FLOAT_EQ(after[1], 4 - 0.0048F);
-  EXPECT_FLOAT_EQ(after[2], 1 - 0.001F);
+  // 0.001 * 5 / (2 + 0.1 * 5) = 0.002 times (0.3, 2 + 0.4); the bias has the plain rate.
+  const std::vector<float> after = after_one_step(config, {0, 2, 1}, 0.5);
+  EXPECT_FLOAT_EQ(after[0], 3 - 0.0003F);
+  EXPECT_FLOAT_EQ(after[1], 4 - 0.0024F);
+  EXPECT_FLOAT_EQ(after[2], 1 - 0.5F);
+}
+
+// A layer-wise rate is proportional to the weights: from zeros they would never move.
+TEST(Optimizer, WeightsOfZeroHaveThePlainRateInEachLayerWiseMethod) {
+  for (const OptimizerName name : {OptimizerName::lars, OptimizerName::larc, OptimizerName::lamb}) {
+    OptimizerConfig config;
+    config.name = name;
+    config.larc_trust = name == OptimizerName::larc ? 0.02 : 0;
+    const FlatLayout layout({{"w", {2}, Initial::zero, 1, true}});
+    std::vector<float> values(static_cast<std::size_t>(layout.size), 0.0F);
+    std::vector<float> gradients(values.size(), 0.0F);
+    gradients[1] = 2;
+    Optimizer(config, layout).step(values, gradients, 0.25);
+    EXPECT_EQ(values[0], 0) << name_of(name);
+    EXPECT_NEAR(values[1], name == OptimizerName::lamb ? -0.25 : -0.5, 1e-5) << name_of(name);
+  }
 }
 
 TEST(Optimizer, LarcIsLimitedByTheCommonRate) {

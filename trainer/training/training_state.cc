@@ -70,7 +70,9 @@ nlohmann::json json_of(const EpochRow& row) {
           {"samples_per_second", row.samples_per_second},
           {"seconds", row.seconds},
           {"data_wait", row.data_wait},
-          {"exposed_communication", row.exposed_communication}};
+          {"exposed_communication", row.exposed_communication},
+          {"batch", row.batch},
+          {"noise", row.noise.to_json()}};
 }
 
 // NaN and both infinities rank last. A checkpoint stores all three as null: their order must be the same
@@ -98,6 +100,8 @@ EpochRow row_of(const nlohmann::json& json) {
   row.seconds = json.at("seconds").get<double>();
   row.data_wait = json.value("data_wait", 0.0);
   row.exposed_communication = json.value("exposed_communication", 0.0);
+  row.batch = json.value("batch", std::int64_t{0});
+  if (json.contains("noise")) row.noise = NoiseSums::from_json(json.at("noise"));
   return row;
 }
 
@@ -138,7 +142,7 @@ void flatten(const nlohmann::json& json, const std::string& prefix, std::map<std
 nlohmann::json fingerprint(const TrainConfig& config, const DatasetInfo& data) {
   nlohmann::json json = json_of(to_yaml(config));
   for (const char* key : {"data", "output", "ranks", "threads", "loader_threads", "cache", "stage", "members",
-                          "checkpoint", "guard", "max_seconds", "backend"}) {
+                          "checkpoint", "guard", "max_seconds", "backend", "noise_scale"}) {
     json.erase(key);
   }
   if (config.init_from == kInitFromLast) json.erase("init_from");  // only matters at the beginning
@@ -220,6 +224,8 @@ std::string snapshot(TrainingState& state, const Normalisation& normalisation,
                            {"best_value", counters.best_value},
                            {"best_epoch", counters.best_epoch},
                            {"stopped_early", counters.stopped_early},
+                           {"plateaus", counters.plateaus},
+                           {"epoch_noise", counters.epoch_noise.to_json()},
                            {"segments", counters.segments},
                            {"rollbacks", counters.rollbacks},
                            {"history", history}};
@@ -247,16 +253,25 @@ void Progress::add(double loss) {
   best_epoch_ = epochs_;
 }
 
+std::int64_t plateaus_in(const std::vector<EpochRow>& history, EarlyStop rule) {
+  Progress progress(rule);
+  std::int64_t plateaus = 0;
+  for (const EpochRow& row : history) {
+    progress.add(row.followed_loss());
+    if (!progress.has_stopped()) continue;
+    ++plateaus;
+    progress.wait_again();
+  }
+  return plateaus;
+}
+
 bool is_better(double loss, double than) {
   return badness(loss) < badness(than);
 }
 
 std::vector<std::int64_t> best_steps(const std::vector<EpochRow>& history, std::int64_t count) {
   std::vector<std::pair<double, std::int64_t>> losses;
-  for (const EpochRow& row : history) {
-    const bool validated = !row.validation.targets.empty();
-    losses.emplace_back(badness(validated ? row.validation.loss : row.train_loss), row.step);
-  }
+  for (const EpochRow& row : history) losses.emplace_back(badness(row.followed_loss()), row.step);
   std::sort(losses.begin(), losses.end());
   std::vector<std::int64_t> steps;
   for (std::size_t i = 0; i < std::min(losses.size(), static_cast<std::size_t>(count)); ++i)
@@ -337,6 +352,9 @@ Normalisation restore_checkpoint(const Checkpoint& checkpoint, TrainingState& st
     counters.best_value = number_or_nan(header.at("best_value"));
     counters.best_epoch = header.at("best_epoch").get<std::int64_t>();
     counters.stopped_early = header.at("stopped_early").get<bool>();
+    counters.plateaus = header.value("plateaus", std::int64_t{0});
+    counters.epoch_noise = {};
+    if (header.contains("epoch_noise")) counters.epoch_noise = NoiseSums::from_json(header.at("epoch_noise"));
     counters.segments = header.at("segments").get<std::int64_t>();
     counters.rollbacks = header.value("rollbacks", std::int64_t{0});
     counters.begun_from = header.value("begun_from", "");

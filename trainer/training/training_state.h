@@ -14,6 +14,7 @@
 #include "trainer/model/flat_state.h"
 #include "trainer/training/checkpoint.h"
 #include "trainer/training/gradients.h"
+#include "trainer/training/noise_scale.h"
 #include "trainer/training/objective.h"
 #include "trainer/training/part_optimizers.h"
 
@@ -31,6 +32,10 @@ struct EpochRow {
   double seconds = 0;                // training time without validation
   double data_wait = 0;              // share of it in which rank 0 waited for data
   double exposed_communication = 0;  // and in which it waited for sums over the ranks
+  std::int64_t batch = 0;            // 0: not recorded, by a revision before schedules of the batch
+  NoiseSums noise;                   // of its steps
+  // The loss that early stop, plateaus and the best epoch follow.
+  double followed_loss() const { return validation.targets.empty() ? train_loss : validation.loss; }
 };
 
 struct TrainingCounters {
@@ -44,6 +49,8 @@ struct TrainingCounters {
   double best_value = 0;
   std::int64_t best_epoch = 0;  // 0: none yet
   bool stopped_early = false;
+  std::int64_t plateaus = 0;  // `decay: plateau`: how often the rate has fallen
+  NoiseSums epoch_noise;      // of the current epoch
   std::int64_t segments = 0;  // number of starts of the program for this run
   std::vector<EpochRow> history;
   std::int64_t rollbacks = 0;  // to an earlier checkpoint, over all segments
@@ -96,6 +103,8 @@ class Progress {
   explicit Progress(EarlyStop rule) : rule_(rule) {}
   void add(double loss);  // of the next epoch
   bool has_stopped() const { return rule_.epochs > 0 && epochs_ - best_epoch_ >= rule_.epochs; }
+  // The next `rule.epochs` epochs count again; the best loss stays.
+  void wait_again() { best_epoch_ = epochs_; }
 
  private:
   EarlyStop rule_;
@@ -103,6 +112,8 @@ class Progress {
   std::int64_t best_epoch_ = 0;
   double best_ = 0;
 };
+// How often the losses of the epochs have stopped improving for `rule.epochs` epochs.
+std::int64_t plateaus_in(const std::vector<EpochRow>& history, EarlyStop rule);
 // Steps at the ends of the `count` epochs with the best validation (or training loss, without one).
 std::vector<std::int64_t> best_steps(const std::vector<EpochRow>& history, std::int64_t count);
 // Returns the normalisation of the data. Error{data} if an array is missing or has another shape.

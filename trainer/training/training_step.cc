@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "base/random.h"
-#include "trainer/training/optimizer.h"
+#include "trainer/training/schedule.h"
 
 namespace wflow::trainer {
 namespace {
@@ -33,7 +33,10 @@ TrainingStep::TrainingStep(Session& session, const Heads& heads, TrainingState& 
       exchange_(session.communicator, state.flat.exchange()) {}
 
 double TrainingStep::rate() const {
-  return learning_rate(session_.config, state_.counters.step, session_.plan.steps_per_epoch);
+  const TrainingCounters& counters = state_.counters;
+  if (fixed_rate_) return *fixed_rate_;
+  return learning_rate(session_.config,
+                       session_.plan.point({counters.epoch, counters.step_of_epoch}, counters.plateaus));
 }
 
 // Only gradients may be rounded: scalars and the norms' statistics must be exact.
@@ -45,7 +48,7 @@ Wire TrainingStep::wire() const {
 
 bool TrainingStep::take(const Batch& batch) {
   const TrainConfig& config = session_.config;
-  const TrainingOrder& order = session_.plan.order;
+  const TrainingOrder& order = session_.plan.order_in(state_.counters.epoch);
   FlatState& flat = state_.flat;
   const auto step_of_epoch = static_cast<std::uint64_t>(state_.counters.step_of_epoch);
   inject(BitFlip::Where::weights, flat.values());
@@ -55,15 +58,28 @@ bool TrainingStep::take(const Batch& batch) {
   WFLOW_CHECK(samples == share.second - share.first);
   session_.data.fill(buffers_.feed, batch, session_.data.train(), true);
   const double scale = 1.0 / static_cast<double>(global_batch * heads_.terms());
-  const std::size_t passes = std::min(samples, static_cast<std::size_t>(config.accumulate));
+  // A batch that has grown takes more passes, each as large as before: it needs no more memory.
+  const std::size_t passes = std::min(
+      samples, static_cast<std::size_t>(config.accumulate * session_.plan.growth(state_.counters.epoch)));
   double loss = 0;
   if (samples == 0) {
     // This rank has no part of the last batch: it adds zeros and takes part in every collective.
     std::fill(flat.exchange().begin(), flat.exchange().end(), 0.0F);
   }
-  for (std::size_t pass = 0; pass + 1 < passes; ++pass) {
-    loss += forward(even_part(samples, pass, passes), share.first, scale);
+  const bool measures = measures_noise();
+  std::optional<SmallGradient> own;
+  if (measures && passes == 1) {
+    // The gradients of a single pass are summed over the ranks while it runs: half of it runs once more.
+    const auto half = std::max<std::size_t>(1, samples / 2);
+    forward({0, half}, share.first, scale);
     network_.backward(output_gradients_, [](std::int64_t) {});
+    own = small_gradient(half, global_batch);
+  }
+  for (std::size_t pass = 0; pass + 1 < passes; ++pass) {
+    const auto part = even_part(samples, pass, passes);
+    loss += forward(part, share.first, scale);
+    network_.backward(output_gradients_, [](std::int64_t) {});
+    if (pass == 0 && measures) own = small_gradient(part.second - part.first, global_batch);
     accumulated_.add(flat.exchange());
   }
   if (samples > 0) loss += forward(even_part(samples, passes - 1, passes), share.first, scale);
@@ -84,7 +100,7 @@ bool TrainingStep::take(const Batch& batch) {
                                 rate()};
   if (!lags) {
     exchange_.finish();
-    return apply(now);
+    return measures ? apply(now, mean_over_ranks(own)) : apply(now);
   }
   const auto before = state_.lagged.exchange(flat.exchange(), now, wire());
   return !before || apply(*before);
@@ -97,23 +113,24 @@ bool TrainingStep::take_lagged() {
 }
 
 // Applies the sums over the ranks, which are in state_.flat.exchange().
-bool TrainingStep::apply(const LaggedSums::Step& step) {
+bool TrainingStep::apply(const LaggedSums::Step& step, const std::optional<SmallGradient>& small) {
   FlatState& flat = state_.flat;
   TrainingCounters& counters = state_.counters;
   const auto global_batch = static_cast<std::size_t>(step.samples);
   if (counters.loss_scale.on) multiply(flat.gradients(), 1 / step.loss_scale);
   const double total = flat.scalar(Scalar::loss);
   const double largest = largest_of(flat.gradients());
+  loss_ = total / static_cast<double>(global_batch * heads_.terms());
   const bool taken = counters.loss_scale.takes(std::isfinite(largest));
   if (taken && session_.config.guard.on) {
-    const double mean = total / static_cast<double>(global_batch * heads_.terms());
-    if (!guard_.is_sound(counters.step, mean, largest, flat.scalar(Scalar::alarm) > 0)) return false;
+    if (!guard_.is_sound(counters.step, loss_, largest, flat.scalar(Scalar::alarm) > 0)) return false;
   }
   if (taken && !guard_.has_own_alarm()) check_finite(total, std::isfinite(largest));
   stopping_ = flat.scalar(Scalar::stop) > 0;
   if (std::isfinite(total)) counters.epoch_loss += total;  // a step that is left out may overflow
   counters.epoch_samples += static_cast<std::int64_t>(global_batch);
   if (!taken) return true;
+  if (small) counters.epoch_noise.add(*small, square_of(flat.gradients()), static_cast<double>(global_batch));
   if (session_.graph.is_module()) {
     flat.add_to_running_statistics(step.samples);
   } else {
@@ -124,6 +141,32 @@ bool TrainingStep::apply(const LaggedSums::Step& step) {
   state_.average.update(flat.values(), counters.step + 1);
   network_.values_changed();
   return true;
+}
+
+bool TrainingStep::measures_noise() const {
+  const std::int64_t every = session_.config.noise_scale_every;
+  return every > 0 && state_.counters.step % every == 0;
+}
+
+SmallGradient TrainingStep::small_gradient(std::size_t samples, std::size_t global_batch) {
+  // The loss is divided by the whole batch: see `scale` in take().
+  const double factor =
+      static_cast<double>(global_batch) / (static_cast<double>(samples) * state_.counters.loss_scale.value);
+  return {square_of(state_.flat.gradients()) * factor * factor, 1 / static_cast<double>(samples)};
+}
+
+// A collective call. A rank without samples has none to add.
+SmallGradient TrainingStep::mean_over_ranks(const std::optional<SmallGradient>& own) {
+  std::vector<double> values;
+  if (own) values = {own->square, own->inverse};
+  const std::vector<double> all = gather_values(session_.communicator, values);
+  const auto count = static_cast<double>(all.size()) / 2;
+  SmallGradient mean;
+  for (std::size_t i = 0; i + 1 < all.size(); i += 2) {
+    mean.square += all[i] / count;
+    mean.inverse += all[i + 1] / count;
+  }
+  return mean;
 }
 
 void TrainingStep::check_finite(double loss, bool gradient_finite) const {

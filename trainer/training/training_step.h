@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "trainer/training/evaluation.h"
 #include "trainer/training/gradients.h"
 #include "trainer/training/heads.h"
+#include "trainer/training/noise_scale.h"
 #include "trainer/training/run_report.h"
 #include "trainer/training/session.h"
 #include "trainer/training/training_state.h"
@@ -40,10 +42,18 @@ class TrainingStep {
   // With a lag, at the end of an epoch: applies the gradient of the last step. As take() otherwise.
   bool take_lagged();
   bool stopping() const { return stopping_; }
+  // The mean loss of the last step that was applied.
+  double loss() const { return loss_; }
+  // A rate in place of the schedule's, for the rate finder.
+  void set_rate(double rate) { fixed_rate_ = rate; }
 
  private:
   double forward(const std::pair<std::size_t, std::size_t>& part, std::size_t first_of_rank, double scale);
-  bool apply(const LaggedSums::Step& step);
+  bool apply(const LaggedSums::Step& step, const std::optional<SmallGradient>& small = {});
+  bool measures_noise() const;
+  // This rank's gradient in state_.flat, of `samples` of the `global_batch`.
+  SmallGradient small_gradient(std::size_t samples, std::size_t global_batch);
+  SmallGradient mean_over_ranks(const std::optional<SmallGradient>& own);
   void check_finite(double loss, bool gradient_finite) const;
   void inject(BitFlip::Where where, std::span<float> values);
   double rate() const;
@@ -62,6 +72,8 @@ class TrainingStep {
   Accumulated accumulated_;
   std::vector<float> output_gradients_;
   bool stopping_ = false;
+  double loss_ = 0;
+  std::optional<double> fixed_rate_;
 };
 
 }  // namespace wflow::trainer

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// The steps of a run: epochs in phases of one batch each.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "trainer/config.h"
+#include "trainer/data/data_loader.h"
+#include "trainer/training/schedule.h"
+
+namespace wflow::trainer {
+
+// Epochs and steps count from 0. The learning rate follows the full run, also where a search ends earlier.
+class StepPlan {
+ public:
+  StepPlan(const TrainingOrder& first, const ScheduleConfig& schedule, std::int64_t end);
+
+  struct Place {
+    std::int64_t epoch = 0;
+    std::int64_t step_of_epoch = 0;
+  };
+  Place place(std::int64_t step) const;
+  std::int64_t first_step(std::int64_t epoch) const;
+  std::int64_t steps(std::int64_t epoch) const;
+  std::int64_t total_steps() const { return first_step(end_epoch); }
+  const TrainingOrder& order_in(std::int64_t epoch) const { return phase_of(epoch).order; }
+  std::size_t largest_batch() const { return phases_.back().order.batch; }
+  // Batch of the epoch over that of the first one, rounded up.
+  std::int64_t growth(std::int64_t epoch) const;
+  SchedulePoint point(const Place& place, std::int64_t plateaus) const;
+
+  const TrainingOrder order;     // of the first epoch
+  const std::int64_t end_epoch;  // a search: the end of the rung
+
+ private:
+  struct Phase {
+    std::int64_t epoch = 0;
+    std::int64_t step = 0;
+    TrainingOrder order;
+  };
+  const Phase& phase_of(std::int64_t epoch) const;
+
+  std::vector<Phase> phases_;  // the first begins at epoch 0
+};
+
+}  // namespace wflow::trainer
