@@ -62,7 +62,7 @@ void forget_epoch(TrainingCounters& counters) {
 RateCurve curve_of(Session& session) {
   const TrainConfig& config = session.config;
   const Heads heads = network_heads(config, session.data.targets(), session.graph);
-  TrainingState state(session.graph, config.optimizer, config.ema, &session.communicator);
+  TrainingState state(session.graph, config.optimizer, config.ema, &session.communicator, config.parts);
   RunReport report(session);
   state.flat.fill_initial_values(hash64(config.seed, 0));
   if (session.graph.is_module()) fill_from_module(session.graph, state.flat);
