@@ -35,6 +35,7 @@ MODULES = {
     "cli": {"base", "specs", "engine", "engine/wire", "engine/store", "engine/batch", "steps", "workers", "converters",
             "converters/config", "converters/data_set_files", "trainer/config"},
     "examples/cosmoflow": set(),
+    "examples/implosion": {"plugin"},
     "examples/jag_like": {"plugin"},
 }
 SHARED = {"engine/schedule/types", "engine/schedule/states"}

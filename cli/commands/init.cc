@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/commands/commands.h"
+#include "cli/import/import.h"
 #include "cli/templates.h"
 #include "cli/view/terminal.h"
 
@@ -24,7 +25,8 @@ constexpr const char* kFile = "study.yaml";
 
 struct InitOptions {
   std::string name;
-  std::string directory = ".";
+  std::string directory;
+  std::string from;
   bool json = false;
 };
 
@@ -52,22 +54,67 @@ const Template& template_named(const std::string& name) {
                                            text::suggestion(name, names)));
 }
 
-int init(const InitOptions& options) {
-  if (options.name.empty()) return list(options.json);
-  const Template& chosen = template_named(options.name);
-  const fs::path file = (fs::path(options.directory) / kFile).lexically_normal();
-  make_directories(fs::path(options.directory));
+void refuse_to_replace(const fs::path& file) {
   std::error_code ignored;
   if (fs::exists(file, ignored))
     throw Error(ExitCode::usage,
                 fmt::format("{} exists already; wflow init replaces nothing", file.string()));
+}
+
+void print_next_steps(const std::string& files, const fs::path& study) {
+  fmt::print("{}: now\n  wflow plan {}\n  wflow run {}\n", files, study.string(), study.string());
+}
+
+fs::path study_in(const std::string& directory) {
+  const fs::path file = (fs::path(directory.empty() ? "." : directory) / kFile).lexically_normal();
+  make_directories(file.parent_path().empty() ? fs::path(".") : file.parent_path());
+  refuse_to_replace(file);
+  return file;
+}
+
+int write_template(const InitOptions& options) {
+  const Template& chosen = template_named(options.name);
+  const fs::path file = study_in(options.directory);
   write_file_durably(file, chosen.text);
   if (options.json) {
     fmt::print("{}\n", nlohmann::json{{"template", chosen.name}, {"file", file.string()}}.dump());
   } else {
-    fmt::print("{}: now\n  wflow plan {}\n  wflow run {}\n", file.string(), file.string(), file.string());
+    print_next_steps(file.string(), file);
   }
   return 0;
+}
+
+// The commands run in the directory that the user is in, wherever the study lies.
+int write_imported(const InitOptions& options, const std::string& directory) {
+  const bool here = absolute_path(directory.empty() ? "." : directory) == absolute_path(".");
+  const ImportedStudy imported =
+      import_study({.name = fs::path(options.from).filename().string(),
+                    .text = read_file(options.from),
+                    .folder = here ? std::string("$(SPECROOT)") : absolute_path(".").string()});
+  const fs::path file = study_in(directory);
+  const fs::path table = file.parent_path() / imported.table_name;
+  refuse_to_replace(table);
+  write_file_durably(table, imported.table);
+  write_file_durably(file, imported.study);
+  if (options.json) {
+    fmt::print("{}\n", nlohmann::json{{"from", options.from},
+                                      {"kind", imported.kind},
+                                      {"file", file.string()},
+                                      {"samples", table.string()}}
+                           .dump());
+  } else {
+    print_next_steps(fmt::format("{} and {}", file.string(), table.string()), file);
+  }
+  return 0;
+}
+
+int init(const InitOptions& options) {
+  if (options.from.empty()) return options.name.empty() ? list(options.json) : write_template(options);
+  if (!options.directory.empty())
+    throw Error(ExitCode::usage,
+                fmt::format("'{}' and '{}': with --from there is no template, only a directory", options.name,
+                            options.directory));
+  return write_imported(options, options.name);
 }
 
 }  // namespace
@@ -78,10 +125,16 @@ void add_init(CLI::App& app, Command& chosen) {
   command->footer(
       "Without a template: lists them. Each is a study.yaml with comments that runs as it is; nothing is "
       "replaced.\n"
+      "--from FILE makes a study of a file with one command a line (words that differ become columns of a "
+      "table), or of a script of a Slurm array. Studies of Merlin and Maestro need nothing: wflow run FILE.\n"
       "Examples:\n  wflow init\n  wflow init hello && wflow run study.yaml\n  wflow init cosmoflow "
-      "universes");
+      "universes\n  wflow init --from commands.txt\n  wflow init --from array.sh");
   command->add_option("template", options->name, "which (default: list them)");
   command->add_option("directory", options->directory, "where to put study.yaml (default: here)");
+  command
+      ->add_option("--from", options->from,
+                   "make a study of this list of commands, or script of a Slurm array")
+      ->type_name("FILE");
   command->add_flag("--json", options->json, "as JSON");
   command->callback([options, &chosen] { chosen = [options] { return init(*options); }; });
 }
