@@ -83,6 +83,7 @@ void find_damaged_rows(const ShardFile& shard, std::size_t field, ReadScratch& s
     }
     return;
   }
+  if (layout.ragged.mask) return;
   std::vector<std::uint8_t> raw(layout.sample_bytes);
   for (std::size_t row = 0; row < shard.size(); ++row) {
     try {
