@@ -120,6 +120,11 @@ class Ragged(unittest.TestCase):
                 for i, number in enumerate(f["id"]):
                     np.testing.assert_array_equal(f["trace"][o[i]:o[i + 1]], trace(number))
             subprocess.run(["h5dump", "-H", str(path)], check=True, capture_output=True)
+        described = self.run_program("inspect", self.folder / "data")
+        self.assertIn("axes C, T; T of a sample is 41 to", described)
+        self.assertIn("made from the lengths of the samples", described)
+        listed = self.run_program("shards", "info", self.folder / "data/train/shard-00000.h5")
+        self.assertIn("ragged, 5461 steps a chunk, shuffle, deflate, indexed", listed)
         data = self.check()
         self.assertEqual(data.manifest["wflow_format"], 3)
         self.assertEqual(data.inputs, ["trace", "trace_mask", "series", "series_mask"])

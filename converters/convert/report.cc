@@ -140,6 +140,10 @@ std::string describe_field(const FieldInfo& field) {
   if (field.layout_from == "rank" && !axes.empty())
     text += " (assumed from their number; 'layout' says otherwise)";
   if (!field.stored.empty()) text += fmt::format("; the files hold {}", field.stored);
+  if (field.mask) return text + "; made from the lengths of the samples";
+  if (field.ragged)
+    text += fmt::format("; {} of a sample is {} to {}", field.layout[field.ragged->axis], field.ragged->least,
+                        field.ragged->most);
   return text;
 }
 

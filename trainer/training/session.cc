@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/random.h"
 #include "base/text.h"
+#include "trainer/data/batch_order.h"
 #include "trainer/data/roles.h"
 #include "trainer/model/network.h"
 #include "trainer/training/objective.h"
@@ -27,11 +28,14 @@ ModelGraph network_graph(const TrainConfig& config, const ModelTask& task, Commu
   return module_graph(std::move(bytes), fs::path(config.model.file).filename().string(), task);
 }
 
-StepPlan step_plan(const TrainConfig& config, const SearchConfig& search, std::size_t samples,
+StepPlan step_plan(const TrainConfig& config, const SearchConfig& search, RunData& data,
                    const Communicator& communicator) {
+  const SampleSource& samples = data.train().source();
   StepPlan plan;
-  plan.order = {hash64(config.seed, 1), samples, static_cast<std::size_t>(config.batch),
+  plan.order = {hash64(config.seed, 1), samples.size(), static_cast<std::size_t>(config.batch),
                 static_cast<std::size_t>(communicator.rank()), static_cast<std::size_t>(communicator.size())};
+  plan.order.alike = order_by(config.batch_by, data.info(), samples);
+  plan.order.run = static_cast<std::size_t>(config.batch_run > 0 ? config.batch_run : config.batch);
   plan.steps_per_epoch = static_cast<std::int64_t>(plan.order.steps_per_epoch());
   plan.end_epoch = search.on() ? search.rungs[static_cast<std::size_t>(search.rung - 1)] : config.epochs;
   return plan;
@@ -51,7 +55,7 @@ Session::Session(const TrainConfig& completed, Communicator& ranks, const RunOpt
       options(run_options),
       data(config, communicator),
       graph(network_graph(config, task_of(config, data.info(), data.roles()), &communicator)),
-      plan(step_plan(config, options.search, data.train().size(), communicator)),
+      plan(step_plan(config, options.search, data, communicator)),
       fingerprint(fingerprint_of(config, data.info(), graph)) {}
 
 ExportedUnits Session::units() const {
