@@ -178,7 +178,8 @@ void check_field_names(yaml::MapReader& reader, const ConvertConfig& config) {
                     field.name));
   }
   for (const FieldConfig& field : config.fields) {
-    if (!field.pad.empty() && names.contains(field.name + "_mask"))
+    const bool has_mask = !field.pad.empty() || !field.ragged.empty();
+    if (has_mask && names.contains(field.name + "_mask"))
       reader.diagnostics().error(
           reader.mark_of("inputs"),
           fmt::format("the mask of '{0}' is named '{0}_mask', as another field is", field.name));

@@ -54,6 +54,7 @@ TEST(ConvertConfig, ReadsBackAsItWasWritten) {
       "downsample: 2]}\n"
       "  t: {file: t.csv, columns: [x, v]}\n"
       "  n: {file: n.nc, variable: u}\n"
+      "  l: {file: l.npy, layout: TC, ragged: T, pad_value: 2}\n"
       "  s: parameter\n"
       "  all: parameters\n"
       "  k: {parameter: kappa}\n"};

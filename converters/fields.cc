@@ -590,6 +590,31 @@ void check_shapes(yaml::MapReader& reader, FieldConfig& field) {
   }
 }
 
+void check_ragged(yaml::MapReader& reader, FieldConfig& field) {
+  if (field.ragged.empty()) return;
+  const auto refuse = [&](const std::string& why) {
+    reader.diagnostics().error(reader.mark_of("ragged"), why);
+  };
+  if (field.ragged.size() != 1 || std::string_view("TDHW").find(field.ragged) == std::string_view::npos)
+    refuse(fmt::format("'ragged' names the axis whose length differs: T, D, H or W, not '{}'", field.ragged));
+  for (const char* other : {"pad", "shape", "narrow"}) {
+    if (reader.has(other)) refuse(fmt::format("'{}' does not go with 'ragged'", other));
+  }
+}
+
+// Called after all keys are read.
+void check_ragged_field(yaml::MapReader& reader, const FieldConfig& field) {
+  if (field.ragged.empty()) return;
+  if (!field.layout.empty() && field.layout.find(field.ragged) == std::string::npos)
+    reader.diagnostics().error(
+        reader.mark_of("ragged"),
+        fmt::format("'layout' {} has no axis {} that could be ragged", field.layout, field.ragged));
+  for (const Transform& transform : field.transforms) {
+    if (transform.kind == Transform::Kind::subcubes)
+      reader.diagnostics().error(reader.mark_of("ragged"), "'subcubes' does not go with 'ragged'");
+  }
+}
+
 void check_layout(yaml::MapReader& reader, FieldConfig& field) {
   const auto problem = layout_problem(field.layout);
   if (!problem) return;
@@ -626,7 +651,7 @@ void read_parameters(yaml::MapReader& reader, std::string_view key, FieldConfig&
   field.vector = true;
   if (!(list->is_scalar() && list->text == "all")) field.parameters = reader.strings(key);
   for (const char* other :
-       {"file", "dataset", "variable", "regex", "json", "columns", "shape", "layout", "pad"}) {
+       {"file", "dataset", "variable", "regex", "json", "columns", "shape", "layout", "pad", "ragged"}) {
     if (reader.has(other))
       reader.diagnostics().error(reader.mark_of(other),
                                  fmt::format("'{}' does not go with 'parameters'", other));
@@ -712,6 +737,14 @@ std::vector<config::Key<FieldConfig>> form_keys() {
           .unless_default(),
       config::real("pad_value", &FieldConfig::pad_value, -1e300, 1e300, "what fills them up")
           .emitted_if([](const FieldConfig& field) { return field.pad_value != 0; }),
+      config::text(
+          "ragged", &FieldConfig::ragged,
+          "letter of the axis whose length differs from sample to sample: `T`, `D`, `H` or `W`. The "
+          "shards hold each sample at its own length, without padding; readers return it padded with "
+          "`pad_value` to the longest of the data set, with `NAME_mask`, as `pad` does: "
+          "[below](#samples-of-different-lengths)")
+          .unless_default()
+          .then(check_ragged),
       config::custom<FieldConfig>("transform", transform_schema(), "a list of steps, see below",
                                   read_transforms,
                                   [](const FieldConfig& field) {
@@ -763,6 +796,7 @@ FieldConfig read_field(const std::string& name, const yaml::Node& node, Role rol
   field_table().read_keys(reader, field);
   check_shapes(reader, field);
   check_raw_shape(reader, field);
+  check_ragged_field(reader, field);
   reader.finish();
   return field;
 }

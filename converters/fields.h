@@ -110,6 +110,7 @@ struct FieldConfig {
   std::vector<std::size_t> shape;  // the values are reshaped to it
   std::vector<std::size_t> pad;    // shorter axes are filled up to these lengths
   double pad_value = 0;
+  std::string ragged;  // letter of the axis whose length differs from sample to sample; empty: none
   std::vector<Transform> transforms;
   std::optional<DType> dtype;
   bool narrow = false;  // store whole numbers in the smallest type that holds them

@@ -778,6 +778,24 @@ const config::Table<TrainConfig>& train_table() {
            "epochs", config::integer_schema(1, kMostEpochs), "passes over the training samples", read_epochs,
            [](const TrainConfig& config) { return config::emit_integer(config.epochs); }),
        config::integer("batch", &TrainConfig::batch, 1, 1 << 24, "samples a step, over all ranks"),
+       config::texts(
+           "batch_by", &TrainConfig::batch_by,
+           "makes batches of samples that are alike: keys of an order, the first decides. A key is a "
+           "label or input of one number, or `length` (of the ragged field). Runs of neighbours in "
+           "this order come together, and the runs are shuffled. Sort the data set by the same keys "
+           "with `wflow shards sort`, so that a run is also a range of a shard")
+           .unless_default(),
+       config::integer("batch_run", &TrainConfig::batch_run, 0, 1 << 24,
+                       "with `batch_by`: samples of a run. `batch` divided by the number of ranks gives each "
+                       "rank one run of each batch")
+           .usually("`batch`")
+           .unless_default()
+           .then([](yaml::MapReader& reader, TrainConfig& config) {
+             if (config.batch_run > 0 && config.batch_by.empty())
+               reader.diagnostics().error(
+                   reader.mark_of("batch_run"),
+                   "'batch_run' needs 'batch_by', the order whose neighbours make a run");
+           }),
        config::integer("accumulate", &TrainConfig::accumulate, 1, 1 << 20,
                        "passes that a rank makes over its part of a batch: more need less memory"),
        config::integer(

@@ -205,7 +205,10 @@ struct TrainConfig {
   std::uint64_t seed = 1;
   std::int64_t members = 1;  // trainings with different seeds; their mean is the prediction
   std::int64_t epochs = 10;
-  std::int64_t batch = 16;      // samples a step, over all ranks
+  std::int64_t batch = 16;  // samples a step, over all ranks
+  // Keys of an order in which neighbouring samples come together, in runs of batch_run; empty: any samples.
+  std::vector<std::string> batch_by;
+  std::int64_t batch_run = 0;   // 0: a batch
   std::int64_t accumulate = 1;  // passes over a rank's part of a batch; more passes need less memory
   std::int64_t ranks = 1;       // used by the launcher, checked by the program
   std::int64_t threads = 1;     // per rank

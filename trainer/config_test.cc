@@ -140,6 +140,7 @@ TEST(TrainConfig, OneMemberIsNotWritten) {
 TEST(TrainConfig, ReadsBackEqual) {
   const ReadResult first = read(
       "{data: shards, output: out, targets: [omega_m, 'yes'], seed: 7, members: 3, epochs: 12, batch: 32, "
+      "batch_by: [type, length], batch_run: 8, "
       "ranks: 2, "
       "threads: 3,"
       " cache: 1 GiB, model: {name: sc18, width: 8, dropout: 0.1, norm: batch, dense: [10], activation: "

@@ -131,6 +131,7 @@ class BlockConverter {
     record_.inputs_hash =
         hash_of_inputs(config_, rows);  // before reading: a change in the meantime is detected next time
     if (form_) record_.fields = *form_;
+    for (FieldForm& field : record_.fields) field.forget_lengths();
   }
 
   BlockRecord run() {
@@ -274,6 +275,10 @@ class BlockConverter {
     if (!shard.writer) shard.writer.emplace(shard_path(placed.split), describe(placed.split));
     for (std::size_t piece = 0; piece < sample.rows.size(); ++piece) {
       shard.writer->add(placed.row->id, sample.rows[piece], static_cast<std::uint32_t>(piece));
+      for (std::size_t k = 0; k < record_.fields.size(); ++k) {
+        const std::size_t steps = sample.rows[piece][k].steps;
+        record_.fields[k].include_length(steps, steps);
+      }
       std::vector<std::uint64_t> hashes;
       for (const EncodedField& field : sample.rows[piece]) hashes.push_back(field.raw_hash);
       if (config_.delete_inputs) shard.raw_hashes.push_back(std::move(hashes));
@@ -344,8 +349,14 @@ class BlockConverter {
 
   static void verify_field(const ShardFile& file, std::size_t field, std::size_t row, std::uint64_t hash,
                            ReadScratch& scratch) {
-    std::vector<std::uint8_t> raw(file.layout().fields[field].sample_bytes);
-    file.read_held(field, row, scratch, raw, true);
+    const FieldLayout& layout = file.layout().fields[field];
+    if (layout.ragged.mask) return;
+    std::vector<std::uint8_t> raw(layout.sample_bytes);
+    if (layout.is_ragged()) {
+      raw = file.read_steps(field, row, scratch, true);
+    } else {
+      file.read_held(field, row, scratch, raw, true);
+    }
     if (chunk_hash(raw) == hash) return;
     throw Error(ExitCode::system,
                 fmt::format("sample {} did not read back from {} as it was written; no input was deleted",

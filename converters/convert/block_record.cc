@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/checksum.h"
@@ -87,18 +88,26 @@ MissingSample missing_from(const nlohmann::json& json) {
 }
 
 Json to_json(const FieldForm& form) {
-  return {{"name", form.name},
-          {"role", role_name(form.role)},
-          {"dtype", dtype_name(form.dtype)},
-          {"shape", form.shape},
-          {"layout", form.layout},
-          {"layout_from", form.layout_from},
-          {"channels", form.channels},
-          {"units", form.units},
-          {"stored", form.stored},
-          {"pieces", form.pieces},
-          {"compression", form.compressed && rows_per_chunk(form) == 1 ? "gzip" : "none"},
-          {"coder", form.matches ? "matches" : "runs"}};
+  Json json = {{"name", form.name},
+               {"role", role_name(form.role)},
+               {"dtype", dtype_name(form.dtype)},
+               {"shape", form.shape},
+               {"layout", form.layout},
+               {"layout_from", form.layout_from},
+               {"channels", form.channels},
+               {"units", form.units},
+               {"stored", form.stored},
+               {"pieces", form.pieces},
+               {"compression", form.compressed && rows_per_chunk(form) == 1 ? "gzip" : "none"},
+               {"coder", form.matches ? "matches" : "runs"}};
+  if (form.ragged) {
+    json["ragged"] = {{"axis", form.ragged->axis},
+                      {"least", form.ragged->least},
+                      {"most", form.ragged->most},
+                      {"pad_value", form.ragged->pad_value}};
+  }
+  if (form.mask) json["mask"] = true;
+  return json;
 }
 
 FieldForm form_from(const nlohmann::json& json) {
@@ -116,6 +125,14 @@ FieldForm form_from(const nlohmann::json& json) {
   form.pieces = json.value("pieces", std::size_t{1});
   form.compressed = json.value("compression", "gzip") == "gzip";
   form.matches = json.value("coder", "matches") == "matches";
+  if (json.contains("ragged")) {
+    const auto& ragged = json.at("ragged");
+    form.ragged =
+        RaggedAxis{ragged.at("axis"), ragged.at("least"), ragged.at("most"), ragged.at("pad_value")};
+    if (form.ragged->axis >= form.shape.size())
+      throw Error(ExitCode::data, "a block record's ragged field is damaged");
+  }
+  form.mask = json.value("mask", false);
   return form;
 }
 
@@ -161,7 +178,9 @@ std::string shard_name(std::string_view split, std::uint64_t block) {
 }
 
 void write_block_record(const fs::path& output, const BlockRecord& r) {
-  const Json json = {{"wflow_format", kFormatVersion},
+  const bool ragged = std::any_of(r.fields.begin(), r.fields.end(),
+                                  [](const FieldForm& form) { return form.ragged.has_value(); });
+  const Json json = {{"wflow_format", ragged ? kFormatWithRagged : kFormatVersion},
                      {"block", r.block},
                      {"shard_samples", r.shard_samples},
                      {"config", r.config_hash},
@@ -181,7 +200,7 @@ std::optional<BlockRecord> read_block_record(const fs::path& output, std::uint64
   const fs::path path = block_record_path(output, block);
   if (!fs::exists(path)) return std::nullopt;
   const nlohmann::json json = read_json(path, "the block record");
-  if (json.at("wflow_format").get<int>() != kFormatVersion)
+  if (json.at("wflow_format").get<int>() < kFormatVersion)
     return std::nullopt;  // written by an older wflow: the block is converted again
   try {
     return record_from(json);
@@ -226,6 +245,19 @@ std::vector<double> quantile_levels(const Normalisation& normalisation) {
 }
 
 }  // namespace
+
+void take_lengths(const FieldForm& form, FieldInfo& field) {
+  if (!form.ragged) return;
+  field.shape = form.shape;
+  field.ragged =
+      RaggedLengths{form.ragged->axis, form.ragged->least, form.ragged->most, form.ragged->pad_value};
+}
+
+std::vector<ChannelStatistics> MergedStatistics::of_mask(std::uint64_t samples, std::size_t cells) const {
+  const double ones = moments.empty() ? 0 : static_cast<double>(moments.front().count);
+  const double mean = samples == 0 ? 0 : ones / (static_cast<double>(samples) * static_cast<double>(cells));
+  return {{.mean = mean, .std = std::sqrt(mean * (1 - mean)), .min = mean < 1 ? 0.0 : 1.0, .max = 1}};
+}
 
 void MergedStatistics::add(const BlockRecord& record, std::size_t field) {
   if (field < record.moments.size()) merge(moments, record.moments[field]);

@@ -69,7 +69,12 @@ struct MergedStatistics {
   void add(const BlockRecord& record, std::size_t field);
   // One for each channel, `channels` of them.
   std::vector<ChannelStatistics> summaries(const Normalisation& normalisation, std::size_t channels) const;
+  // For the mask of a ragged field: of 1 where samples have values and 0 up to `cells`, the longest.
+  std::vector<ChannelStatistics> of_mask(std::uint64_t samples, std::size_t cells) const;
 };
+
+// Gives a ragged field of the manifest the lengths that the form has.
+void take_lengths(const FieldForm& form, FieldInfo& field);
 
 // The distributions of each field's values, one a channel, merged over the records of all blocks: reads no
 // sample. Empty if a data set has no block records (imported, merged).

@@ -129,24 +129,29 @@ Normalisation normalisation_of(const ConvertConfig& config, const std::string& n
   return {};
 }
 
-FieldInfo info_of(const ConvertConfig& config, const FieldForm& form, const MergedStatistics& merged) {
+FieldInfo info_of(const ConvertConfig& config, const FieldForm& form, const MergedStatistics& merged,
+                  std::uint64_t training_samples) {
   const Normalisation normalisation = normalisation_of(config, form.name);
-  return {.name = form.name,
-          .role = form.role == Role::input ? FieldRole::input : FieldRole::target,
-          .dtype = std::string(dtype_name(form.dtype)),
-          .shape = form.shape,
-          .layout = form.layout,
-          .layout_from = form.layout_from,
-          .channels = form.channels,
-          .units = form.units,
-          .stored = form.stored,
-          .statistics = merged.summaries(normalisation, form.channel_count()),
-          .normalisation = normalisation,
-          .compression = form.compressed ? "gzip" : "none",
-          .coder = !form.compressed ? ""
-                   : form.matches   ? "matches"
-                                    : "runs",
-          .pieces = form.pieces};
+  FieldInfo info = {.name = form.name,
+                    .role = form.role == Role::input ? FieldRole::input : FieldRole::target,
+                    .dtype = std::string(dtype_name(form.dtype)),
+                    .shape = form.shape,
+                    .layout = form.layout,
+                    .layout_from = form.layout_from,
+                    .channels = form.channels,
+                    .units = form.units,
+                    .stored = form.stored,
+                    .statistics = form.mask ? merged.of_mask(training_samples, form.values())
+                                            : merged.summaries(normalisation, form.channel_count()),
+                    .normalisation = normalisation,
+                    .compression = form.compressed ? "gzip" : "none",
+                    .coder = !form.compressed ? ""
+                             : form.matches   ? "matches"
+                                              : "runs",
+                    .pieces = form.pieces,
+                    .mask = form.mask};
+  take_lengths(form, info);
+  return info;
 }
 
 }  // namespace
@@ -155,7 +160,7 @@ Manifest finish_conversion(const Conversion& conversion, std::vector<MissingSamp
   const ConvertConfig& config = conversion.config;
   std::vector<BlockRecord> records = read_records(conversion);
   check_missing(config, records);
-  const BlockRecord form = find_form(records);
+  BlockRecord form = find_form(records);
   for (BlockRecord& record : records) {
     if (record.shards.empty() || record.fields == form.fields) continue;
     for (MissingSample& sample : outvoted_samples(conversion, record, form)) {
@@ -179,12 +184,17 @@ Manifest finish_conversion(const Conversion& conversion, std::vector<MissingSamp
   std::vector<MergedStatistics> merged(form.fields.size());
   for (const BlockRecord& record : records) {
     add_record(record, manifest);
-    for (std::size_t k = 0; k < merged.size(); ++k) merged[k].add(record, k);
+    for (std::size_t k = 0; k < merged.size(); ++k) {
+      merged[k].add(record, k);
+      const auto lengths = record.shards.empty() ? std::nullopt : record.fields[k].ragged;
+      if (lengths) form.fields[k].include_length(lengths->least, lengths->most);
+    }
   }
   std::sort(manifest.missing.begin(), manifest.missing.end());
   std::sort(manifest.dropped.begin(), manifest.dropped.end());
   for (std::size_t k = 0; k < form.fields.size(); ++k)
-    manifest.fields.push_back(info_of(config, form.fields[k], merged[k]));
+    manifest.fields.push_back(
+        info_of(config, form.fields[k], merged[k], manifest.split(kSplitNames[kTrain]).samples));
   derive_flat_view(manifest);
   const std::string text = manifest_text(manifest);
   write_file_durably(conversion.output / kManifestName, text);

@@ -83,6 +83,7 @@ void find_damaged_rows(const ShardFile& shard, std::size_t field, ReadScratch& s
     }
     return;
   }
+  if (layout.ragged.mask) return;
   std::vector<std::uint8_t> raw(layout.sample_bytes);
   for (std::size_t row = 0; row < shard.size(); ++row) {
     try {
@@ -139,6 +140,10 @@ std::string describe_field(const FieldInfo& field) {
   if (field.layout_from == "rank" && !axes.empty())
     text += " (assumed from their number; 'layout' says otherwise)";
   if (!field.stored.empty()) text += fmt::format("; the files hold {}", field.stored);
+  if (field.mask) return text + "; made from the lengths of the samples";
+  if (field.ragged)
+    text += fmt::format("; {} of a sample is {} to {}", field.layout[field.ragged->axis], field.ragged->least,
+                        field.ragged->most);
   return text;
 }
 

@@ -106,6 +106,27 @@ void add_reshard(CLI::App& shards, std::function<int()>& chosen) {
   });
 }
 
+void add_sort(CLI::App& shards, std::function<int()>& chosen) {
+  CLI::App* command =
+      shards.add_subcommand("sort", "a data set with its samples in the order of labels and lengths");
+  const auto options = std::make_shared<RewriteOptions>();
+  const auto data = std::make_shared<std::string>();
+  command->add_option("data", *data, "the data set")->required();
+  command->add_option("out", options->out, "the folder to make")->required();
+  command
+      ->add_option(
+          "--by", options->sort_by,
+          "keys, the first decides: a label or input of one number, or length (of the ragged field): "
+          "type,length")
+      ->delimiter(',')
+      ->required();
+  add_rewrite_options(command, options);
+  command->callback([&chosen, options, data] {
+    options->sources = {*data};
+    print_rewritten(chosen, options);
+  });
+}
+
 void add_import(CLI::App& shards, std::function<int()>& chosen) {
   CLI::App* command = shards.add_subcommand("import", "a public data set as one of ours");
   const auto options = std::make_shared<ImportOptions>();
@@ -152,6 +173,7 @@ void add_exchange_commands(CLI::App& shards, std::function<int()>& chosen) {
   add_import(shards, chosen);
   add_merge(shards, chosen);
   add_reshard(shards, chosen);
+  add_sort(shards, chosen);
 }
 
 }  // namespace wflow::converters

@@ -88,7 +88,8 @@ struct ImportOptions {
 // if `out` has other content, Error{data} if no file can be used.
 void import_mlperf(const ImportOptions& options);
 
-// Rewrites data sets in other shards: several into one (merge), or one with shards of another size (reshard).
+// Rewrites data sets in other shards: several into one (merge), one with shards of another size (reshard), or
+// one in another order (sort).
 // Every sample keeps its values, its split and, unless they are renumbered, its id.
 
 struct RewriteOptions {
@@ -96,6 +97,7 @@ struct RewriteOptions {
   std::filesystem::path out;                             // must not exist
   std::uint64_t shard_samples = 0;                       // 0: as many as make about shard_bytes
   std::uint64_t shard_bytes = std::uint64_t{512} << 20;  // size of a block's shards, as stored
+  std::vector<std::string> sort_by;                      // keys of the order (sort_keys.h); empty: by id
   bool renumber = false;  // the ids of each further data set follow those of the one before
   unsigned threads = 1;
 };

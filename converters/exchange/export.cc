@@ -36,7 +36,7 @@ std::unique_ptr<Exporter> make_exporter(const ExportOptions& options, const Mani
 
 void export_shard(const ExportOptions& options, const Manifest& manifest, const ShardEntry& entry,
                   Exporter& exporter) {
-  const ShardFile shard(options.data / entry.file, field_names(manifest), true);
+  const ShardFile shard = open_shard(options.data / entry.file, manifest, true);
   check_shard(shard, entry, manifest);
   for_each_row(
       shard, manifest, options.threads, [&](DataRow& row) { exporter.prepare(row); },

@@ -18,8 +18,10 @@
 #include "converters/convert/block_record.h"
 #include "converters/convert/ordered_parallel.h"
 #include "converters/exchange/rows.h"
+#include "converters/exchange/sort_keys.h"
 #include "converters/shards/encode.h"
 #include "converters/shards/manifest.h"
+#include "converters/shards/ragged.h"
 #include "converters/shards/shard_writer.h"
 #include "converters/split.h"
 
@@ -45,7 +47,8 @@ struct SourceShard {
 
 // A row of the result, and where its values are.
 struct Place {
-  std::int64_t id = 0;  // the new one
+  std::vector<double> keys;  // of sort
+  std::int64_t id = 0;       // the new one
   std::uint32_t piece = 0;
   std::uint32_t split = 0;
   std::size_t shard = 0;
@@ -58,6 +61,15 @@ struct Absent {
   bool dropped = false;
 };
 
+// Ragged fields may have other lengths.
+bool same_but_length(const FieldInfo& a, const FieldInfo& b) {
+  if (!a.ragged || !b.ragged) return !a.ragged && !b.ragged && a.shape == b.shape && a.mask == b.mask;
+  std::vector<std::size_t> adjusted = b.shape;
+  if (a.ragged->axis != b.ragged->axis || a.shape.size() != b.shape.size()) return false;
+  adjusted[b.ragged->axis] = a.shape[a.ragged->axis];
+  return a.shape == adjusted && a.ragged->pad_value == b.ragged->pad_value && a.mask == b.mask;
+}
+
 std::string fields_differ(const FieldInfo& a, const FieldInfo& b) {
   const auto differ = [&](const char* what, const auto& left, const auto& right) {
     return fmt::format("{} of {} is {} and {}", what, a.name, left, right);
@@ -66,7 +78,7 @@ std::string fields_differ(const FieldInfo& a, const FieldInfo& b) {
   const auto names = [](const FieldInfo& field) {
     return fmt::format("[{}]", fmt::join(field.channels, ", "));
   };
-  if (a.shape != b.shape) return differ("the shape", shape(a), shape(b));
+  if (!same_but_length(a, b)) return differ("the shape", shape(a), shape(b));
   if (a.dtype != b.dtype) return differ("the type", a.dtype, b.dtype);
   if (a.role != b.role)
     return differ("the role", static_cast<int>(a.role) == 0 ? "input" : "target",
@@ -112,6 +124,7 @@ class Rewriter {
     Manifest manifest = first();
     manifest.created_by = fmt::format("wflow {}", kVersion);
     for (auto& [name, split] : manifest.splits) split = {};
+    manifest.sorted_by = options_.sort_by;
     manifest.missing.clear();
     manifest.dropped.clear();
     for (const Source& source : sources_) {
@@ -125,10 +138,14 @@ class Rewriter {
       const BlockRecord record = write_block(block);
       add_record(record, manifest);
       for (std::size_t k = 0; k < merged.size(); ++k) merged[k].add(record, k);
+      include_lengths(record);
     }
     for (std::size_t k = 0; k < merged.size(); ++k) {
       FieldInfo& field = manifest.fields[k];
-      field.statistics = merged[k].summaries(field.normalisation, field.statistics.size());
+      take_lengths(lengths_[k], field);
+      field.statistics = field.mask
+                             ? merged[k].of_mask(manifest.split(kSplitNames[kTrain]).samples, field.values())
+                             : merged[k].summaries(field.normalisation, field.statistics.size());
     }
     write_file_durably(folder_.path() / kManifestName, manifest_text(manifest));
     folder_.publish();
@@ -145,6 +162,15 @@ class Rewriter {
 
  private:
   const Manifest& first() const { return sources_.front().manifest; }
+
+  void include_lengths(const BlockRecord& record) {
+    if (record.shards.empty()) return;
+    if (lengths_.empty()) lengths_ = record.fields;
+    for (std::size_t k = 0; k < lengths_.size(); ++k) {
+      if (const auto& ragged = record.fields[k].ragged)
+        lengths_[k].include_length(ragged->least, ragged->most);
+    }
+  }
 
   void collect_rows() {
     std::int64_t next = 0;  // greater than all ids so far
@@ -179,14 +205,20 @@ class Rewriter {
 
   void add_rows(std::uint32_t split) {
     const SourceShard& shard = shards_.back();
-    const ShardFile file(shard.path, field_names(first()), true);
-    check_shard(file, *shard.entry, first());
+    const Manifest& manifest = sources_[shard.source].manifest;
+    const ShardFile file = open_shard(shard.path, manifest, true);
+    check_shard(file, *shard.entry, manifest);
     // The stored types of the fields decide the types in the result.
     std::vector<DType>& held = held_.emplace_back();
     for (const FieldLayout& field : file.layout().fields) held.push_back(field.held);
     const std::vector<std::uint32_t> pieces = piece_numbers(file.layout().ids);
-    for (std::size_t row = 0; row < file.size(); ++row)
-      places_.push_back({file.layout().ids[row], pieces[row], split, shards_.size() - 1, row});
+    const std::vector<std::vector<double>> keys = sort_keys(file, manifest, options_.sort_by);
+    for (std::size_t row = 0; row < file.size(); ++row) {
+      std::vector<double> of_row;
+      for (const std::vector<double>& key : keys) of_row.push_back(key[row]);
+      places_.push_back(
+          {std::move(of_row), file.layout().ids[row], pieces[row], split, shards_.size() - 1, row});
+    }
   }
 
   // Only sub-cubes of one sample share an id and a shard.
@@ -232,6 +264,19 @@ class Rewriter {
     }
     for (const auto& [id, absent] : absent_) present.insert(id);
     ids_.assign(present.begin(), present.end());
+    if (!options_.sort_by.empty()) sort_places();
+  }
+
+  // The samples in order of their keys, those of equal keys by id; then the ids of samples without a row.
+  void sort_places() {
+    std::stable_sort(places_.begin(), places_.end(), [](const Place& a, const Place& b) {
+      return std::tie(a.keys, a.id, a.piece) < std::tie(b.keys, b.id, b.piece);
+    });
+    ids_.clear();
+    for (const Place& place : places_) {
+      if (ids_.empty() || ids_.back() != place.id) ids_.push_back(place.id);
+    }
+    for (const auto& [id, absent] : absent_) ids_.push_back(id);
   }
 
   void number_blocks() {
@@ -285,6 +330,8 @@ class Rewriter {
       form.compressed = field.compression != "none";
       form.matches = field.coder == "matches";
       form.pieces = field.pieces;
+      form.mask = field.mask;
+      if (field.ragged) form.ragged = RaggedAxis{field.ragged->axis, 0, 0, field.ragged->pad_value};
       forms.push_back(std::move(form));
     }
     return forms;
@@ -353,14 +400,18 @@ class Rewriter {
       for (const FieldForm& form : record.fields)
         list.emplace_back(filters_of(form), form.matches ? Coder::matches : Coder::runs, 1);
     }
+    const std::vector<FieldForm> forms = record.fields;  // as they are now: the record's lengths grow
     ordered_parallel<Encoded>(
         places.size(), threads,
         [&](std::size_t worker, std::size_t i) {
-          DataRow row = read_row(*files.at(places[i].shard), places[i].row, first(), scratch[worker]);
-          return encode(record.fields, places[i], std::move(row), encoders[worker]);
+          const ShardFile& file = *files.at(places[i].shard);
+          DataRow row = read_row(file, places[i].row, first(), scratch[worker], RaggedRows::stored);
+          return encode(forms, lengths_of(file, places[i].row), places[i], std::move(row), encoders[worker]);
         },
         [&](std::size_t i, const Encoded& row) {
           writer.add(places[i].id, row.fields, places[i].piece);
+          for (std::size_t k = 0; k < row.fields.size(); ++k)
+            record.fields[k].include_length(row.fields[k].steps, row.fields[k].steps);
           add_statistics(record, row);
         });
     writer.close(missing);
@@ -371,16 +422,40 @@ class Rewriter {
     return shard;
   }
 
-  static Encoded encode(const std::vector<FieldForm>& forms, const Place& place, DataRow row,
-                        std::vector<Encoder>& encoders) {
+  // The lengths of ragged fields, 0 for others.
+  static std::vector<std::size_t> lengths_of(const ShardFile& file, std::size_t row) {
+    std::vector<std::size_t> lengths;
+    for (const FieldLayout& field : file.layout().fields)
+      lengths.push_back(field.is_ragged() ? field.length(row) : 0);
+    return lengths;
+  }
+
+  // A sample of a ragged field as the conversion had it: in its own shape, and a mask of ones.
+  static FieldValue ragged_value(const FieldForm& form, std::size_t length, std::vector<std::uint8_t> steps) {
+    FieldValue value{form, {}};
+    value.form.shape[form.ragged->axis] = length;
+    value.bytes.assign(value.form.values() * dtype_size(form.dtype), 1);
+    if (!form.mask)
+      put_steps(steps, value.form.shape, {form.ragged->axis, 0, length}, dtype_size(form.dtype), value.bytes);
+    return value;
+  }
+
+  static Encoded encode(const std::vector<FieldForm>& forms, const std::vector<std::size_t>& lengths,
+                        const Place& place, DataRow row, std::vector<Encoder>& encoders) {
     Encoded encoded;
     for (std::size_t k = 0; k < forms.size(); ++k) {
-      FieldValue value{forms[k], std::move(row.fields[k])};
+      FieldValue value = forms[k].ragged ? ragged_value(forms[k], lengths[k], std::move(row.fields[k]))
+                                         : FieldValue{forms[k], std::move(row.fields[k])};
       value.form.pieces = 1;
       if (place.split == kTrain) {
         // A field that is not cut is in the row of every sub-cube, and counts once.
         const bool counts = forms[k].pieces > 1 || place.piece == 0;
         encoded.statistics.push_back(counts ? channel_statistics(value) : FieldStatistics{});
+      }
+      if (forms[k].ragged) {
+        const FieldForm& form = value.form;
+        encoded.fields.push_back(encode_ragged(std::move(value.bytes), form, false));
+        continue;
       }
       if (forms[k].narrow) {
         Array array{forms[k].dtype, {forms[k].values()}, std::move(value.bytes)};
@@ -410,9 +485,10 @@ class Rewriter {
   std::vector<Source> sources_;
   std::vector<SourceShard> shards_;
   std::vector<std::vector<DType>> held_;  // for each of them, the types of its fields
-  std::vector<Place> places_;             // in order of id, then of sub-cube
+  std::vector<Place> places_;             // in order of the keys, if sorted, of id, then of sub-cube
+  std::vector<FieldForm> lengths_;        // the forms of the result, with the lengths of all blocks so far
   std::map<std::int64_t, Absent> absent_;
-  std::vector<std::int64_t> ids_;  // those of all samples, also missing ones, ascending
+  std::vector<std::int64_t> ids_;  // those of all samples in the order of the result, also missing ones
   std::uint64_t per_block_ = 0;
   std::size_t next_ = 0;  // the first place that is in no block yet
 };

@@ -38,12 +38,17 @@ std::vector<std::uint32_t> piece_numbers(const std::vector<std::int64_t>& ids) {
   return pieces;
 }
 
-DataRow read_row(const ShardFile& shard, std::size_t row, const Manifest& manifest, ReadScratch& scratch) {
+DataRow read_row(const ShardFile& shard, std::size_t row, const Manifest& manifest, ReadScratch& scratch,
+                 RaggedRows ragged) {
   DataRow result;
   result.id = shard.layout().ids[row];
   result.fields.resize(manifest.fields.size());
   for (std::size_t k = 0; k < manifest.fields.size(); ++k) {
     const FieldLayout& layout = shard.layout().fields[k];
+    if (layout.is_ragged() && ragged == RaggedRows::stored) {
+      result.fields[k] = shard.read_steps(k, row, scratch, true);
+      continue;
+    }
     result.fields[k].resize(layout.sample_bytes / dtype_size(layout.held) * dtype_size(layout.dtype));
     shard.read_stored(k, row, scratch, result.fields[k], true);
   }

@@ -23,6 +23,10 @@ struct DataRow {
   std::vector<std::vector<std::uint8_t>> fields;  // in the order and the types of the manifest
 };
 
+// Samples of ragged fields: padded to the longest, or as the shard has them, the ragged axis first (masks are
+// then empty).
+enum class RaggedRows { padded, stored };
+
 std::vector<std::string> field_names(const Manifest& manifest);
 
 // Error{data} if the shard does not match the manifest.
@@ -32,7 +36,8 @@ void check_shard(const ShardFile& shard, const ShardEntry& entry, const Manifest
 std::vector<std::uint32_t> piece_numbers(const std::vector<std::int64_t>& ids);
 
 // All fields of a row. Error{data} if they are damaged.
-DataRow read_row(const ShardFile& shard, std::size_t row, const Manifest& manifest, ReadScratch& scratch);
+DataRow read_row(const ShardFile& shard, std::size_t row, const Manifest& manifest, ReadScratch& scratch,
+                 RaggedRows ragged = RaggedRows::padded);
 
 // Reads the rows of a shard on `threads` threads, calls `prepare` there, and passes them in order to `take`
 // on this thread; at most 2 * threads rows are in memory.

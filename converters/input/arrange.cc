@@ -262,6 +262,31 @@ FieldValue pad(const FieldConfig& field, const std::string& place, FieldValue& v
   return mask;
 }
 
+// Marks the ragged axis of the field. Returns its mask, which is 1 everywhere at the sample's own length.
+FieldValue make_ragged(const FieldConfig& field, const std::string& place, FieldForm& form) {
+  const std::size_t axis = form.layout.find(field.ragged);
+  if (axis == std::string::npos) {
+    throw Error(ExitCode::data,
+                fmt::format("{} has the axes {}, none of which is the ragged {}; 'layout' names "
+                            "the axes of the file, slowest first",
+                            place, spelled(form.layout), field.ragged));
+  }
+  const std::size_t length = form.shape[axis];
+  form.ragged = RaggedAxis{axis, length, length, field.pad_value};
+  FieldValue mask;
+  const std::size_t channels = form.layout.starts_with('C') ? 1 : 0;
+  mask.form.name = form.name + "_mask";
+  mask.form.role = form.role;
+  mask.form.dtype = DType::uint8;
+  mask.form.layout = form.layout.substr(channels);
+  mask.form.layout_from = form.layout_from;
+  mask.form.shape.assign(form.shape.begin() + static_cast<std::ptrdiff_t>(channels), form.shape.end());
+  mask.form.ragged = RaggedAxis{axis - channels, length, length, 0};
+  mask.form.mask = true;
+  mask.bytes.assign(product(mask.form.shape), 1);
+  return mask;
+}
+
 void to_short_form(FieldForm& form) {
   std::array<std::size_t, 4> shape = {1, 1, 1, 1};
   std::size_t at = 4;
@@ -291,6 +316,26 @@ void name_channels(const FieldConfig& field, const Arranger& arranger,
 
 std::size_t FieldForm::values() const {
   return product(shape);
+}
+
+void FieldForm::include_length(std::size_t least, std::size_t most) {
+  if (!ragged || most == 0) return;
+  ragged->least = ragged->most == 0 ? least : std::min(ragged->least, least);
+  ragged->most = std::max(ragged->most, most);
+  shape[ragged->axis] = ragged->most;
+}
+
+void FieldForm::forget_lengths() {
+  if (!ragged) return;
+  ragged->least = ragged->most = 0;
+}
+
+bool FieldForm::same_shape(const FieldForm& other) const {
+  if (!ragged || !other.ragged) return !ragged && !other.ragged && shape == other.shape;
+  if (ragged->axis != other.ragged->axis || shape.size() != other.shape.size()) return false;
+  std::vector<std::size_t> adjusted = other.shape;
+  adjusted[ragged->axis] = shape[ragged->axis];
+  return shape == adjusted;
 }
 
 std::string ArrangeOptions::place() const {
@@ -337,6 +382,7 @@ std::vector<FieldValue> arrange(const FieldConfig& field, std::vector<InputArray
   if (options.short_form) to_short_form(form);
   name_channels(field, arranger, all.components, form);
   if (!field.pad.empty()) result.push_back(pad(field, options.place(), result[0]));
+  if (!field.ragged.empty()) result.push_back(make_ragged(field, options.place(), form));
   return result;
 }
 

@@ -40,6 +40,14 @@ void apply_transforms(std::span<const Transform> steps, const Parameters& parame
 // Converts to another type; rounds for integer types. Error{data} if a value does not fit.
 void cast_values(Array& array, DType target);
 
+// The axis of a ragged field along which samples have lengths of their own.
+struct RaggedAxis {
+  std::size_t axis = 0;   // in `shape`
+  std::size_t least = 0;  // shortest and longest of the samples that the form describes
+  std::size_t most = 0;   // 0: none yet
+  double pad_value = 0;   // what readers put behind the values of a shorter sample
+};
+
 // The form that a field must have in every sample.
 struct FieldForm {
   std::string name;
@@ -55,17 +63,26 @@ struct FieldForm {
   bool compressed = true;            // in the shard, if each sample has a chunk
   bool matches = false;              // with a compressor that searches repeated strings
   std::size_t pieces = 1;            // sub-cubes that a sample is split into; `shape` is of one of them
+  std::optional<RaggedAxis> ragged =
+      {};             // `shape` has the sample's length, or the longest of several samples
+  bool mask = false;  // of a ragged field: readers make it from the lengths, the shards do not hold it
 
   // Channels: entries of the axis C; 1 without it.
   std::size_t channel_count() const { return layout.starts_with('C') ? shape[0] : 1; }
   std::size_t values() const;
   DType held() const { return narrow.value_or(dtype); }
-  // True if one shard may hold both; the type in the files (`stored`) and the storage in the shard do not
-  // matter.
+  // True if one shard may hold both; the type in the files (`stored`), the storage in the shard and the
+  // length of a ragged axis do not matter.
   bool operator==(const FieldForm& other) const {
-    return name == other.name && role == other.role && dtype == other.dtype && shape == other.shape &&
+    return name == other.name && role == other.role && dtype == other.dtype && same_shape(other) &&
            layout == other.layout && pieces == other.pieces;
   }
+  // For the form of several samples: includes the length of one, or those of another form.
+  void include_length(std::size_t least, std::size_t most);
+  void forget_lengths();
+
+ private:
+  bool same_shape(const FieldForm& other) const;
 };
 
 struct FieldValue {

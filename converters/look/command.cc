@@ -84,7 +84,8 @@ constexpr const char* kFooter = R"(Examples:
   wflow shards export DATA OUT --to zarr        for other tools: tfrecord, webdataset, npy, zarr
   wflow shards import --layout mlperf DIR OUT   CosmoFlow of MLPerf HPC: HDF5 or TFRecord files
   wflow shards merge A B OUT                    several data sets as one
-  wflow shards reshard DATA OUT --size 512MiB   the same samples in shards of another size)";
+  wflow shards reshard DATA OUT --size 512MiB   the same samples in shards of another size
+  wflow shards sort DATA OUT --by type,length   the same samples, with those that are alike side by side)";
 
 }  // namespace
 

@@ -21,15 +21,25 @@ std::uint64_t value_bytes(const FieldInfo& field) {
 
 std::string storage_of(const FieldLayout& layout) {
   if (layout.access == FieldLayout::Access::library) return "chunks of another tool, read through HDF5";
-  std::string text = layout.rows_per_chunk > 1 ? fmt::format("{} samples a chunk", layout.rows_per_chunk)
-                     : layout.slabs > 1        ? fmt::format("{} slabs a sample", layout.slabs)
-                                               : "a chunk a sample";
+  std::string text = layout.is_ragged()
+                         ? fmt::format("ragged, {} steps a chunk", layout.ragged.steps_per_chunk)
+                     : layout.rows_per_chunk > 1 ? fmt::format("{} samples a chunk", layout.rows_per_chunk)
+                     : layout.slabs > 1          ? fmt::format("{} slabs a sample", layout.slabs)
+                                                 : "a chunk a sample";
   if (layout.filters.shuffle) text += ", shuffle";
   if (layout.filters.deflate) text += ", deflate";
   if (layout.held != layout.dtype) text += fmt::format(", held as {}", dtype_name(layout.held));
   if (layout.index_damaged) return text + ", index damaged";
   if (layout.index_stale) return text + ", index stale";
   return text + (layout.has_hashes ? ", indexed" : ", no index of this file");
+}
+
+// Bytes of the values without padding, in the field's own type.
+std::uint64_t bytes_of_values(const FieldLayout& field, std::size_t samples) {
+  std::uint64_t held = samples * field.sample_bytes;
+  if (field.is_ragged())
+    held = field.sample_bytes / field.shape[field.ragged.axis] * field.ragged.offsets.back();
+  return held / dtype_size(field.held) * dtype_size(field.dtype);
 }
 
 }  // namespace
@@ -62,8 +72,7 @@ std::string describe_shard(const fs::path& shard) {
     for (const ChunkPlace& place : field.chunks) stored += place.bytes;
     out += fmt::format("  {:<14}({}) {}; {}; {} stored of {}\n", field.name, fmt::join(field.shape, ", "),
                        dtype_name(field.dtype), storage_of(field), text::format_bytes(stored),
-                       text::format_bytes(layout.ids.size() * field.sample_bytes / dtype_size(field.held) *
-                                          dtype_size(field.dtype)));
+                       text::format_bytes(bytes_of_values(field, layout.ids.size())));
   }
   return out;
 }

@@ -79,7 +79,7 @@ void find_duplicates(const fs::path& data, const Manifest& manifest, std::vector
   std::size_t found = 0;
   for (const std::string_view split : kSplitNames) {
     for (const ShardEntry& entry : manifest.split(split).shards) {
-      const ShardFile shard(data / entry.file, {field.name}, true);
+      const ShardFile shard = open_shard(data / entry.file, manifest, true);
       ReadScratch scratch;
       std::vector<std::uint8_t> raw(shard.layout().fields[0].sample_bytes);
       for (std::size_t row = 0; row < shard.size(); ++row) {

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "converters/shards/ragged.h"
 #include "converters/shards/shard_writer.h"
 
 namespace wflow::converters {
@@ -262,7 +263,7 @@ std::optional<SampleForm> find_form(const ConvertConfig& config, const std::vect
       if (config.compression == Compression::none) return form;
       for (std::size_t k = 0; k < std::min(sizes.size(), values.size()); ++k) {
         const FieldForm& field = (*form)[k];
-        if (rows_per_chunk(field) == 1) add_sample(field, values[k], config.level, sizes[k]);
+        if (rows_per_chunk(field) == 1 && !field.mask) add_sample(field, values[k], config.level, sizes[k]);
       }
       if (++usable == kMeasured) break;
     } catch (const Error& error) {
@@ -361,6 +362,17 @@ EncodedField encode_values(std::vector<std::uint8_t>&& bytes, const FieldForm& f
   return result;
 }
 
+EncodedField encode_ragged(std::vector<std::uint8_t>&& bytes, const FieldForm& form, bool hashed) {
+  EncodedField result;
+  result.steps = form.shape[form.ragged->axis];
+  if (form.mask) return result;
+  result.chunks.resize(1);
+  result.chunks[0].bytes =
+      ragged_axis_first(std::move(bytes), form.shape, form.ragged->axis, dtype_size(form.held()));
+  if (hashed) result.raw_hash = chunk_hash(result.chunks[0].bytes);
+  return result;
+}
+
 namespace {
 
 constexpr std::size_t kMostSketched = 256;  // limit of channels
@@ -413,6 +425,11 @@ std::vector<EncodedField> SampleEncoder::encode_piece(std::vector<FieldValue>& v
   fields.reserve(values.size());
   for (std::size_t k = 0; k < values.size(); ++k) {
     const FieldForm& form = (*form_)[k];
+    if (form.ragged) {
+      std::vector<std::uint8_t> bytes = pieces == 1 ? std::move(values[k].bytes) : values[k].bytes;
+      fields.push_back(encode_ragged(std::move(bytes), values[k].form, config_.delete_inputs));
+      continue;
+    }
     if (pieces == 1) {
       fields.push_back(encode_values(std::move(values[k].bytes), form, encoders_[k], config_.delete_inputs));
       continue;

@@ -21,6 +21,7 @@ struct EncodedField {
   std::vector<EncodedChunk>
       chunks;  // for a packed field: one chunk with its plain values; for a large one: its slabs
   std::uint64_t raw_hash = 0;  // XXH3-64 of the values in the shard, to verify them before inputs are deleted
+  std::uint64_t steps = 0;     // ragged: length along that axis; its one chunk holds plain values
 };
 
 // One entry for each channel; a field of very many channels has no distributions.
@@ -67,6 +68,10 @@ EncodedField encode_values(std::vector<std::uint8_t>&& values, const FieldForm& 
                            bool hashed);
 EncodedField encode_values(std::span<const std::uint8_t> values, const FieldForm& form, Encoder& encoder,
                            bool hashed = false);
+
+// A ragged field: the values with the ragged axis first, which the writer puts behind those of the samples
+// before. `form` is the sample's own. A mask has no values.
+EncodedField encode_ragged(std::vector<std::uint8_t>&& values, const FieldForm& form, bool hashed);
 
 class SampleEncoder {
  public:

@@ -81,11 +81,28 @@ Json to_json(const FieldInfo& field) {
   if (!field.compression.empty()) json["compression"] = field.compression;
   if (!field.coder.empty()) json["coder"] = field.coder;
   if (field.pieces > 1) json["pieces"] = field.pieces;
+  if (field.ragged) {
+    json["ragged"] = {{"axis", std::string(1, field.layout[field.ragged->axis])},
+                      {"least", field.ragged->least},
+                      {"most", field.ragged->most},
+                      {"pad_value", field.ragged->pad_value}};
+  }
+  if (field.mask) json["mask"] = true;
   const Normalisation& n = field.normalisation;
   if (n.kind == "standardise") json["normalisation"] = {{"kind", n.kind}};
   if (n.kind == "min_max") json["normalisation"] = {{"kind", n.kind}, {"low", n.low}, {"high", n.high}};
   if (n.kind == "quantile") json["normalisation"] = {{"kind", n.kind}, {"shape", n.shape}};
   return json;
+}
+
+RaggedLengths lengths_from(const nlohmann::json& json, const FieldInfo& field) {
+  const std::string letter = json.at("axis");
+  const std::size_t axis = field.layout.find(letter);
+  const RaggedLengths lengths{axis, json.at("least"), json.at("most"), json.at("pad_value")};
+  const bool possible = letter.size() == 1 && axis < field.shape.size() && lengths.least > 0 &&
+                        lengths.least <= lengths.most && lengths.most == field.shape[axis];
+  if (!possible) throw std::invalid_argument("a ragged field's lengths are impossible");
+  return lengths;
 }
 
 // Names of fields become part of HDF5 paths and messages: an impossible name means damage.
@@ -119,6 +136,8 @@ FieldInfo field_from(const nlohmann::json& json) {
   if (!plain || !parse_dtype(field.dtype) || field.shape.size() > 4 ||
       field.layout.size() != field.shape.size())
     throw std::invalid_argument("a field is not described as one");
+  if (json.contains("ragged")) field.ragged = lengths_from(json.at("ragged"), field);
+  field.mask = json.value("mask", false);
   return field;
 }
 
@@ -160,6 +179,7 @@ void read_format_2(const nlohmann::json& json, Manifest& m) {
   }
   m.split_order = json.at("split").at("order");
   m.split_seed = json.at("split").at("seed");
+  m.sorted_by = json.value("sorted_by", std::vector<std::string>{});
 }
 
 Manifest manifest_from(const nlohmann::json& json) {
@@ -201,10 +221,10 @@ nlohmann::json read_json(const fs::path& path, const std::string& what, std::str
   } catch (const nlohmann::json::exception& error) {
     throw damaged(path, what, error.what());
   }
-  if (format > kFormatVersion) {
+  if (format > kFormatWithRagged) {
     throw Error(ExitCode::version,
                 fmt::format("{} {} is of format {}, this wflow knows {}; use a newer wflow", what,
-                            path.string(), format, kFormatVersion));
+                            path.string(), format, kFormatWithRagged));
   }
   return json;
 }
@@ -234,7 +254,7 @@ void derive_flat_view(Manifest& m) {
   m.statistics.y.clear();
   for (const FieldInfo& field : m.fields) {
     if (is_input(field)) continue;
-    if (field.shape.size() > 1 || field.statistics.size() != field.values()) {
+    if (field.ragged || field.shape.size() > 1 || field.statistics.size() != field.values()) {
       m.labels.clear();
       m.statistics.y.clear();
       return;
@@ -258,11 +278,17 @@ std::string manifest_text(const Manifest& m) {
     fields.push_back(to_json(field));
     statistics[field.name] = to_json(field.statistics);
   }
-  Json json = {
-      {"wflow_format", kFormatVersion}, {"name", m.name},
-      {"created_by", m.created_by},     {"fields", std::move(fields)},
-      {"splits", std::move(splits)},    {"split", {{"order", m.split_order}, {"seed", m.split_seed}}},
-      {"missing", m.missing},           {"statistics", std::move(statistics)}};
+  const bool ragged = std::any_of(m.fields.begin(), m.fields.end(),
+                                  [](const FieldInfo& field) { return field.ragged.has_value(); });
+  Json json = {{"wflow_format", ragged ? kFormatWithRagged : kFormatVersion},
+               {"name", m.name},
+               {"created_by", m.created_by},
+               {"fields", std::move(fields)},
+               {"splits", std::move(splits)},
+               {"split", {{"order", m.split_order}, {"seed", m.split_seed}}},
+               {"missing", m.missing},
+               {"statistics", std::move(statistics)}};
+  if (!m.sorted_by.empty()) json["sorted_by"] = m.sorted_by;
   if (!m.dropped.empty()) json["dropped"] = m.dropped;
   return with_checksum(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }

@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,6 +19,7 @@
 namespace wflow::converters {
 
 inline constexpr int kFormatVersion = 2;
+inline constexpr int kFormatWithRagged = 3;  // of data sets with a ragged field, which older versions refuse
 inline constexpr const char* kManifestName = "manifest.json";
 
 // Statistics of the training split only; std is the population's.
@@ -45,6 +47,16 @@ struct Normalisation {
 
 enum class FieldRole { input, target };
 
+// The axis of a ragged field along which each sample has its own length. The field's `shape` has the longest:
+// readers return samples padded to it.
+struct RaggedLengths {
+  std::size_t axis = 0;  // in the field's shape
+  std::size_t least = 0;
+  std::size_t most = 0;
+  double pad_value = 0;
+  bool operator==(const RaggedLengths&) const = default;
+};
+
 // A named field of every sample.
 struct FieldInfo {
   std::string name;
@@ -62,6 +74,8 @@ struct FieldInfo {
   std::string compression = {};  // "gzip" or "none", in the first block; empty: unknown
   std::string coder = {};        // coder of the streams: "runs" (field_deflate) or "matches" (libdeflate)
   std::size_t pieces = 1;        // sub-cubes of a sample, one row each
+  std::optional<RaggedLengths> ragged = {};
+  bool mask = false;  // of a ragged field NAME: NAME_mask, which readers make from the lengths
   std::size_t values() const;
   bool operator==(const FieldInfo&) const = default;
 };
@@ -98,6 +112,7 @@ struct Manifest {
 
   std::string split_order;  // "even", "hash", "count" or "given"
   std::uint64_t split_seed = 0;
+  std::vector<std::string> sorted_by;  // keys of the order of samples in each split; empty: by id
   std::map<std::string, SplitEntry, std::less<>> splits;  // always "train", "validation" and "test"
   std::vector<std::int64_t> missing;                      // ids of the samples without usable output
   std::vector<std::int64_t> dropped;                      // ids of the samples that a filter dropped

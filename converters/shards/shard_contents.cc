@@ -74,6 +74,11 @@ void code_field(Coder& coder, Layout& layout) {
   coder.value(layout.index_stale);
   coder.value(layout.index_damaged);
   coder.list(layout.chunks);
+  coder.value(layout.ragged.axis);
+  coder.value(layout.ragged.steps_per_chunk);
+  coder.list(layout.ragged.offsets);
+  coder.value(layout.ragged.pad_value);
+  coder.value(layout.ragged.mask);
 }
 
 // HDF5 reads them without checking their checksums.
@@ -122,6 +127,7 @@ ShardContents read_shard_contents(const fs::path& path, const Manifest& manifest
   std::vector<std::string> names;
   for (const FieldInfo& field : manifest.fields) names.push_back(field.name);
   ShardContents contents{read_shard_layout(path, names), {}};
+  pad_to_longest(contents.layout, manifest);
   contents.targets = read_targets(path, contents.layout, manifest);
   return contents;
 }

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "converters/input/hdf5_handle.h"
+#include "converters/shards/ragged.h"
 
 namespace wflow::converters {
 
@@ -83,6 +84,27 @@ std::size_t slab_of(const FieldLayout& layout, std::size_t value) {
   const SlabCut cut = cut_of(layout);
   const std::size_t position = value / cut.step;
   return position / cut.along * cut.per_row() + position % cut.along / cut.slab;
+}
+
+// The scales apply to equal parts of a sample.
+void copy_scaled(const ChunkValues& chunk, std::size_t begin, std::size_t sample_values, std::span<float> to,
+                 std::span<const Scale> scales) {
+  if (scales.empty()) {
+    copy_as_float(chunk, 0, to, nullptr);
+    return;
+  }
+  const std::size_t part = sample_values / scales.size();
+  for (std::size_t at = 0; at < to.size();) {
+    const std::size_t k = (begin + at) / part;
+    const std::size_t length = std::min(to.size() - at, (k + 1) * part - begin - at);
+    copy_as_float(chunk, at, to.subspan(at, length), &scales[k]);
+    at += length;
+  }
+}
+
+// Bytes of one step along the ragged axis.
+std::size_t step_bytes(const FieldLayout& layout) {
+  return layout.sample_bytes / layout.shape[layout.ragged.axis];
 }
 
 // A box of an array as runs of neighbouring values.
@@ -191,10 +213,124 @@ void ShardFile::read_chunk(const FieldLayout& layout, std::size_t chunk, std::si
   if (!whole) throw damaged(row);
 }
 
+// A range of the file that holds values of one row.
+struct ShardFile::Piece {
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+  ChunkPlace place;  // place of its own chunk; for a packed row only the range
+  std::size_t row = 0;
+  std::size_t begin = 0;               // number of the first value in the sample
+  std::span<float> to;                 // place for these values
+  std::size_t at = 0;                  // offset in the bytes that were read
+  std::size_t chunk = 0;               // its number
+  const std::uint8_t* kept = nullptr;  // its bytes, if in memory
+};
+
+// The bytes of a chunk of steps, decoded: the last one is still in `scratch` if neighbours follow.
+std::span<const std::uint8_t> ShardFile::steps_chunk(std::size_t field, std::size_t chunk, std::size_t row,
+                                                     ReadScratch& scratch, bool verify,
+                                                     MemoryBudget* keep) const {
+  DecodedSteps& last = scratch.steps;
+  if (last.valid && last.chunk == chunk) return last.bytes;
+  const FieldLayout& layout = layout_.fields[field];
+  Piece piece;
+  piece.place = layout.chunks[chunk];
+  piece.bytes = piece.place.bytes;
+  piece.chunk = chunk;
+  find_kept(field, {&piece, 1});
+  std::span<const std::uint8_t> stored(piece.kept, piece.bytes);
+  if (piece.kept == nullptr) {
+    scratch.stored.resize(piece.bytes);
+    read_bytes(piece.place.offset, scratch.stored);
+    stored = scratch.stored;
+    if (verify && layout.has_hashes && chunk_hash(stored) != piece.place.hash) throw damaged(row);
+  }
+  last.valid = false;
+  last.chunk = chunk;
+  last.bytes.resize(layout.ragged.steps_per_chunk * step_bytes(layout));
+  if (!scratch.decoder.decode(stored, layout.filters, piece.place.mask, dtype_size(layout.held), last.bytes))
+    throw damaged(row);
+  last.valid = true;
+  if (keep != nullptr) keep_pieces(field, {&piece, 1}, scratch.stored, *keep);
+  return last.bytes;
+}
+
+// take(bytes) for each part of a sample that lies in one chunk, in order.
+template <typename Take>
+void ShardFile::for_each_steps(std::size_t field, std::size_t row, ReadScratch& scratch, bool verify,
+                               MemoryBudget* keep, Take take) const {
+  const FieldLayout& layout = layout_.fields[field];
+  const std::uint64_t each = layout.ragged.steps_per_chunk;
+  const std::size_t width = step_bytes(layout);
+  const std::uint64_t end = layout.ragged.offsets[row + 1];
+  for (std::uint64_t at = layout.ragged.offsets[row]; at < end;) {
+    const std::uint64_t chunk = at / each;
+    const std::uint64_t until = std::min(end, (chunk + 1) * each);
+    const auto bytes = steps_chunk(field, static_cast<std::size_t>(chunk), row, scratch, verify, keep);
+    take(bytes.subspan(static_cast<std::size_t>(at % each) * width,
+                       static_cast<std::size_t>(until - at) * width));
+    at = until;
+  }
+}
+
+std::vector<std::uint8_t> ShardFile::read_steps(std::size_t field, std::size_t row, ReadScratch& scratch,
+                                                bool verify) const {
+  const FieldLayout& layout = layout_.fields[field];
+  std::vector<std::uint8_t> steps;
+  if (layout.ragged.mask) return steps;
+  steps.reserve(layout.length(row) * step_bytes(layout));
+  scratch.steps.valid = false;
+  for_each_steps(field, row, scratch, verify, nullptr, [&](std::span<const std::uint8_t> part) {
+    steps.insert(steps.end(), part.begin(), part.end());
+  });
+  return steps;
+}
+
+void ShardFile::read_padded(std::size_t field, std::size_t row, ReadScratch& scratch,
+                            std::span<std::uint8_t> raw, bool verify, MemoryBudget* keep) const {
+  const FieldLayout& layout = layout_.fields[field];
+  const std::size_t width = dtype_size(layout.held);
+  if (layout.ragged.mask) {
+    fill_values(layout.held, 0, raw);
+    const std::vector<std::uint8_t> ones(layout.length(row) * step_bytes(layout), 1);
+    put_steps(ones, layout.shape, {layout.ragged.axis, 0, layout.length(row)}, width, raw);
+    return;
+  }
+  fill_values(layout.held, layout.ragged.pad_value, raw);
+  std::size_t done = 0;
+  for_each_steps(field, row, scratch, verify, keep, [&](std::span<const std::uint8_t> part) {
+    const std::size_t count = part.size() / step_bytes(layout);
+    put_steps(part, layout.shape, {layout.ragged.axis, done, count}, width, raw);
+    done += count;
+  });
+}
+
+// In order of row, so that a chunk is decoded once for all samples in it.
+void ShardFile::read_ragged_floats(std::size_t field, std::span<RowTarget> rows,
+                                   std::span<const Scale> scales, ReadScratch& scratch, bool verify,
+                                   MemoryBudget* keep) const {
+  const FieldLayout& layout = layout_.fields[field];
+  std::vector<RowTarget> ascending(rows.begin(), rows.end());
+  std::sort(ascending.begin(), ascending.end(),
+            [](const RowTarget& a, const RowTarget& b) { return a.row < b.row; });
+  scratch.steps.valid = false;
+  scratch.raw.resize(layout.sample_bytes);
+  for (const RowTarget& wanted : ascending) {
+    WFLOW_CHECK(wanted.row < size() && wanted.to.size() * dtype_size(layout.held) == layout.sample_bytes);
+    read_padded(field, wanted.row, scratch, scratch.raw, verify, keep);
+    copy_scaled({scratch.raw, layout.held, false}, 0, wanted.to.size(), wanted.to, scales);
+  }
+}
+
 void ShardFile::read_held(std::size_t field, std::size_t row, ReadScratch& scratch,
                           std::span<std::uint8_t> raw, bool verify) const {
   const FieldLayout& layout = layout_.fields[field];
   WFLOW_CHECK(row < size() && raw.size() == layout.sample_bytes);
+  if (layout.is_ragged()) {
+    scratch.steps.valid = false;
+    read_padded(field, row, scratch, raw, verify, nullptr);
+    return;
+  }
   if (layout.access == FieldLayout::Access::library) {
     read_through_library(path_, layout, row, layout_.ids[row], raw.data());
     return;
@@ -290,19 +426,6 @@ void ShardFile::read_float_part(std::size_t field, std::size_t row, std::span<co
     }
   });
 }
-
-// A range of the file that holds values of one row.
-struct ShardFile::Piece {
-  std::uint64_t offset = 0;
-  std::uint64_t bytes = 0;
-  ChunkPlace place;  // place of its own chunk; for a packed row only the range
-  std::size_t row = 0;
-  std::size_t begin = 0;               // number of the first value in the sample
-  std::span<float> to;                 // place for these values
-  std::size_t at = 0;                  // offset in the bytes that were read
-  std::size_t chunk = 0;               // its number
-  const std::uint8_t* kept = nullptr;  // its bytes, if in memory
-};
 
 std::vector<ShardFile::Piece> ShardFile::pieces_of(std::size_t field, std::span<const RowTarget> rows,
                                                    bool verify, ReadScratch& scratch) const {
@@ -405,22 +528,6 @@ void ShardFile::read_pieces(std::span<Piece> pieces, std::vector<std::uint8_t>& 
 
 namespace {
 
-// The scales apply to equal parts of a sample.
-void copy_scaled(const ChunkValues& chunk, std::size_t begin, std::size_t sample_values, std::span<float> to,
-                 std::span<const Scale> scales) {
-  if (scales.empty()) {
-    copy_as_float(chunk, 0, to, nullptr);
-    return;
-  }
-  const std::size_t part = sample_values / scales.size();
-  for (std::size_t at = 0; at < to.size();) {
-    const std::size_t k = (begin + at) / part;
-    const std::size_t length = std::min(to.size() - at, (k + 1) * part - begin - at);
-    copy_as_float(chunk, at, to.subspan(at, length), &scales[k]);
-    at += length;
-  }
-}
-
 void grow(std::vector<std::uint8_t>& bytes, std::size_t size) {
   if (bytes.size() < size) bytes.resize(size);
 }
@@ -472,6 +579,10 @@ void ShardFile::read_floats(std::size_t field, std::span<RowTarget> rows, std::s
                             ReadScratch& scratch, bool verify, MemoryBudget* keep) const {
   constexpr std::uint64_t kWindow = 4 << 20;  // limit of stored bytes at once
   const FieldLayout& layout = layout_.fields[field];
+  if (layout.is_ragged()) {
+    read_ragged_floats(field, rows, scales, scratch, verify, keep);
+    return;
+  }
   if (layout.access == FieldLayout::Access::library) {
     for (const RowTarget& wanted : rows) {
       scratch.raw.resize(layout.sample_bytes);
@@ -539,6 +650,29 @@ void ShardFile::finish_plain(std::size_t field, const Piece& piece, std::span<co
   if (!scales.empty())
     copy_scaled({bytes, layout.held, false}, piece.begin, layout.sample_bytes / sizeof(float), piece.to,
                 scales);
+}
+
+void pad_to_longest(ShardLayout& layout, const Manifest& manifest) {
+  for (FieldLayout& field : layout.fields) {
+    const auto info = std::find_if(manifest.fields.begin(), manifest.fields.end(),
+                                   [&](const FieldInfo& known) { return known.name == field.name; });
+    if (!field.is_ragged() || info == manifest.fields.end() || !info->ragged) continue;
+    const std::size_t axis = field.ragged.axis;
+    const std::size_t longest = info->ragged->most;
+    if (axis != info->ragged->axis || longest < field.shape[axis])
+      continue;  // the caller compares the shapes
+    field.sample_bytes = step_bytes(field) * longest;
+    field.shape[axis] = longest;
+    field.slab = field.shape;
+  }
+}
+
+ShardFile open_shard(const fs::path& path, const Manifest& manifest, bool keep_open) {
+  std::vector<std::string> names;
+  for (const FieldInfo& field : manifest.fields) names.push_back(field.name);
+  ShardLayout layout = read_shard_layout(path, names);
+  pad_to_longest(layout, manifest);
+  return ShardFile(path, std::move(layout), std::make_unique<FileBytes>(path, keep_open));
 }
 
 std::vector<std::size_t> ShardFile::damaged_chunks(std::size_t field, ReadScratch& scratch) const {

@@ -68,6 +68,13 @@ class MemoryBudget {
   std::atomic<std::int64_t> left_;
 };
 
+// The last chunk of a ragged field that was decoded: neighbouring samples share it.
+struct DecodedSteps {
+  std::size_t chunk = 0;
+  bool valid = false;
+  std::vector<std::uint8_t> bytes;
+};
+
 // The buffers of one reading thread, kept between reads to avoid an allocation for each sample.
 struct ReadScratch {
   Decoder decoder;
@@ -75,6 +82,7 @@ struct ReadScratch {
   std::vector<std::uint8_t> raw;
   std::vector<std::uint8_t> slab;
   std::array<std::vector<std::uint8_t>, 2> chunks;  // two chunks that are inflated at once
+  DecodedSteps steps;                               // valid during one call
 };
 
 // A row to read and the place for its values.
@@ -88,6 +96,15 @@ struct ChunkPlace {
   std::uint64_t bytes = 0;
   std::uint32_t mask = 0;
   std::uint64_t hash = 0;
+};
+
+// Where the samples of a ragged field are: chunks hold steps along the ragged axis, not samples.
+struct RaggedLayout {
+  std::size_t axis = 0;  // in the shape of a sample
+  std::size_t steps_per_chunk = 1;
+  std::vector<std::uint64_t> offsets;  // in steps: of each sample, then the end; empty: not ragged
+  double pad_value = 0;
+  bool mask = false;  // no values in the file: 1 up to the sample's length, then 0
 };
 
 // A field of a shard.
@@ -108,6 +125,12 @@ struct FieldLayout {
   bool index_stale = false;       // the file was changed after its index: the chunks are elsewhere
   bool index_damaged = false;     // the index should belong to the file, but its own checksum is wrong
   std::vector<ChunkPlace> chunks;
+  // Samples are read padded: `shape` has the longest of the shard, or of the data set (pad_to_longest).
+  RaggedLayout ragged;
+  bool is_ragged() const { return !ragged.offsets.empty(); }
+  std::size_t length(std::size_t row) const {
+    return static_cast<std::size_t>(ragged.offsets[row + 1] - ragged.offsets[row]);
+  }
 };
 
 // All that HDF5 knows about a shard; no further call of HDF5 is needed.
@@ -118,6 +141,9 @@ struct ShardLayout {
 
 // `names`: the fields to read; format 1 has `x` and `y`.
 ShardLayout read_shard_layout(const std::filesystem::path& path, const std::vector<std::string>& names);
+
+// Ragged fields get the length of the data set's longest sample.
+void pad_to_longest(ShardLayout& layout, const Manifest& manifest);
 
 // The names of a shard's fields, in the order of HDF5.
 std::vector<std::string> shard_fields(const std::filesystem::path& path);
@@ -137,6 +163,10 @@ class ShardFile {
   const std::filesystem::path& path() const { return path_; }
   const ShardLayout& layout() const { return layout_; }
   std::size_t size() const { return layout_.ids.size(); }
+
+  // The values of a ragged field without padding, the ragged axis first; none of a mask.
+  std::vector<std::uint8_t> read_steps(std::size_t field, std::size_t row, ReadScratch& scratch,
+                                       bool verify) const;
 
   // Reads field `field` of sample `row`: as stored, in the field's type, and as float32. Thread-safe.
   // Error{data} if the bytes are damaged. With `verify`, a chunk of several samples is compared with its
@@ -181,6 +211,15 @@ class ShardFile {
   void finish_plain(std::size_t field, const Piece& piece, std::span<const std::uint8_t> bytes,
                     std::span<const Scale> scales, bool verify) const;
   Error damaged(std::size_t row) const;
+  std::span<const std::uint8_t> steps_chunk(std::size_t field, std::size_t chunk, std::size_t row,
+                                            ReadScratch& scratch, bool verify, MemoryBudget* keep) const;
+  template <typename Take>
+  void for_each_steps(std::size_t field, std::size_t row, ReadScratch& scratch, bool verify,
+                      MemoryBudget* keep, Take take) const;
+  void read_padded(std::size_t field, std::size_t row, ReadScratch& scratch, std::span<std::uint8_t> raw,
+                   bool verify, MemoryBudget* keep) const;
+  void read_ragged_floats(std::size_t field, std::span<RowTarget> rows, std::span<const Scale> scales,
+                          ReadScratch& scratch, bool verify, MemoryBudget* keep) const;
   void check_packed(const FieldLayout& layout, std::size_t chunk, ReadScratch& scratch,
                     std::atomic<bool>& done) const;
 
@@ -195,6 +234,9 @@ class ShardFile {
   };
   std::vector<std::unique_ptr<Kept>> kept_;
 };
+
+// A shard of a data set, with all fields of its manifest.
+ShardFile open_shard(const std::filesystem::path& path, const Manifest& manifest, bool keep_open);
 
 // All that HDF5 knows about a shard of a data set, in a form that processes can exchange: with it a reader
 // needs only the shard's bytes.

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <optional>
 
 #include "base/error.h"
 #include "converters/input/hdf5_handle.h"
@@ -14,8 +16,6 @@ namespace wflow::converters {
 namespace fs = std::filesystem;
 
 namespace {
-
-constexpr std::uint64_t kFormat = 2;
 
 struct Opened {
   const fs::path& path;
@@ -74,10 +74,10 @@ std::vector<Value> read_table(const Opened& shard, const char* name, hid_t type,
 std::uint64_t checked_format(const Opened& shard) {
   const auto format = number_attribute(shard.file.get(), "wflow_format");
   if (!format) refuse(shard.path, "it has no attribute wflow_format");
-  if (*format > kFormat) {
+  if (*format > kFormatWithRagged) {
     throw Error(ExitCode::version,
                 fmt::format("{} is of shard format {}, this wflow knows {}; use a newer wflow",
-                            shard.path.string(), *format, kFormat));
+                            shard.path.string(), *format, kFormatWithRagged));
   }
   return *format;
 }
@@ -103,6 +103,7 @@ std::optional<Filters> known_filters(hid_t creation) {
   return filters;
 }
 
+// Chunks along the first axis, of samples or (ragged) of steps.
 std::optional<ChunkPlace> place_by_coordinate(const Opened& shard, const OpenedField& field,
                                               const FieldLayout& layout, std::size_t chunk) {
   std::vector<hsize_t> start(layout.shape.size() + 1, 0);
@@ -183,15 +184,15 @@ std::optional<std::vector<ChunkPlace>> places_by_index(const Opened& shard, cons
 }
 
 std::vector<ChunkPlace> places_by_library(const Opened& shard, const OpenedField& field,
-                                          const FieldLayout& layout, const std::vector<std::int64_t>& ids) {
+                                          const FieldLayout& layout) {
   std::vector<ChunkPlace> places;
   const std::size_t count = chunk_count(field, layout);
   places.reserve(count);
   for (std::size_t chunk = 0; chunk < count; ++chunk) {
     const auto place = place_by_coordinate(shard, field, layout, chunk);
     if (!place)
-      refuse(shard.path,
-             fmt::format("sample {} has no data in it", ids[chunk / layout.slabs * layout.rows_per_chunk]));
+      refuse(shard.path, fmt::format("row {} of /{} has no data in it",
+                                     chunk / layout.slabs * layout.rows_per_chunk, layout.name));
     places.push_back(*place);
   }
   return places;
@@ -222,9 +223,9 @@ bool place_rows(hid_t creation, FieldLayout& layout) {
   return true;
 }
 
-// Finds the places of the samples; false if only HDF5 itself can read them.
-bool place_chunks(const Opened& shard, const OpenedField& field, const std::vector<std::int64_t>& ids,
-                  FieldLayout& layout) {
+// Finds the places of the samples, or of the steps of a ragged field; false if only HDF5 itself can read
+// them.
+bool place_chunks(const Opened& shard, const OpenedField& field, FieldLayout& layout) {
   const PropertyId creation(H5Dget_create_plist(field.dataset.get()));
   const H5D_layout_t kind = H5Pget_layout(creation.get());
   const std::size_t bytes = layout.sample_bytes;
@@ -241,15 +242,15 @@ bool place_chunks(const Opened& shard, const OpenedField& field, const std::vect
   if (!place_rows(creation.get(), layout)) return false;
   layout.filters = *filters;
   const bool filtered = filters->shuffle || filters->deflate;
-  if (layout.rows_per_chunk > 1 && filtered) return false;
+  if (layout.rows_per_chunk > 1 && filtered && !layout.is_ragged()) return false;
   if (auto places = places_by_index(shard, field, layout)) {
     layout.chunks = std::move(*places);
     layout.has_hashes = true;
   } else {
-    layout.chunks = places_by_library(shard, field, layout, ids);
+    layout.chunks = places_by_library(shard, field, layout);
   }
   // A chunk of several samples is addressed by rows, so it must be complete.
-  return layout.rows_per_chunk == 1 ||
+  return layout.rows_per_chunk == 1 || filtered ||
          std::all_of(layout.chunks.begin(), layout.chunks.end(),
                      [&](const ChunkPlace& place) { return place.bytes == layout.rows_per_chunk * bytes; });
 }
@@ -274,21 +275,132 @@ std::size_t checked_sample_bytes(const Opened& shard, const FieldLayout& layout)
   return bytes;
 }
 
-// The type of the values, if the file has a narrower type.
-std::optional<DType> value_type(hid_t dataset) {
-  if (H5Aexists(dataset, "dtype") <= 0) return std::nullopt;
-  const AttributeId attribute(H5Aopen(dataset, "dtype", H5P_DEFAULT));
+std::optional<std::string> text_attribute(hid_t dataset, const char* name) {
+  if (H5Aexists(dataset, name) <= 0) return std::nullopt;
+  const AttributeId attribute(H5Aopen(dataset, name, H5P_DEFAULT));
   const TypeId type(H5Aget_type(attribute.get()));
   if (H5Tis_variable_str(type.get()) <= 0) return std::nullopt;
   char* text = nullptr;
   if (H5Aread(attribute.get(), type.get(), static_cast<void*>(&text)) < 0 || text == nullptr)
     return std::nullopt;
-  const auto dtype = parse_dtype(text);
+  const std::string value = text;
   H5free_memory(text);
-  return dtype;
+  return value;
+}
+
+// The type of the values, if the file has a narrower type.
+std::optional<DType> value_type(hid_t dataset) {
+  const auto text = text_attribute(dataset, "dtype");
+  return text ? parse_dtype(*text) : std::nullopt;
+}
+
+bool has_object(const Opened& shard, const std::string& group, const std::string& name) {
+  for (const std::string& part : {std::string("/wflow"), group, group + "/" + name}) {
+    if (H5Lexists(shard.file.get(), part.c_str(), H5P_DEFAULT) <= 0) return false;
+  }
+  return true;
+}
+
+constexpr const char* kOffsets = "/wflow/offsets";
+
+std::vector<std::uint64_t> read_offsets(const Opened& shard, const std::string& name, std::size_t samples) {
+  const std::string path = fmt::format("{}/{}", kOffsets, name);
+  std::size_t columns = 0;
+  auto offsets = read_table<std::uint64_t>(shard, path.c_str(), H5T_NATIVE_UINT64, 1, samples + 1, &columns);
+  const DatasetId table(H5Dopen2(shard.file.get(), path.c_str(), H5P_DEFAULT));
+  const bool rising =
+      std::adjacent_find(offsets.begin(), offsets.end(), std::greater_equal<>()) == offsets.end();
+  if (!table_is_whole(table, offsets) || offsets.front() != 0 || !rising)
+    throw Error(ExitCode::data, fmt::format("the offsets of {} in {} are damaged; convert its block again",
+                                            name, shard.path.string()));
+  return offsets;
+}
+
+double real_attribute(hid_t object, const char* name) {
+  double value = 0;
+  if (H5Aexists(object, name) <= 0) return value;
+  const AttributeId attribute(H5Aopen(object, name, H5P_DEFAULT));
+  if (!attribute || H5Aread(attribute.get(), H5T_NATIVE_DOUBLE, &value) < 0) return 0;
+  return value;
+}
+
+// From the places of steps to a sample of the shard's longest.
+void shape_of_samples(FieldLayout& layout, std::size_t axis) {
+  const std::vector<std::uint64_t>& offsets = layout.ragged.offsets;
+  std::uint64_t longest = 0;
+  for (std::size_t k = 1; k < offsets.size(); ++k) longest = std::max(longest, offsets[k] - offsets[k - 1]);
+  layout.ragged.axis = axis;
+  layout.ragged.steps_per_chunk = layout.rows_per_chunk;
+  layout.rows_per_chunk = 1;
+  layout.shape.insert(layout.shape.begin() + static_cast<std::ptrdiff_t>(axis),
+                      static_cast<std::size_t>(longest));
+  layout.slab = layout.shape;
+}
+
+FieldLayout read_ragged(const Opened& shard, const std::string& name, const std::vector<std::int64_t>& ids) {
+  FieldLayout layout;
+  layout.name = name;
+  layout.ragged.offsets = read_offsets(shard, name, ids.size());
+  const std::uint64_t steps = layout.ragged.offsets.back();
+  const OpenedField field{DatasetId(H5Dopen2(shard.file.get(), name.c_str(), H5P_DEFAULT)),
+                          static_cast<std::size_t>(steps)};
+  if (!field.dataset) refuse(shard.path, fmt::format("it has no /{}", name));
+  const auto dims = dimensions(field.dataset.get());
+  if (dims.empty() || dims[0] != steps)
+    refuse(shard.path, fmt::format("/{} does not have the {} steps of its offsets", name, steps));
+  layout.shape.assign(dims.begin() + 1, dims.end());
+  if (std::find(layout.shape.begin(), layout.shape.end(), std::size_t{0}) != layout.shape.end())
+    refuse(shard.path, fmt::format("the samples of /{} hold nothing", name));
+  const TypeId type(H5Dget_type(field.dataset.get()));
+  const auto dtype = dtype_of(type.get());
+  const std::uint64_t axis = number_attribute(field.dataset.get(), "ragged_axis").value_or(0);
+  if (!dtype || axis > layout.shape.size())
+    refuse(shard.path, fmt::format("/{} is not described as a ragged field", name));
+  layout.held = layout.dtype = *dtype;
+  layout.slab = layout.shape;
+  layout.sample_bytes =
+      checked_sample_bytes(shard, layout);  // of a step, until the shape is that of a sample
+  if (!plain_bytes(shard, field, layout.held) || !place_chunks(shard, field, layout))
+    throw Error(
+        ExitCode::data,
+        fmt::format("/{} of {} is ragged and has chunks or filters of another tool, which wflow does not "
+                    "read; convert its block again",
+                    name, shard.path.string()));
+  layout.ragged.pad_value = real_attribute(field.dataset.get(), "pad_value");
+  shape_of_samples(layout, static_cast<std::size_t>(axis));
+  layout.sample_bytes = checked_sample_bytes(shard, layout);
+  return layout;
+}
+
+// The mask of a ragged field has the lengths of it, without its channels, and no values in the file.
+FieldLayout read_mask(const Opened& shard, const std::string& name, const std::string& ragged,
+                      const std::vector<std::int64_t>& ids) {
+  FieldLayout layout = read_ragged(shard, ragged, ids);
+  layout.name = name;
+  layout.held = layout.dtype = DType::uint8;
+  layout.chunks.clear();
+  layout.filters = {};
+  layout.has_hashes = layout.index_stale = layout.index_damaged = false;
+  layout.ragged.mask = true;
+  const DatasetId dataset(H5Dopen2(shard.file.get(), ragged.c_str(), H5P_DEFAULT));
+  if (text_attribute(dataset.get(), "layout").value_or("").find('C') != std::string::npos) {
+    if (layout.ragged.axis == 0)
+      refuse(shard.path, fmt::format("/{} is not described as a ragged field", ragged));
+    layout.shape.erase(layout.shape.begin());
+    --layout.ragged.axis;
+  }
+  layout.slab = layout.shape;
+  layout.sample_bytes = checked_sample_bytes(shard, layout);
+  return layout;
 }
 
 FieldLayout read_field(const Opened& shard, const std::string& name, const std::vector<std::int64_t>& ids) {
+  if (has_object(shard, kOffsets, name)) return read_ragged(shard, name, ids);
+  constexpr std::string_view kMask = "_mask";
+  const std::string ragged = name.ends_with(kMask) ? name.substr(0, name.size() - kMask.size()) : "";
+  const bool stored = H5Lexists(shard.file.get(), name.c_str(), H5P_DEFAULT) > 0;
+  if (!stored && !ragged.empty() && has_object(shard, kOffsets, ragged))
+    return read_mask(shard, name, ragged, ids);
   FieldLayout layout;
   layout.name = name;
   const OpenedField field{DatasetId(H5Dopen2(shard.file.get(), name.c_str(), H5P_DEFAULT)), ids.size()};
@@ -307,7 +419,7 @@ FieldLayout read_field(const Opened& shard, const std::string& name, const std::
   layout.dtype = value_type(field.dataset.get()).value_or(*dtype);
   layout.slab = layout.shape;
   layout.sample_bytes = checked_sample_bytes(shard, layout);
-  const bool direct = plain_bytes(shard, field, layout.held) && place_chunks(shard, field, ids, layout);
+  const bool direct = plain_bytes(shard, field, layout.held) && place_chunks(shard, field, layout);
   if (!direct) {
     // HDF5 must not read more than the file can hold.
     if (layout.sample_bytes > shard.file_bytes * 1032 + 65536)

@@ -135,6 +135,11 @@ std::int64_t SplitReader::id(std::size_t i) const {
   return state_->shards[shard].layout().ids[row];
 }
 
+std::size_t SplitReader::length(std::size_t field, std::size_t i) const {
+  const auto [shard, row] = state_->locate(i);
+  return state_->shards[shard].layout().fields[field].length(row);
+}
+
 const std::vector<FieldInfo>& SplitReader::fields() const {
   return state_->fields;
 }

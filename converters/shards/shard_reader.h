@@ -44,6 +44,10 @@ class SplitReader {
   std::size_t size() const;
   std::int64_t id(std::size_t i) const;
 
+  // The length of sample i along the axis of a ragged field. read_field() and the others return the sample
+  // padded to the field's shape, which has the longest.
+  std::size_t length(std::size_t field, std::size_t i) const;
+
   // The fields of the manifest, by index. Reads field `field` of sample i as float32, from any stored
   // type; values.size() == fields()[field].values(). Thread-safe: pread and inflate on the calling thread,
   // no HDF5 call and no lock held while reading. (A shard that another tool rewrote with other chunks or

@@ -393,7 +393,7 @@ TEST_F(ShardReaderTest, ErrorsOfTheManifest) {
     write_file_durably(data_ / kManifestName, changed.dump());
     return error_of([&] { SplitReader::open(data_, read_manifest(data_), "train"); });
   };
-  EXPECT_TRUE(why([](auto& j) { j["wflow_format"] = 3; }).starts_with("8: "));
+  EXPECT_TRUE(why([](auto& j) { j["wflow_format"] = 99; }).starts_with("8: "));
   EXPECT_TRUE(why([](auto& j) { j.erase("fields"); }).starts_with("4: "));
   EXPECT_TRUE(why([](auto& j) { j["splits"]["train"]["shards"][0]["file"] = "../x.h5"; }).starts_with("4: "));
   EXPECT_TRUE(why([](auto& j) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -35,6 +36,10 @@ struct ShardWriter::State {
     std::uint64_t slabs = 1;            // chunks of a sample
     std::vector<std::uint8_t> pending;  // rows of a packed chunk that is not full
     std::vector<std::uint64_t> chunks;  // offset, bytes, mask and hash of each
+    // Ragged: one axis of steps instead of one of samples, and rows_per_chunk counts steps.
+    std::vector<std::uint64_t> offsets;  // in steps: of each sample, then the end
+    std::size_t step_bytes = 0;
+    std::optional<Encoder> encoder;
   };
 
   fs::path target;
@@ -59,18 +64,27 @@ struct ShardWriter::State {
   void create_field(const FieldForm& form);
   void write_chunk(std::size_t field, const EncodedChunk& chunk);
   void flush_packed(std::size_t field);
+  void create_ragged(const FieldForm& form);
+  void add_steps(std::size_t field, const EncodedField& sample);
+  void write_steps(std::size_t field, const EncodedChunk& chunk);
+  void close_ragged(std::size_t field);
+  void describe(hid_t dataset, const FieldForm& form, const std::string& layout) const;
+  DatasetId new_dataset(const FieldForm& form, const std::vector<hsize_t>& dims,
+                        const std::vector<hsize_t>& most, const std::vector<hsize_t>& chunk) const;
   void write_text(hid_t object, const char* name, const std::string& value) const;
   void write_texts(hid_t object, const char* name, const std::vector<std::string>& values) const;
   void write_number(hid_t object, const char* name, std::uint64_t value) const {
     write_integer(object, name, H5T_STD_I64LE, value);
   }
   void write_integer(hid_t object, const char* name, hid_t stored, std::uint64_t value) const;
+  void write_real(hid_t object, const char* name, double value) const;
   DatasetId write_table(const char* name, hid_t stored, hid_t native, std::vector<hsize_t> dims,
                         const void* values) const;
   std::vector<hsize_t> chunk_start(std::size_t field, std::size_t chunk) const;
   std::uint64_t ask_place(std::size_t field, std::size_t chunk) const;
   std::vector<std::uint64_t> chunk_index(std::size_t field) const;
   void write_index(std::size_t field) const;
+  void write_offsets() const;
   void write_tables(std::span<const std::int64_t> missing);
   void record_size() const;
 };
@@ -105,7 +119,9 @@ void ShardWriter::State::create() {
   const PropertyId creation = new_property(H5P_FILE_CREATE);
   H5Pset_obj_track_times(creation.get(), false);
   file = FileId(check(H5Fcreate(durable.temporary().c_str(), H5F_ACC_EXCL, creation.get(), access.get())));
-  write_number(file.get(), "wflow_format", kFormatVersion);
+  const bool ragged = std::any_of(description.fields.begin(), description.fields.end(),
+                                  [](const FieldForm& form) { return form.ragged.has_value(); });
+  write_number(file.get(), "wflow_format", ragged ? kFormatWithRagged : kFormatVersion);
   write_text(file.get(), "split", description.split);
   write_number(file.get(), "block", description.block);
   write_text(file.get(), "producer", fmt::format("wflow {}", kVersion));
@@ -113,17 +129,29 @@ void ShardWriter::State::create() {
 }
 
 void ShardWriter::State::create_field(const FieldForm& form) {
+  if (form.ragged) {
+    create_ragged(form);
+    return;
+  }
   FieldOutput output;
   output.rows_per_chunk = std::min<std::uint64_t>(converters::rows_per_chunk(form), description.most_samples);
   output.slab = slab_shape(form);
   output.slabs = slab_ranges(form, output.slab).size();
-  const Filters filters = filters_of(form);
   std::vector<hsize_t> dims = {description.most_samples};
   std::vector<hsize_t> chunk = {output.rows_per_chunk};
   dims.insert(dims.end(), form.shape.begin(), form.shape.end());
   chunk.insert(chunk.end(), output.slab.begin(), output.slab.end());
+  output.dataset = new_dataset(form, dims, dims, chunk);
+  describe(output.dataset.get(), form, form.layout);
+  outputs.push_back(std::move(output));
+}
+
+DatasetId ShardWriter::State::new_dataset(const FieldForm& form, const std::vector<hsize_t>& dims,
+                                          const std::vector<hsize_t>& most,
+                                          const std::vector<hsize_t>& chunk) const {
+  const Filters filters = filters_of(form);
   const int rank = static_cast<int>(dims.size());
-  const SpaceId space(check(H5Screate_simple(rank, dims.data(), nullptr)));
+  const SpaceId space(check(H5Screate_simple(rank, dims.data(), most.data())));
   const PropertyId creation = new_property(H5P_DATASET_CREATE);
   H5Pset_obj_track_times(creation.get(), false);
   H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER);
@@ -134,23 +162,87 @@ void ShardWriter::State::create_field(const FieldForm& form) {
   }
   const PropertyId access = new_property(H5P_DATASET_ACCESS);
   H5Pset_chunk_cache(access.get(), 1, 0, 1);  // chunks are already encoded: a cache would only hold copies
-  output.dataset = DatasetId(check(H5Dcreate2(file.get(), form.name.c_str(), stored_type(form.held()),
-                                              space.get(), H5P_DEFAULT, creation.get(), access.get())));
-  const hid_t id = output.dataset.get();
-  write_text(id, "role", std::string(role_name(form.role)));
-  write_text(id, "layout", form.layout);
-  if (form.held() != form.dtype) write_text(id, "dtype", std::string(dtype_name(form.dtype)));
-  if (!form.channels.empty()) write_texts(id, form.layout == "C" ? "names" : "channels", form.channels);
-  if (!form.units.empty()) write_text(id, "units", form.units);
-  outputs.push_back(std::move(output));
+  return DatasetId(check(H5Dcreate2(file.get(), form.name.c_str(), stored_type(form.held()), space.get(),
+                                    H5P_DEFAULT, creation.get(), access.get())));
+}
+
+void ShardWriter::State::describe(hid_t dataset, const FieldForm& form, const std::string& layout) const {
+  write_text(dataset, "role", std::string(role_name(form.role)));
+  write_text(dataset, "layout", layout);
+  if (form.held() != form.dtype) write_text(dataset, "dtype", std::string(dtype_name(form.dtype)));
+  if (!form.channels.empty()) write_texts(dataset, layout == "C" ? "names" : "channels", form.channels);
+  if (!form.units.empty()) write_text(dataset, "units", form.units);
+}
+
+// The steps of all samples, one behind the other: (steps, other axes).
+void ShardWriter::State::create_ragged(const FieldForm& form) {
+  FieldOutput& output = outputs.emplace_back();
+  output.offsets = {0};
+  if (form.mask) return;
+  const std::size_t axis = form.ragged->axis;
+  std::vector<hsize_t> dims(form.shape.begin(), form.shape.end());
+  dims.erase(dims.begin() + static_cast<std::ptrdiff_t>(axis));
+  output.step_bytes = dtype_size(form.held());
+  for (const hsize_t length : dims) output.step_bytes *= length;
+  output.rows_per_chunk = std::max<std::size_t>(1, kPackedChunk / output.step_bytes);
+  std::vector<hsize_t> chunk = dims;
+  chunk.insert(chunk.begin(), output.rows_per_chunk);
+  dims.insert(dims.begin(), 0);
+  std::vector<hsize_t> most = dims;
+  most[0] = H5S_UNLIMITED;
+  output.dataset = new_dataset(form, dims, most, chunk);
+  std::string layout = form.layout;
+  layout.erase(axis, 1);
+  describe(output.dataset.get(), form, form.layout[axis] + layout);
+  write_number(output.dataset.get(), "ragged_axis", axis);
+  write_real(output.dataset.get(), "pad_value", form.ragged->pad_value);
+  output.encoder.emplace(filters_of(form), form.matches ? Coder::matches : Coder::runs, description.level);
+}
+
+void ShardWriter::State::add_steps(std::size_t field, const EncodedField& sample) {
+  FieldOutput& output = outputs[field];
+  output.offsets.push_back(output.offsets.back() + sample.steps);
+  if (description.fields[field].mask) return;
+  const std::vector<std::uint8_t>& bytes = sample.chunks.front().bytes;
+  WFLOW_CHECK(bytes.size() == sample.steps * output.step_bytes);
+  output.pending.insert(output.pending.end(), bytes.begin(), bytes.end());
+  const std::size_t whole = output.rows_per_chunk * output.step_bytes;
+  const std::size_t width = dtype_size(description.fields[field].held());
+  std::size_t at = 0;
+  const Hdf5Section section;
+  for (; output.pending.size() - at > whole; at += whole)  // close() writes the last chunk
+    write_steps(field, output.encoder->encode(std::span(output.pending).subspan(at, whole), width));
+  output.pending.erase(output.pending.begin(), output.pending.begin() + static_cast<std::ptrdiff_t>(at));
+}
+
+// HDF5 refuses a chunk beyond the extent.
+void ShardWriter::State::write_steps(std::size_t field, const EncodedChunk& chunk) {
+  const FieldOutput& output = outputs[field];
+  std::vector<hsize_t> dims(description.fields[field].shape.begin(), description.fields[field].shape.end());
+  dims.erase(dims.begin() + static_cast<std::ptrdiff_t>(description.fields[field].ragged->axis));
+  const std::uint64_t steps_now = (output.chunks.size() / 4 + 1) * output.rows_per_chunk;
+  dims.insert(dims.begin(), std::min(steps_now, output.offsets.back()));
+  check(H5Dset_extent(output.dataset.get(), dims.data()));
+  write_chunk(field, chunk);
+}
+
+// The last chunk is complete in the file, as those of packed fields are.
+void ShardWriter::State::close_ragged(std::size_t field) {
+  FieldOutput& output = outputs[field];
+  const FieldForm& form = description.fields[field];
+  if (form.mask) return;
+  output.pending.resize(output.rows_per_chunk * output.step_bytes, 0);
+  write_steps(field, output.encoder->encode(output.pending, dtype_size(form.held())));
 }
 
 // The offset of the chunk with that number: rows, then slabs in C order.
 std::vector<hsize_t> ShardWriter::State::chunk_start(std::size_t field, std::size_t chunk) const {
   const FieldOutput& output = outputs[field];
   const std::vector<std::size_t>& shape = description.fields[field].shape;
-  std::vector<hsize_t> start(shape.size() + 1, 0);
+  const bool ragged = !output.offsets.empty();
+  std::vector<hsize_t> start(shape.size() + (ragged ? 0 : 1), 0);
   start[0] = chunk / output.slabs * output.rows_per_chunk;
+  if (ragged) return start;
   std::size_t slab = chunk % output.slabs;
   for (std::size_t k = shape.size(); k-- > 0;) {
     const std::size_t along = (shape[k] + output.slab[k] - 1) / output.slab[k];
@@ -204,6 +296,13 @@ void ShardWriter::State::write_texts(hid_t object, const char* name,
   std::vector<const char*> texts;
   for (const auto& value : values) texts.push_back(value.c_str());
   if (!texts.empty()) check(H5Awrite(attribute.get(), type.get(), texts.data()));
+}
+
+void ShardWriter::State::write_real(hid_t object, const char* name, double value) const {
+  const SpaceId space(check(H5Screate(H5S_SCALAR)));
+  const AttributeId attribute(
+      check(H5Acreate2(object, name, H5T_IEEE_F64LE, space.get(), H5P_DEFAULT, H5P_DEFAULT)));
+  check(H5Awrite(attribute.get(), H5T_NATIVE_DOUBLE, &value));
 }
 
 void ShardWriter::State::write_integer(hid_t object, const char* name, hid_t stored,
@@ -260,6 +359,26 @@ void ShardWriter::State::write_index(std::size_t field) const {
       chunk_hash({reinterpret_cast<const std::uint8_t*>(words.data()), words.size() * sizeof(words[0])}));
 }
 
+// With checksums, as the index has.
+void ShardWriter::State::write_offsets() const {
+  if (std::all_of(outputs.begin(), outputs.end(),
+                  [](const FieldOutput& output) { return output.offsets.empty(); }))
+    return;
+  const PropertyId creation = new_property(H5P_GROUP_CREATE);
+  H5Pset_obj_track_times(creation.get(), false);
+  const GroupId group(
+      check(H5Gcreate2(file.get(), "/wflow/offsets", H5P_DEFAULT, creation.get(), H5P_DEFAULT)));
+  for (std::size_t k = 0; k < outputs.size(); ++k) {
+    const std::vector<std::uint64_t>& offsets = outputs[k].offsets;
+    if (offsets.empty() || description.fields[k].mask) continue;
+    const DatasetId table = write_table(("/wflow/offsets/" + description.fields[k].name).c_str(),
+                                        H5T_STD_U64LE, H5T_NATIVE_UINT64, {offsets.size()}, offsets.data());
+    write_integer(table.get(), "xxh3_64", H5T_STD_U64LE,
+                  chunk_hash({reinterpret_cast<const std::uint8_t*>(offsets.data()),
+                              offsets.size() * sizeof(offsets[0])}));
+  }
+}
+
 void ShardWriter::State::write_tables(std::span<const std::int64_t> missing) {
   const DatasetId id = write_table("/id", H5T_STD_I64LE, H5T_NATIVE_INT64, {ids.size()}, ids.data());
   write_integer(id.get(), "xxh3_64", H5T_STD_U64LE,
@@ -270,7 +389,10 @@ void ShardWriter::State::write_tables(std::span<const std::int64_t> missing) {
   const GroupId group(check(H5Gcreate2(file.get(), "/wflow", H5P_DEFAULT, creation.get(), H5P_DEFAULT)));
   const GroupId index(
       check(H5Gcreate2(file.get(), "/wflow/index", H5P_DEFAULT, creation.get(), H5P_DEFAULT)));
-  for (std::size_t k = 0; k < outputs.size(); ++k) write_index(k);
+  for (std::size_t k = 0; k < outputs.size(); ++k) {
+    if (!description.fields[k].mask) write_index(k);
+  }
+  write_offsets();
   if (std::any_of(pieces.begin(), pieces.end(), [](std::uint32_t piece) { return piece > 0; }))
     write_table("/wflow/piece", H5T_STD_U32LE, H5T_NATIVE_UINT32, {pieces.size()}, pieces.data());
   write_number(index.get(), "index_file_size",
@@ -325,6 +447,10 @@ void ShardWriter::add(std::int64_t id, std::span<const EncodedField> fields, std
   WFLOW_CHECK(s.ids.size() < s.description.most_samples && fields.size() == s.outputs.size());
   for (std::size_t k = 0; k < fields.size(); ++k) {
     State::FieldOutput& output = s.outputs[k];
+    if (s.description.fields[k].ragged) {
+      s.add_steps(k, fields[k]);
+      continue;
+    }
     if (converters::rows_per_chunk(s.description.fields[k]) == 1) {
       const Hdf5Section section;
       for (const EncodedChunk& chunk : fields[k].chunks) s.write_chunk(k, chunk);
@@ -344,6 +470,10 @@ void ShardWriter::close(std::span<const std::int64_t> missing) {
   State& s = *state_;
   const Hdf5Section section;
   for (std::size_t k = 0; k < s.outputs.size(); ++k) {
+    if (s.description.fields[k].ragged) {
+      s.close_ragged(k);
+      continue;
+    }
     std::vector<hsize_t> dims = {s.ids.size()};
     const auto& shape = s.description.fields[k].shape;
     dims.insert(dims.end(), shape.begin(), shape.end());
@@ -352,12 +482,15 @@ void ShardWriter::close(std::span<const std::int64_t> missing) {
     s.flush_packed(k);
   }
   s.write_tables(missing);
-  for (State::FieldOutput& output : s.outputs) s.check(output.dataset.close());
+  for (State::FieldOutput& output : s.outputs) {
+    if (output.dataset) s.check(output.dataset.close());
+  }
   s.check(s.file.close());
   s.record_size();
 }
 
 std::size_t rows_per_chunk(const FieldForm& form) {
+  if (form.ragged) return 1;
   const std::size_t bytes = form.values() * dtype_size(form.held());
   return bytes < kPackBelow ? kPackedChunk / std::max<std::size_t>(1, bytes) : 1;
 }

@@ -28,7 +28,8 @@ struct ShardDescription {
 };
 
 // Samples of less than 4 KiB are packed, about 64 KiB in a chunk, without filters: each is then one read of a
-// few bytes, and a million of them are some thousand chunks. Larger samples have a chunk each.
+// few bytes, and a million of them are some thousand chunks. Larger samples have a chunk each. 1 for a ragged
+// field, whose chunks hold steps and not samples.
 std::size_t rows_per_chunk(const FieldForm& form);
 Filters filters_of(const FieldForm& form);
 

@@ -388,6 +388,48 @@ class DataSet(unittest.TestCase):
             _, targets = next(iter(dataset))
             self.assertEqual(sorted(targets["f_mask"].sum(dim=(1, 2)).tolist()), sorted(3.0 * (2 + n % 3) for n in split.ids))
 
+    def ragged(self):
+        """Series of 3 types whose lengths are 4 to 9; sample i holds i."""
+        folder = self.folder / "ragged_source"
+        folder.mkdir()
+        rows = ["id,file,type"]
+        for i in range(40):
+            np.save(folder / f"{i}.npy", np.full((4 + i % 6, 2), i, "f4"))
+            rows.append(f"{i},{i}.npy,{i % 3}")
+        (folder / "t.csv").write_text("\n".join(rows) + "\n")
+        config = {"samples": "t.csv", "output": str(self.folder / "ragged"), "split": {"train": 1.0},
+                  "inputs": {"u": {"layout": "TC", "ragged": "T"}}, "targets": {"type": "parameter"}}
+        (folder / "c.yaml").write_text(json.dumps({"convert": config}))
+        subprocess.run([PROGRAM, str(folder / "c.yaml")], check=True, capture_output=True)
+        return wflow.open(self.folder / "ragged").train
+
+    def test_batches_of_samples_that_are_alike(self):
+        split = self.ragged()
+        number = {int(n): i for i, n in enumerate(split.ids)}
+        np.testing.assert_array_equal(split.lengths("u"), 4 + split.ids % 6)
+        place = {int(i): k for k, i in enumerate(split.order_by(["type", "length"]))}
+        for dataset in [wflow.torch.IterableDataset] + ([] if WITHOUT_LOADER else [wflow.torch.FastDataset]):
+            whole, ranks = [], []
+            make = lambda **keys: dataset(split, 8, normalise=False, seed=3, batch_by=["type", "length"], run=4, trim=True, **keys)
+            for inputs, types in make():
+                self.assertEqual(inputs["u"].shape[1:], (2, int(inputs["u_mask"].sum(1).max())))  # trimmed to the longest
+                ids = inputs["u"][:, 0, 0].int().tolist()
+                for values, mask, kind, i in zip(inputs["u"], inputs["u_mask"], types, ids):
+                    np.testing.assert_array_equal(mask, np.arange(len(mask)) < 4 + i % 6)
+                    np.testing.assert_array_equal(values, mask.numpy() * np.full_like(values, i))
+                    self.assertEqual(kind, i % 3)
+                for first in (0, 4):
+                    places = [place[number[i]] for i in ids[first:first + 4]]
+                    self.assertEqual(places, [(places[0] + k) % 40 for k in range(4)])
+                whole += ids
+            self.assertEqual(sorted(whole), list(range(40)))
+            iterators = [iter(make(rank=rank, world=2)) for rank in range(2)]
+            for batches in zip(*iterators):
+                ranks += [i for inputs, _ in batches for i in inputs["u"][:, 0, 0].int().tolist()]
+            self.assertEqual(ranks, whole)
+        with self.assertRaisesRegex(wflow.Error, "no field, label or length is named 'typ'"):
+            wflow.torch.IterableDataset(split, 8, batch_by="typ")
+
     # ---- libwflow_loader
 
     @unittest.skipIf(WITHOUT_LOADER, "a library with a sanitizer does not load into python")

@@ -14,7 +14,7 @@ import numpy as np
 
 from wflow._checksum import checked_json
 from wflow._errors import DamagedData, Error, NewerFormat
-from wflow._shard import FORMAT, Shard
+from wflow._shard import WITH_RAGGED, Shard
 
 SPLITS = ("train", "validation", "test")
 
@@ -36,6 +36,8 @@ class Field:
     max: np.ndarray
     normalisation: Mapping = dataclass_field(default_factory=dict)  # from the manifest; empty: by mean and deviation
     quantiles: np.ndarray | None = None  # (channels, levels, 2): level and value
+    lengths: tuple | None = None  # of a ragged field and its mask: the least and the most; `shape` has the most
+    ragged_axis: int | None = None  # the axis of these lengths in `shape`
     is_mask: bool = False  # NAME_mask of a padded field: 1 where NAME has values, and never normalised
 
     def _along_channels(self, values):
@@ -154,7 +156,8 @@ class Split:
 
     def _shard(self, k):
         if k not in self._shards:
-            shard = Shard(self._directory / self._entries[k]["file"], list(self.fields))
+            shapes = {name: field.shape for name, field in self.fields.items() if field.lengths}
+            shard = Shard(self._directory / self._entries[k]["file"], list(self.fields), shapes)
             if len(shard) != self._entries[k]["samples"]:
                 raise DamagedData(f"{shard.path} holds {len(shard)} samples, which is not what the manifest says; convert again")
             self._shards[k] = shard
@@ -182,6 +185,40 @@ class Split:
         self._field(name)
         shard, row = self._locate(i)
         return shard.read(name, row)
+
+    def lengths(self, name: str) -> np.ndarray:
+        """Returns the length of each sample of a ragged field."""
+        self._ragged(name)
+        parts = [self._shard(k).lengths(name) for k in range(len(self._entries))]
+        return np.concatenate(parts) if parts else np.empty(0, np.int64)
+
+    def ragged(self, name: str, i: int) -> np.ndarray:
+        """Returns a ragged field of sample i at its own length. read() returns it padded to the longest sample of the data set."""
+        self._ragged(name)
+        shard, row = self._locate(i)
+        return shard.ragged(name, row)
+
+    def order_by(self, keys: Sequence[str] | str) -> np.ndarray:
+        """Returns the numbers of the samples in the order of `wflow shards sort --by`: the first key decides. A key is a field of one number, a
+        number of a list by its name, `length` (of the one ragged field) or `length(NAME)`."""
+        keys = [keys] if isinstance(keys, str) else list(keys)
+        return np.lexsort([np.arange(len(self))] + [self._key(key) for key in reversed(keys)])
+
+    def _key(self, key):
+        ragged = [name for name, field in self.fields.items() if field.lengths and not field.is_mask]
+        for name in ragged:
+            if key == f"length({name})" or (key == "length" and len(ragged) == 1):
+                return self.lengths(name)
+        for name, field in self.fields.items():
+            if name == key and field.shape == ():
+                return self.all(name)
+            if field.layout == "C" and key in field.channels:
+                return self.all(name)[:, field.channels.index(key)]
+        raise Error(f"no field, label or length is named '{key}'; the data has {', '.join(self.fields)}")
+
+    def _ragged(self, name):
+        if not self._field(name).lengths:
+            raise Error(f"the field '{name}' is not ragged: all samples have the shape {self.fields[name].shape}")
 
     def batch(self, name: str, indices: Sequence[int]) -> np.ndarray:
         """Returns one field of several samples; the first axis is that of the samples."""
@@ -225,8 +262,8 @@ class Data:
         except ValueError as error:
             raise DamagedData(f"{path} is damaged: {error}") from error
         version = self.manifest.get("wflow_format", 0)
-        if version > FORMAT:
-            raise NewerFormat(f"{path} is of format {version}, this package knows {FORMAT}; use a newer wflow")
+        if version > WITH_RAGGED:
+            raise NewerFormat(f"{path} is of format {version}, this package knows {WITH_RAGGED}; use a newer wflow")
         try:
             self.name: str = self.manifest["name"]
             self.fields: dict[str, Field] = _with_masks({field.name: field for field in self._read_fields(version)})
@@ -241,6 +278,9 @@ class Data:
             of_field = statistics[entry["name"]]
             numbers = {key: np.array([s[key] for s in of_field]) for key in ("mean", "std", "min", "max")}
             numbers["normalisation"] = entry.get("normalisation", {})
+            if "ragged" in entry:
+                numbers["lengths"] = (entry["ragged"]["least"], entry["ragged"]["most"])
+                numbers["ragged_axis"] = entry["layout"].index(entry["ragged"]["axis"])
             if of_field and all("quantiles" in s for s in of_field):
                 numbers["quantiles"] = np.array([s["quantiles"] for s in of_field])
             yield Field(entry["name"], entry["role"], np.dtype(entry["dtype"]), tuple(entry["shape"]), entry["layout"],

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 import zlib
-from dataclasses import dataclass, field as dataclass_field
+from dataclasses import dataclass, field as dataclass_field, replace
 from math import prod
 
 import h5py
@@ -18,6 +18,7 @@ from wflow._checksum import xxh3_64
 from wflow._errors import DamagedData, NewerFormat
 
 FORMAT = 2
+WITH_RAGGED = 3  # of data sets with a ragged field
 _SHUFFLE, _DEFLATE = 2, 1  # the numbers of HDF5's filters
 
 
@@ -35,6 +36,16 @@ class _Descriptor:
 
 
 @dataclass
+class _Ragged:
+    """A field whose samples have their own lengths along one axis. Its chunks hold steps along this axis."""
+
+    axis: int  # in the shape of a sample
+    offsets: np.ndarray  # in steps: of each sample, then the end
+    pad: float
+    mask: bool = False  # no values in the file: 1 up to the sample's length
+
+
+@dataclass
 class _Layout:
     """The places of the values of a field. Without `chunks`, only HDF5 knows them."""
 
@@ -49,6 +60,7 @@ class _Layout:
     hashed: bool = False
     chunks: np.ndarray | None = None  # (chunks, 4): offset, bytes, mask, XXH3-64
     attributes: dict = dataclass_field(default_factory=dict)
+    ragged: _Ragged | None = None  # `shape` is then that of a step
 
     @property
     def sample_bytes(self):
@@ -69,9 +81,11 @@ def _contiguous_slabs(shape, chunk):
 
 
 class Shard:
-    def __init__(self, path, names):
+    def __init__(self, path, names, shapes=None):
+        """`shapes`: of the samples of ragged fields and their masks, padded to the longest."""
         self.path = os.fspath(path)
         self._local = threading.local()
+        self._shapes = shapes or {}
         self._checked: set = set()  # (field, chunk) of packed chunks whose checksum matches
         try:
             with h5py.File(self.path, "r") as file:
@@ -93,8 +107,8 @@ class Shard:
 
     def _read_layout(self, file, names):
         version = int(file.attrs["wflow_format"])
-        if version > FORMAT:
-            raise NewerFormat(f"{self.path} is of shard format {version}, this package knows {FORMAT}; use a newer wflow")
+        if version > WITH_RAGGED:
+            raise NewerFormat(f"{self.path} is of shard format {version}, this package knows {WITH_RAGGED}; use a newer wflow")
         self.ids = file["id"][...]
         if "xxh3_64" in file["id"].attrs and xxh3_64(self.ids.tobytes(), int(file["id"].attrs["xxh3_64"])) is False:
             raise ValueError("its sample numbers (/id) are damaged; convert its block again")
@@ -102,17 +116,41 @@ class Shard:
         self.layouts = {name: self._field(file, name, version) for name in names}
 
     def _field(self, file, name, version):
+        if f"wflow/offsets/{name}" in file:
+            return self._ragged_field(file, name, version)
+        padded = name.removesuffix("_mask")
+        if name not in file and padded != name and f"wflow/offsets/{padded}" in file:
+            layout = self._ragged_field(file, padded, version)
+            channels = str(file[padded].attrs["layout"]).find("C") >= 0
+            mask = replace(layout.ragged, axis=layout.ragged.axis - channels, mask=True)
+            return replace(layout, name=name, dtype=np.dtype("u1"), logical=np.dtype("u1"), shape=layout.shape[channels:], ragged=mask)
         dataset = file[name]
         if dataset.shape[0] != len(self.ids):
             raise ValueError(f"/{name} is not of {len(self.ids)} samples, as /id")
+        return self._placed(file, dataset, name, version)
+
+    def _ragged_field(self, file, name, version):
+        table, dataset = file[f"wflow/offsets/{name}"], file[name]
+        offsets = table[...].astype(np.int64)
+        if "xxh3_64" in table.attrs and xxh3_64(table[...].tobytes(), int(table.attrs["xxh3_64"])) is False:
+            raise ValueError(f"the offsets of {name} are damaged; convert its block again")
+        if len(offsets) != len(self.ids) + 1 or offsets[0] != 0 or offsets[-1] != dataset.shape[0] or (np.diff(offsets) <= 0).any():
+            raise ValueError(f"the offsets of {name} do not fit its values")
+        ragged = _Ragged(int(dataset.attrs["ragged_axis"]), offsets, float(dataset.attrs.get("pad_value", 0)))
+        layout = self._placed(file, dataset, name, version, ragged)
+        if layout.chunks is None:
+            raise ValueError(f"/{name} is ragged and has chunks or filters of another tool; convert its block again")
+        return layout
+
+    def _placed(self, file, dataset, name, version, ragged=None):
         logical = dataset.attrs.get("dtype", dataset.dtype.str)
-        layout = _Layout(name, dataset.dtype, np.dtype(logical), dataset.shape[1:])
+        layout = _Layout(name, dataset.dtype, np.dtype(logical), dataset.shape[1:], ragged=ragged)
         if dataset.chunks is None:
             start = dataset.id.get_offset()
             if start is not None and len(self.ids):
                 bytes_ = max(1, layout.sample_bytes)
                 layout.chunk = layout.shape
-                layout.chunks = np.array([[start + i * layout.sample_bytes, bytes_, 0, 0] for i in range(len(self.ids))], np.uint64)
+                layout.chunks = np.array([[start + i * layout.sample_bytes, bytes_, 0, 0] for i in range(dataset.shape[0])], np.uint64)
             return layout
         plist = dataset.id.get_create_plist()
         filters = [plist.get_filter(k)[0] for k in range(plist.get_nfilters())]
@@ -120,13 +158,13 @@ class Shard:
         layout.shuffle, layout.deflate = _SHUFFLE in filters, _DEFLATE in filters
         whole = layout.chunk == layout.shape
         plain = set(filters) <= {_SHUFFLE, _DEFLATE} and filters == sorted(filters, reverse=True) and dataset.dtype.isnative
-        if not plain or not (whole or (layout.rows == 1 and _contiguous_slabs(layout.shape, layout.chunk))) or (layout.rows > 1 and filters):
+        if not plain or not (whole or (layout.rows == 1 and _contiguous_slabs(layout.shape, layout.chunk))) or (layout.rows > 1 and filters and not ragged):
             return layout  # chunks or filters of another tool: through h5py
         layout.chunks, layout.hashed = self._places(file, dataset, layout, version)
         return layout
 
     def _places(self, file, dataset, layout, version):
-        count = -(-len(self.ids) // layout.rows) * layout.slabs
+        count = -(-dataset.shape[0] // layout.rows) * layout.slabs
         index = file.get("wflow/index" if version == 1 else f"wflow/index/{layout.name}")
         if isinstance(index, h5py.Dataset) and index.shape == (count, 4) and count > 0:
             words = index[...]
@@ -165,9 +203,43 @@ class Shard:
             raise DamagedData(f"{self.path} is shorter than when it was opened")
         return data
 
-    def read(self, name, row):
-        """Returns the values of a field of sample `row`: a new array of the field's shape and type."""
+    def lengths(self, name):
+        """Returns the length of each sample along the ragged axis."""
+        return np.diff(self.layouts[name].ragged.offsets)
+
+    def ragged(self, name, row):
+        """Returns the values of a ragged field of sample `row` at its own length."""
         layout = self.layouts[name]
+        begin, end = (int(offset) for offset in layout.ragged.offsets[row:row + 2])
+        if layout.ragged.mask:
+            steps = np.ones((end - begin, *layout.shape), layout.dtype)
+        else:
+            chunks = range(begin // layout.rows, -(-end // layout.rows))
+            steps = np.concatenate([self._steps(layout, k, row)[max(0, begin - k * layout.rows):end - k * layout.rows] for k in chunks])
+        return np.moveaxis(steps, 0, layout.ragged.axis)
+
+    def _steps(self, layout, chunk, row):
+        """A chunk of steps; each thread keeps its last one, because neighbouring samples share it."""
+        key = (os.getpid(), layout.name, chunk)
+        if getattr(self._local, "steps", (None,))[0] != key:
+            self._local.steps = key, self._chunk(layout, chunk, row).reshape(layout.rows, *layout.shape)
+        return self._local.steps[1]
+
+    def _padded(self, layout, row):
+        values = self.ragged(layout.name, row)
+        shape = self._shapes.get(layout.name)
+        if shape is None:
+            axis = layout.ragged.axis
+            shape = values.shape[:axis] + (int(self.lengths(layout.name).max()),) + values.shape[axis + 1:]
+        padded = np.full(shape, 0 if layout.ragged.mask else layout.ragged.pad, layout.logical)
+        padded[tuple(slice(0, n) for n in values.shape)] = values
+        return padded
+
+    def read(self, name, row):
+        """Returns the values of a field of sample `row`: a new array of the field's shape and type. A ragged field is padded."""
+        layout = self.layouts[name]
+        if layout.ragged:
+            return self._padded(layout, row)
         if layout.chunks is None:
             with h5py.File(self.path, "r") as file:
                 return np.asarray(file[name][row]).astype(layout.logical, copy=False)
@@ -197,7 +269,7 @@ class Shard:
         damaged = DamagedData(f"sample {self.ids[row]} of {self.path} is damaged; `wflow shards verify` checks the whole data set")
         if layout.hashed and xxh3_64(stored, checksum) is False:
             raise damaged
-        expected = prod(layout.chunk) * layout.dtype.itemsize
+        expected = layout.rows * prod(layout.chunk) * layout.dtype.itemsize
         deflated = layout.deflate and not mask >> (1 if layout.shuffle else 0) & 1
         if deflated:
             try:
@@ -226,6 +298,8 @@ class Shard:
     def read_all(self, name):
         """Returns a field of all samples, read through h5py; for small fields."""
         layout = self.layouts[name]
+        if layout.ragged:
+            return np.stack([self.read(name, row) for row in range(len(self))])
         if layout.hashed and layout.rows > 1:
             for chunk in range(len(layout.chunks)):
                 self._check_packed(layout, chunk)

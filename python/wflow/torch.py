@@ -30,6 +30,7 @@ class _Fields:
         roles = {"input": inputs, "target": targets}
         self.names = {role: self._names(role, given) for role, given in roles.items()}
         self.normalise = normalise
+        self._lengths: dict = {}
 
     def _names(self, role, given):
         if given is None:
@@ -44,6 +45,24 @@ class _Fields:
         if self.normalise:
             values = self.split.fields[name].normalise(values)
         return torch.from_numpy(np.asarray(values, np.float32))
+
+    def trimmed(self, batch, indices):
+        """Cuts ragged fields, and their masks, of a batch of these samples to its longest sample."""
+        return tuple(self._trimmed_role(role, values, indices) for role, values in zip(("input", "target"), batch))
+
+    def _trimmed_role(self, role, values, indices):
+        names = self.names[role]
+        if len(names) == 1:
+            return self._trimmed(names[0], values, indices)
+        return {name: self._trimmed(name, values[name], indices) for name in names}
+
+    def _trimmed(self, name, values, indices):
+        field = self.split.fields[name]
+        if not field.lengths:
+            return values
+        if name not in self._lengths:
+            self._lengths[name] = self.split.lengths(name)
+        return values.narrow(field.ragged_axis + 1, 0, int(self._lengths[name][indices].max()))
 
     def sample(self, i):
         """Returns (inputs, targets): a tensor if the role has one field, else a dictionary of tensors."""
@@ -139,10 +158,17 @@ class IterableDataset(torch.utils.data.IterableDataset):
     To resume, save state_dict(), and pass it to load_state_dict() before the iteration. The position counts the batches that you have used.
     Call advance() for each of them: with workers, the data set cannot know it. Once you have called advance(), it alone decides where the
     next iteration begins.
+
+    `batch_by`: keys of Split.order_by(), such as ("type", "length"). Neighbours in this order then come together, in runs of `run` samples
+    (default: a batch), and the order of the runs is random. With `wflow shards sort` by the same keys, a run is also a range of a shard. With
+    run = batch // world, each rank has one run of each batch: its samples are alike, and those of the ranks differ.
+
+    `trim`: ragged fields and their masks have the length of the longest sample of the rank's batch, in place of that of the data set.
     """
 
     def __init__(self, split: Split, batch: int, inputs=None, targets=None, normalise: bool = True, shuffle: bool = True, seed: int = 1, rank: int = 0,
-                 world: int = 1, drop_last: bool = True):
+                 world: int = 1, drop_last: bool = True, batch_by: Sequence[str] | str | None = None, run: int = 0,
+                 trim: bool = False):
         if batch < 1 or world < 1 or batch % world != 0:
             raise Error(f"batch ({batch}) must be divisible by world ({world})")
         if not 0 <= rank < world:
@@ -150,7 +176,12 @@ class IterableDataset(torch.utils.data.IterableDataset):
         if drop_last and batch > len(split):
             raise Error(f"batch ({batch}) is more than the {len(split)} samples of '{split.name}', so there would be no batch: take a smaller one, or "
                         "drop_last=False")
+        if run < 0 or (run and not batch_by):
+            raise Error(f"run ({run}) is the number of samples that come together in the order of batch_by: 1 or more, with batch_by")
         self._fields = _Fields(split, inputs, targets, normalise)
+        self._alike = split.order_by(batch_by) if batch_by else None
+        self._run = min(run or batch, len(split))
+        self._trim = trim
         self.batch, self.shuffle, self.seed, self.rank, self.world, self.drop_last = batch, shuffle, seed, rank, world, drop_last
         self._epoch = self.position = 0
         self._advanced = False  # by advance()
@@ -179,8 +210,15 @@ class IterableDataset(torch.utils.data.IterableDataset):
     def _order(self, epoch):
         count = len(self._fields.split)
         if not self.shuffle:
-            return np.arange(count)
-        return np.random.Generator(np.random.Philox(key=[self.seed, epoch])).permutation(count)
+            return np.arange(count) if self._alike is None else self._alike
+        random = np.random.Generator(np.random.Philox(key=[self.seed, epoch]))
+        if self._alike is None:
+            return random.permutation(count)
+        runs = count // self._run
+        first = random.integers(count)  # runs begin elsewhere in each epoch
+        places = (random.permutation(runs)[:, None] * self._run + np.arange(self._run)).ravel()
+        places = np.concatenate([places, np.arange(runs * self._run, count)])
+        return self._alike[(places + first) % count]
 
     def _iteration(self, batches):
         """Yields `batches` from a position on, for this worker; then the next epoch begins."""
@@ -210,7 +248,8 @@ class IterableDataset(torch.utils.data.IterableDataset):
             of_batch = order[k * self.batch:(k + 1) * self.batch]
             ours = np.array_split(of_batch, self.world)[self.rank]
             if len(ours):
-                yield torch.utils.data.default_collate([self._fields.sample(int(i)) for i in ours])
+                batch = torch.utils.data.default_collate([self._fields.sample(int(i)) for i in ours])
+                yield self._fields.trimmed(batch, ours) if self._trim else batch
 
     def advance(self, batches: int = 1):
         """Records that you have used this number of batches. At the end of an epoch the next one begins."""
@@ -280,18 +319,23 @@ class FastDataset(IterableDataset):
     def _batches(self, order, numbers):
         loader, wanted = self._open(), list(self._wanted())
         batches = (np.array_split(order[k * self.batch:(k + 1) * self.batch], self.world)[self.rank] for k in numbers)
-        submitted = (loader.submit(ours, [what for _, what, _ in wanted]) for ours in batches if len(ours))
+        submitted = ((ours, loader.submit(ours, [what for _, what, _ in wanted])) for ours in batches if len(ours))
         pending = collections.deque()
         try:
             for batch in submitted:
                 pending.append(batch)
                 if len(pending) > self._ahead:
-                    yield self._tensors(loader.wait(pending.popleft()), wanted)
+                    yield self._next(loader, pending, wanted)
             while pending:
-                yield self._tensors(loader.wait(pending.popleft()), wanted)
+                yield self._next(loader, pending, wanted)
         finally:
             while pending:  # ended half way
-                loader.wait(pending.popleft())
+                loader.wait(pending.popleft()[1])
+
+    def _next(self, loader, pending, wanted):
+        ours, number = pending.popleft()
+        batch = self._tensors(loader.wait(number), wanted)
+        return self._fields.trimmed(batch, ours) if self._trim else batch
 
     def _tensors(self, arrays, wanted):
         tensors = {}

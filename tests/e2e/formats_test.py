@@ -278,18 +278,18 @@ class NewerFormats(StoredTest):
         self.assertIn("newer wflow", self.wflow("doctor", self.directory, code=4).out)
 
     def test_manifest(self):
-        rewrite_json(self.directory / "data" / "manifest.json", "wflow_format", 3)
-        self.refused(["inspect", self.directory / "data"], "manifest.json", "format 3", program="wflow-convert")
-        self.refused(["predict", self.directory / "quick" / "model.pt", self.directory / "data"], "manifest.json", "format 3")
-        with self.assertRaisesRegex(wflow.NewerFormat, "format 3"):
+        rewrite_json(self.directory / "data" / "manifest.json", "wflow_format", 99)
+        self.refused(["inspect", self.directory / "data"], "manifest.json", "format 99", program="wflow-convert")
+        self.refused(["predict", self.directory / "quick" / "model.pt", self.directory / "data"], "manifest.json", "format 99")
+        with self.assertRaisesRegex(wflow.NewerFormat, "format 99"):
             wflow.open(self.directory / "data")
 
     def test_shard(self):
         path = self.one("data/train/shard-00000.h5")
         with h5py.File(path, "r+") as shard:
-            shard.attrs.modify("wflow_format", 3)
-        self.refused(["shards", "sample", self.directory / "data", "0"], path.name, "format 3")
-        with self.assertRaisesRegex(wflow.NewerFormat, "format 3"):
+            shard.attrs.modify("wflow_format", 99)
+        self.refused(["shards", "sample", self.directory / "data", "0"], path.name, "format 99")
+        with self.assertRaisesRegex(wflow.NewerFormat, "format 99"):
             wflow.open(self.directory / "data").train[0]
 
     def test_checkpoint(self):

@@ -278,12 +278,40 @@ std::pair<std::size_t, std::size_t> TrainingOrder::share(std::uint64_t step_of_e
   return even_part(global_batch(step_of_epoch), rank, ranks);
 }
 
+namespace {
+
+// The samples of an epoch by place. The samples that fill no run come last.
+class EpochOrder {
+ public:
+  EpochOrder(const TrainingOrder& order, std::uint64_t epoch)
+      : order_(order),
+        run_(order.alike.empty() ? 1 : std::clamp<std::size_t>(order.run, 1, order.samples)),
+        runs_(order.samples / run_),
+        shuffled_(runs_, hash64(order.seed, epoch)),
+        first_(order.alike.empty() ? 0 : hash64(hash64(order.seed, epoch), 1) % order.samples) {}
+  std::size_t operator()(std::size_t place) const {
+    if (order_.alike.empty()) return static_cast<std::size_t>(shuffled_(place));
+    const std::size_t run = place / run_;
+    if (run < runs_) place = static_cast<std::size_t>(shuffled_(run)) * run_ + place % run_;
+    return order_.alike[(place + first_) % order_.samples];
+  }
+
+ private:
+  const TrainingOrder& order_;
+  std::size_t run_;
+  std::size_t runs_;
+  Permutation shuffled_;  // of runs
+  std::size_t first_;     // place where the first run begins
+};
+
+}  // namespace
+
 std::vector<std::size_t> TrainingOrder::indices(std::uint64_t epoch, std::uint64_t step_of_epoch) const {
-  const Permutation order(samples, hash64(seed, epoch));
+  const EpochOrder order(*this, epoch);
   const auto [first, end] = share(step_of_epoch);
   std::vector<std::size_t> list;
   for (std::size_t place = first; place < end; ++place) {
-    list.push_back(static_cast<std::size_t>(order(static_cast<std::size_t>(step_of_epoch) * batch + place)));
+    list.push_back(order(static_cast<std::size_t>(step_of_epoch) * batch + place));
   }
   return list;
 }

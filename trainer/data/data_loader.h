@@ -159,13 +159,17 @@ class DataLoader {
 };
 
 // This rank's samples of each training batch. Every epoch has a new order of all samples, which depends only
-// on (seed, epoch). A rank takes an even part of every global batch; of the last one it may be empty.
+// on (seed, epoch). A rank takes an even part of every global batch; of the last one it may be empty. With
+// `alike`, neighbours of that order come together in runs; the epoch decides the order of the runs and where
+// they begin.
 struct TrainingOrder {
   std::uint64_t seed = 0;
   std::size_t samples = 0;
   std::size_t batch = 1;  // global
   std::size_t rank = 0;
   std::size_t ranks = 1;
+  std::vector<std::uint32_t> alike = {};  // the samples in the order of batch_by (batch_order.h); empty: none
+  std::size_t run = 1;                    // samples of a run
 
   std::size_t steps_per_epoch() const { return (samples + batch - 1) / batch; }
   std::size_t global_batch(std::uint64_t step_of_epoch) const;

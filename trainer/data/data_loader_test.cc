@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <numeric>
 #include <set>
+#include <string>
+#include <tuple>
 
 #include "base/error.h"
+#include "trainer/data/batch_order.h"
 #include "trainer/data/staging.h"
 
 namespace wflow::trainer {
@@ -247,6 +250,87 @@ TEST(TrainingOrder, IsTheSameForAnyNumberOfRanks) {
 TEST(TrainingOrder, ChangesWithTheEpoch) {
   const TrainingOrder order = {5, 100, 100, 0, 1};
   EXPECT_NE(order.indices(0, 0), order.indices(1, 0));
+}
+
+// The samples of an epoch in order, over all ranks.
+std::vector<std::size_t> epoch_of(TrainingOrder order, std::uint64_t epoch, std::size_t ranks) {
+  std::vector<std::size_t> all;
+  order.ranks = ranks;
+  for (std::uint64_t step = 0; step < order.steps_per_epoch(); ++step) {
+    for (order.rank = 0; order.rank < ranks; ++order.rank) {
+      const auto part = order.indices(epoch, step);
+      all.insert(all.end(), part.begin(), part.end());
+    }
+  }
+  return all;
+}
+
+TEST(TrainingOrder, BringsNeighboursTogetherInRuns) {
+  constexpr std::size_t kSamples = 103;
+  constexpr std::size_t kRun = 4;
+  TrainingOrder order = {5, kSamples, 16, 0, 1, {}, kRun};
+  for (std::size_t i = 0; i < kSamples; ++i)
+    order.alike.push_back(static_cast<std::uint32_t>(i * 10 % kSamples));  // not the order of the data
+  std::vector<std::size_t> place(kSamples);  // of a sample among those that are alike
+  for (std::size_t i = 0; i < kSamples; ++i) place[order.alike[i]] = i;
+  const std::vector<std::size_t> all = epoch_of(order, 0, 1);
+  for (std::size_t at = 0; at + kRun <= kSamples; at += kRun) {
+    for (std::size_t k = 1; k < kRun; ++k)
+      EXPECT_EQ(place[all[at + k]], (place[all[at]] + k) % kSamples) << at;
+  }
+  EXPECT_EQ(std::set<std::size_t>(all.begin(), all.end()).size(), kSamples);
+  EXPECT_EQ(all.size(), kSamples);
+  EXPECT_NE(place[all[kRun]], (place[all[0]] + kRun) % kSamples);  // runs are shuffled
+  EXPECT_EQ(epoch_of(order, 0, 4), all);
+  EXPECT_NE(epoch_of(order, 1, 1), all);
+  order.run = 1000;
+  const std::vector<std::size_t> one_run = epoch_of(order, 0, 1);
+  EXPECT_EQ(place[one_run[1]], (place[one_run[0]] + 1) % kSamples);
+}
+
+TEST(BatchOrder, SortsByLabelsAndLengths) {
+  // Two labels, and a ragged field whose sample i has 10 - i % 5 steps.
+  class Labelled final : public SampleSource {
+   public:
+    std::size_t size() const override { return 20; }
+    std::int64_t id(std::size_t i) const override { return static_cast<std::int64_t>(i); }
+    std::span<const double> targets(std::size_t i) const override {
+      return std::span(labels_).subspan(2 * (i % 3), 2);
+    }
+    void read_scaled(std::size_t, std::span<const std::size_t>, std::span<const std::span<float>>,
+                     std::span<const ChannelScale>, converters::MemoryBudget*) const override {}
+    std::int64_t compressed_bytes(std::size_t) const override { return 0; }
+    std::size_t length(std::size_t, std::size_t i) const override { return 10 - i % 5; }
+
+   private:
+    std::vector<double> labels_ = {7, 2, 7, 0, 7, 1};
+  };
+  const Labelled samples;
+  DatasetInfo info;
+  info.labels = {"constant", "type"};
+  DataField trace;
+  trace.name = "trace";
+  trace.shape = {1, {1, 1, 10}};
+  trace.is_ragged = true;
+  info.fields = {trace};
+  EXPECT_TRUE(order_by({}, info, samples).empty());
+  for (const char* length : {"length", "length(trace)"}) {
+    const auto order = order_by({"constant", "type", length}, info, samples);
+    ASSERT_EQ(order.size(), samples.size());
+    for (std::size_t k = 1; k < order.size(); ++k) {
+      const auto key = [&](std::size_t i) {
+        return std::tuple(samples.targets(i)[1], samples.length(0, i), i);
+      };
+      EXPECT_LT(key(order[k - 1]), key(order[k])) << k;
+    }
+  }
+  try {
+    order_by({"typ"}, info, samples);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::spec);
+    EXPECT_NE(std::string(error.what()).find("did you mean"), std::string::npos) << error.what();
+  }
 }
 
 TEST(Augmentation, IsAFunctionOfSeedEpochAndSample) {

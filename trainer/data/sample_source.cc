@@ -24,6 +24,7 @@ class ShardSource final : public SampleSource {
                    converters::MemoryBudget* keep) const override {
     reader_.read_fields(field, indices, to, scales, keep);
   }
+  std::size_t length(std::size_t field, std::size_t i) const override { return reader_.length(field, i); }
   std::int64_t compressed_bytes(std::size_t field) const override { return reader_.compressed_bytes(field); }
 
  private:
@@ -67,6 +68,7 @@ DataField field_of(const converters::FieldInfo& info) {
   for (std::size_t k = 0; k < info.shape.size() && field.shape.voxels() > 1; ++k)
     if (names_channels ? info.layout[k] != 'C' : k > 0 || info.shape.size() < 4)
       field.grid.push_back(static_cast<std::int64_t>(info.shape[k]));
+  field.is_ragged = info.ragged && !info.mask;
   field.has_time = info.layout.find('T') != std::string::npos;
   for (const converters::ChannelStatistics& channel : info.statistics)
     field.range.push_back(range_of(channel));

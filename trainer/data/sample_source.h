@@ -32,6 +32,8 @@ class SampleSource {
   virtual void read_scaled(std::size_t field, std::span<const std::size_t> indices,
                            std::span<const std::span<float>> to, std::span<const ChannelScale> scales,
                            converters::MemoryBudget* keep) const = 0;
+  // The length of a sample along the axis of a ragged field.
+  virtual std::size_t length(std::size_t /*field*/, std::size_t /*i*/) const { return 0; }
   // The bytes that `keep` would need for all samples of a field.
   virtual std::int64_t compressed_bytes(std::size_t field) const = 0;
 };
@@ -51,6 +53,7 @@ struct DataField {
   TensorShape shape;
   std::vector<std::string> channels;        // their names, if the data have them
   bool has_channels = true;                 // the stored values have an axis of channels
+  bool is_ragged = false;                   // each sample has its own length; masks are not
   bool has_time = false;                    // and an axis of time
   std::vector<std::int64_t> grid;           // the stored axes without the channels; empty: one cell
   std::vector<LabelRange> range;            // per channel, as stored; or one for all

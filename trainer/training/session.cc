@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/random.h"
 #include "base/text.h"
+#include "trainer/data/batch_order.h"
 #include "trainer/data/roles.h"
 #include "trainer/model/network.h"
 #include "trainer/model/parts.h"
@@ -32,11 +33,14 @@ ModelGraph network_graph(const TrainConfig& config, const ModelTask& task, Commu
   return module_graph(std::move(bytes), fs::path(config.model.file).filename().string(), task);
 }
 
-StepPlan step_plan(const TrainConfig& config, const SearchConfig& search, std::size_t samples,
+StepPlan step_plan(const TrainConfig& config, const SearchConfig& search, RunData& data,
                    const Communicator& communicator) {
-  const TrainingOrder order = {hash64(config.seed, 1), samples, static_cast<std::size_t>(config.batch),
-                               static_cast<std::size_t>(communicator.rank()),
-                               static_cast<std::size_t>(communicator.size())};
+  const SampleSource& samples = data.train().source();
+  TrainingOrder order = {hash64(config.seed, 1), samples.size(), static_cast<std::size_t>(config.batch),
+                         static_cast<std::size_t>(communicator.rank()),
+                         static_cast<std::size_t>(communicator.size())};
+  order.alike = order_by(config.batch_by, data.info(), samples);
+  order.run = static_cast<std::size_t>(config.batch_run > 0 ? config.batch_run : config.batch);
   return {order, config.schedule,
           search.on() ? search.rungs[static_cast<std::size_t>(search.rung - 1)] : config.epochs};
 }
@@ -55,7 +59,7 @@ Session::Session(const TrainConfig& completed, Communicator& ranks, const RunOpt
       options(run_options),
       data(config, communicator),
       graph(network_graph(config, task_of(config, data.info(), data.roles()), &communicator)),
-      plan(step_plan(config, options.search, data.train().size(), communicator)),
+      plan(step_plan(config, options.search, data, communicator)),
       fingerprint(fingerprint_of(config, data.info(), graph)) {}
 
 ExportedUnits Session::units() const {
