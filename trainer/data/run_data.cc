@@ -129,6 +129,37 @@ RunData::RunData(const TrainConfig& config, Communicator& communicator)
                                  field_of(roles_.field_targets.front()).shape)
           : usual_class_of_label(*dataset_.train, roles_.label_targets.front());
   targets_.usual_class = static_cast<std::int64_t>(usual);
+  if (config.loss.class_weighting != ClassWeighting::listed)
+    targets_.class_counts = training_class_counts(communicator);
+}
+
+std::vector<std::uint64_t> RunData::training_class_counts(Communicator& communicator) const {
+  const auto [first, end] = even_part(dataset_.train->size(), static_cast<std::size_t>(communicator.rank()),
+                                      static_cast<std::size_t>(communicator.size()));
+  std::vector<std::uint64_t> own(static_cast<std::size_t>(targets_.classes), 0);
+  for (std::size_t sample = first; sample < end; ++sample) count_sample(sample, own);
+  return sum_values(communicator, own);
+}
+
+void RunData::count_sample(std::size_t sample, std::span<std::uint64_t> counts) const {
+  const auto read = [&](std::size_t part) {
+    std::vector<float> values(static_cast<std::size_t>(field_of(part).shape.count()));
+    const std::span<float> to = values;
+    dataset_.train->read_scaled(roles_.parts[part].field, {&sample, 1}, {&to, 1}, {}, nullptr);
+    return values;
+  };
+  std::vector<float> values;
+  std::vector<float> mask;
+  if (roles_.field_target()) {
+    values = read(roles_.field_targets.front());
+    if (roles_.masks.front()) mask = read(*roles_.masks.front());
+  } else {
+    values = {static_cast<float>(dataset_.train->targets(sample)[roles_.label_targets.front()])};
+  }
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (!mask.empty() && mask[i] < 0.5) continue;
+    ++counts[class_number(values[i], targets_)];
+  }
 }
 
 void RunData::normalise_labels() {
@@ -303,8 +334,12 @@ void RunData::copy_fields(const Batch& batch, std::span<float> to) const {
     at += count;
   }
   if (is_classification(config_.loss.name)) {
-    for (float& value : to)
-      value = static_cast<float>(value * normalisation_.y_std[0] + normalisation_.y_mean[0]);
+    constexpr double kRounding = 1e-3;  // of values that were normalised and are whole again
+    for (float& value : to) {
+      const double number = value * normalisation_.y_std[0] + normalisation_.y_mean[0];
+      const double nearest = std::round(number);
+      value = static_cast<float>(std::abs(number - nearest) < kRounding ? nearest : number);
+    }
   }
   hide_padding(batch, to);
 }

@@ -62,6 +62,9 @@ class RunData {
 
  private:
   void normalise_labels();
+  // Cells of each class in the training split, without padding. A collective call.
+  std::vector<std::uint64_t> training_class_counts(Communicator& communicator) const;
+  void count_sample(std::size_t sample, std::span<std::uint64_t> counts) const;
   FieldScale scale_of(std::size_t part, Communicator& communicator);
   FieldScale measured(std::size_t part, Communicator& communicator);
   const DataField& field_of(std::size_t part) const { return dataset_.info.fields[roles_.parts[part].field]; }

@@ -24,6 +24,7 @@ struct ExportedModel::State {
   std::vector<std::int64_t> target_grid;
   bool target_has_channels = true;
   bool own = false;  // written by wflow-train
+  std::vector<double> quantiles = {};
 };
 
 namespace {
@@ -102,6 +103,9 @@ ExportedModel::ExportedModel(const std::filesystem::path& file)
   state_->columns = columns_of(state_->module, state_->inputs.size());
   state_->targets = names(state_->module, "targets");
   state_->loss = text_attribute(state_->module, "loss");
+  if (const char* name = "quantiles";
+      state_->module.hasattr(name) && state_->module.attr(name).isDoubleList())
+    state_->quantiles = state_->module.attr(name).toDoubleVector();
   state_->units = text_attribute(state_->module, "units");
   state_->target_grid = integers(state_->module, "target_grid");
   if (state_->module.hasattr("target_has_channels") && state_->module.attr("target_has_channels").isBool())
@@ -130,6 +134,9 @@ const std::vector<std::string>& ExportedModel::targets() const {
 }
 const std::string& ExportedModel::loss() const {
   return state_->loss;
+}
+const std::vector<double>& ExportedModel::quantiles() const {
+  return state_->quantiles;
 }
 
 const std::vector<std::vector<std::int64_t>>& ExportedModel::shapes() const {

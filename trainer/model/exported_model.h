@@ -35,6 +35,8 @@ class ExportedModel {
   // Loss of the training ("mse", "gaussian", ...), which defines the outputs; empty in files of other
   // programs.
   const std::string& loss() const;
+  // With the loss quantile: the outputs are the first quantile of all targets, then the second.
+  const std::vector<double>& quantiles() const;
   // Per input: [C, D, H, W], and for each channel the least and the greatest value of the training samples.
   // Empty in files that store none.
   const std::vector<std::vector<std::int64_t>>& shapes() const;

@@ -118,6 +118,9 @@ void export_model(const ModelGraph& graph, const FlatState& state, const Exporte
     }
     module.register_attribute("columns", c10::ListType::create(c10::ListType::ofStrings()), columns);
     module.register_attribute("loss", c10::StringType::get(), std::string(name_of(units.loss)));
+    c10::List<double> quantiles;
+    for (const double quantile : units.quantiles) quantiles.push_back(quantile);
+    if (!quantiles.empty()) module.register_attribute("quantiles", c10::ListType::ofFloats(), quantiles);
     const bool transformed = units.field_target && units.target_transformed &&
                              units.loss == LossName::gaussian && units.transform.name != TransformName::none;
     module.register_attribute("units", c10::StringType::get(),

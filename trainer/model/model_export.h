@@ -23,6 +23,8 @@ struct ExportedUnits {
   // The physical value for a normalised value of a target (or of its channel). A gaussian loss on a
   // transformed field keeps the transformed units.
   double physical(double value, std::size_t target) const;
+  // Repeats the targets' scales for each of the quantiles.
+  void use_quantiles(const std::vector<double>& values);
   // True if physical() is more than a factor and an offset.
   bool undoes_transform() const {
     return field_target && target_transformed && loss != LossName::gaussian &&
@@ -35,6 +37,8 @@ struct ExportedUnits {
   std::vector<std::vector<std::pair<double, double>>> ranges = {};
   std::vector<std::int64_t> target_grid = {};  // a field target: its stored axes without the channels
   bool target_has_channels = true;             // and whether it has an axis of channels
+  // quantile: the outputs are the first quantile of all targets, then the second.
+  std::vector<double> quantiles = {};
   // True if an input must be normalised in float64, because float32 would lose its variation.
   bool input_needs_double(const std::string& name, std::size_t number) const;
   // True if the outputs are float64, for the same reason. Never for classes.

@@ -166,6 +166,7 @@ std::string undone_units(const ExportedUnits& units, const std::string& y) {
   switch (units.loss) {
     case LossName::cross_entropy:
     case LossName::dice:
+    case LossName::focal:
       return fmt::format("torch.softmax({}, 1)", y);
     case LossName::gaussian:
       return fmt::format(
@@ -191,6 +192,16 @@ double ExportedUnits::physical(double value, std::size_t target) const {
   if (transform.name == TransformName::log) return std::exp(y) - transform.offset;
   if (transform.name == TransformName::log1p) return std::expm1(y);
   return y;
+}
+
+void ExportedUnits::use_quantiles(const std::vector<double>& values) {
+  quantiles = values;
+  const std::vector<double> mean = normalisation.y_mean;
+  const std::vector<double> deviation = normalisation.y_std;
+  for (std::size_t k = 1; k < values.size(); ++k) {
+    normalisation.y_mean.insert(normalisation.y_mean.end(), mean.begin(), mean.end());
+    normalisation.y_std.insert(normalisation.y_std.end(), deviation.begin(), deviation.end());
+  }
 }
 
 bool ExportedUnits::input_needs_double(const std::string& name, std::size_t number) const {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
@@ -23,6 +24,7 @@
 #include "base/version.h"
 #include "trainer/config.h"
 #include "trainer/model/exported_model.h"
+#include "trainer/training/metrics.h"
 #include "trainer/training/objective.h"
 #include "trainer/training/prediction_file.h"
 #include "trainer/training/report.h"
@@ -47,8 +49,10 @@ struct Predicted {
   std::vector<double> deviation;    // for a gaussian loss
   std::vector<double> probability;  // for classes
   std::size_t classes = 0;
-  bool wide = false;         // float64
-  bool has_channels = true;  // a field has an axis of channels
+  std::vector<double> quantile;   // for a quantile loss: the first quantile of all channels, then the second
+  std::vector<double> quantiles;  // and which they are
+  bool wide = false;              // float64
+  bool has_channels = true;       // a field has an axis of channels
 };
 
 // Channels [from, from + count) of every row.
@@ -61,6 +65,11 @@ std::vector<double> channels_of(const ModelArray& output, std::size_t from, std:
     part.insert(part.end(), begin, begin + static_cast<std::ptrdiff_t>(count * cells));
   }
   return part;
+}
+
+bool is_class_loss(const std::string& loss) {
+  const std::array names = {LossName::cross_entropy, LossName::dice, LossName::focal};
+  return std::ranges::any_of(names, [&](LossName name) { return loss == name_of(name); });
 }
 
 void choose_classes(Predicted& predicted) {
@@ -78,7 +87,13 @@ void choose_classes(Predicted& predicted) {
   }
 }
 
-Predicted predicted_of(ModelArray output, const std::string& loss) {
+std::size_t nearest_to_median(std::span<const double> quantiles) {
+  const auto median = std::ranges::min_element(quantiles, {}, [](double q) { return std::abs(q - 0.5); });
+  return static_cast<std::size_t>(median - quantiles.begin());
+}
+
+Predicted predicted_of(ModelArray output, const ExportedModel& model) {
+  const std::string& loss = model.loss();
   Predicted predicted;
   predicted.wide = output.wide;
   predicted.rows = static_cast<std::size_t>(output.shape.front());
@@ -92,7 +107,13 @@ Predicted predicted_of(ModelArray output, const std::string& loss) {
     predicted.channels = channels / 2;
     predicted.prediction = channels_of(output, 0, channels / 2, channels, predicted.cells);
     predicted.deviation = channels_of(output, channels / 2, channels / 2, channels, predicted.cells);
-  } else if (loss == name_of(LossName::cross_entropy) || loss == name_of(LossName::dice)) {
+  } else if (const std::size_t count = model.quantiles().size(); count > 0 && channels % count == 0) {
+    predicted.channels = channels / count;
+    predicted.quantiles = model.quantiles();
+    predicted.prediction = channels_of(output, nearest_to_median(predicted.quantiles) * predicted.channels,
+                                       predicted.channels, channels, predicted.cells);
+    predicted.quantile = std::move(output.values);
+  } else if (is_class_loss(loss)) {
     predicted.classes = channels;
     predicted.probability = std::move(output.values);
     choose_classes(predicted);
@@ -123,6 +144,8 @@ class Errors {
 
   void add(const Predicted& predicted, std::span<const double> truths) {
     classes_ = predicted.classes;
+    counts_.resize(classes_ > 0 ? class_count_size(classes_) : 0);
+    within_.resize(predicted.deviation.empty() ? 0 : names_.size() * kIntervals.size());
     for (std::size_t i = 0; i < truths.size(); ++i) {
       Sums& sums = sums_[i / predicted.cells % names_.size()];
       const double truth = truths[i];
@@ -133,11 +156,15 @@ class Errors {
       const double guess = means_[i / predicted.cells % names_.size()];
       const double off = std::abs(guess - truth);
       if (classes_ > 0) {
+        count_cell(predicted, i, truth);
         sums.guess += off > 0.5 ? 1 : 0;
       } else if (off >
                  kMeanRounding * std::abs(guess)) {  // a constant target equals its mean but for rounding
         sums.guess += off;
       }
+      for (std::size_t k = 0; k < within_.size() / names_.size(); ++k)
+        if (error <= kIntervals[k].deviations * predicted.deviation[i])
+          ++within_[i / predicted.cells % names_.size() * kIntervals.size() + k];
       // Welford (1962): the variance without a difference of large sums.
       ++sums.count;
       const double step = truth - sums.mean;
@@ -158,11 +185,25 @@ class Errors {
       errors.mse = classes_ > 0 ? errors.mae : sums.squared / count;
       errors.mean_guess_mae = sums.guess / count;
       errors.variance = classes_ > 0 ? 0 : sums.spread / count;
+      if (classes_ > 0) errors.classification = classification_of(classes_, counts_);
+      for (std::size_t k = 0; k < within_.size() / names_.size(); ++k)
+        errors.calibration.emplace_back(kIntervals[k].name,
+                                        static_cast<double>(within_[t * kIntervals.size() + k]) / count);
     }
     return evaluation;
   }
 
  private:
+  // Truths that name no class of the model count as errors only.
+  void count_cell(const Predicted& predicted, std::size_t i, double truth) {
+    if (truth < 0 || truth >= static_cast<double>(classes_)) return;
+    std::vector<double> probabilities(classes_);
+    const std::size_t begin = i / predicted.cells * classes_ * predicted.cells + i % predicted.cells;
+    for (std::size_t k = 0; k < classes_; ++k)
+      probabilities[k] = predicted.probability[begin + k * predicted.cells];
+    count_class(static_cast<std::size_t>(std::round(truth)), probabilities, counts_);
+  }
+
   struct Sums {
     double absolute = 0;
     double squared = 0;
@@ -175,6 +216,8 @@ class Errors {
   std::vector<double> means_;
   std::vector<Sums> sums_;
   std::size_t classes_ = 0;
+  std::vector<std::uint64_t> counts_;  // count_class()
+  std::vector<std::uint64_t> within_;  // for each target the truths within each of kIntervals
 };
 
 class Output {
@@ -203,6 +246,7 @@ class CsvOutput final : public Output {
       if (rows.has_truths()) line += "," + csv::cell(name);
       line += "," + csv::cell(name + "_predicted");
       if (!first.deviation.empty()) line += "," + csv::cell(name + "_deviation");
+      for (const double q : first.quantiles) line += "," + csv::cell(fmt::format("{}_q{}", name, q));
     }
     put(line + "\n");
   }
@@ -216,6 +260,11 @@ class CsvOutput final : public Output {
         if (!truths.empty()) lines += "," + text::from_real(truths[i]);
         lines += "," + number_text(predicted.prediction[i], predicted.wide);
         if (!predicted.deviation.empty()) lines += fmt::format(",{:.9g}", predicted.deviation[i]);
+        const std::size_t count = predicted.quantiles.size();
+        for (std::size_t k = 0; k < count; ++k) {
+          const std::size_t at = (n * count + k) * predicted.channels + i - n * predicted.channels;
+          lines += "," + number_text(predicted.quantile[at], predicted.wide);
+        }
       }
       lines += '\n';
     }
@@ -261,6 +310,13 @@ class Hdf5Output final : public Output {
     prediction_ = add("prediction", first.channels, first.wide);
     if (!first.deviation.empty()) deviation_ = add("deviation", first.channels);
     if (first.classes > 0) probability_ = add("probability", first.classes);
+    if (has_mask(first.classes, first.cells)) mask_ = file_.add_bytes("mask", first.extent);
+    if (first.quantiles.empty()) return;
+    file_.reals("quantiles", first.quantiles);
+    std::vector<std::int64_t> shape = {std::ssize(first.quantiles)};
+    if (first.channels > 1 || first.has_channels) shape.push_back(static_cast<std::int64_t>(first.channels));
+    shape.insert(shape.end(), first.extent.begin(), first.extent.end());
+    quantile_ = file_.add("quantile", shape, first.wide);
   }
 
   void write(std::size_t first, const Predicted& predicted, std::span<const double> truths) override {
@@ -268,6 +324,9 @@ class Hdf5Output final : public Output {
     file_.write(prediction_, first, predicted.prediction);
     file_.write(deviation_, first, predicted.deviation);
     file_.write(probability_, first, predicted.probability);
+    file_.write(quantile_, first, predicted.quantile);
+    if (has_mask(predicted.classes, predicted.cells))
+      file_.write(mask_, first, mask_of(predicted.prediction));
   }
   void publish() override { file_.publish(); }
 
@@ -283,6 +342,8 @@ class Hdf5Output final : public Output {
   std::size_t prediction_ = 0;
   std::size_t deviation_ = 0;
   std::size_t probability_ = 0;
+  std::size_t mask_ = 0;
+  std::size_t quantile_ = 0;
 };
 
 // The model's names of its targets, or "output0" and so on.
@@ -437,7 +498,7 @@ void predict(const PredictOptions& options) {
     const std::vector<ModelArray> inputs = rows->inputs(first, count);
     check_shapes(model, inputs, options.data);
     ranges.add(inputs);
-    Predicted predicted = predicted_of(result_of(inputs), model.loss());
+    Predicted predicted = predicted_of(result_of(inputs), model);
     use_own_axes(predicted, model);
     const std::vector<double> truths = rows->truths(first, count);
     if (!output) {

@@ -40,6 +40,9 @@ Evaluation Evaluator::validate() {
   const Clock::time_point begin = Clock::now();
   use_evaluation_weights();
   Evaluation evaluation = evaluation_of(predict(session_.data.validation()));
+  // Checkpoints hold the evaluations of all epochs; a matrix for each would be too much.
+  for (TargetErrors& errors : evaluation.targets)
+    if (errors.classification) errors.classification->confusion.clear();
   use_training_weights();
   seconds_ += seconds_since(begin);
   return evaluation;
@@ -98,6 +101,7 @@ Evaluator::Predictions Evaluator::predict(CachedSplit& split, const PassDone& do
   DataLoader loader(split, data.scales(), most, static_cast<int>(session_.config.loader_threads),
                     in_passes(first, end, most, [](std::size_t row) { return row; }));
   Predictions own;
+  own.counts.assign(objective_.count_size(), 0);
   const ExportedUnits units = session_.units();
   const Objective::Physical physical =
       units.undoes_transform()
@@ -113,14 +117,14 @@ Evaluator::Predictions Evaluator::predict(CachedSplit& split, const PassDone& do
       data.fill(buffers_.feed, *batch, split, false);
       buffers_.outputs.resize(samples * objective_.all_output_count());
       network_.predict(buffers_.feed.inputs, static_cast<std::int64_t>(samples), buffers_.outputs);
-      objective_.record(buffers_.outputs, buffers_.feed.truths, samples, own.records, physical);
+      objective_.record(buffers_.outputs, buffers_.feed.truths, samples, own.records, physical, own.counts);
     }
     done(first + pass * most, samples);
     if (data.roles().field_target()) continue;
     const auto outputs = static_cast<std::ptrdiff_t>(samples * objective_.output_count());
     own.outputs.insert(own.outputs.end(), buffers_.outputs.begin(), buffers_.outputs.begin() + outputs);
   }
-  return {gather_values(session_.communicator, own.records),
+  return {gather_values(session_.communicator, own.records), sum_values(session_.communicator, own.counts),
           gather_values(session_.communicator, own.outputs)};
 }
 
@@ -153,8 +157,9 @@ void Evaluator::write_rows(PredictionFile* file, std::size_t first, std::size_t 
 Evaluation Evaluator::evaluation_of(const Predictions& predictions) const {
   const std::vector<double>& deviations = session_.data.normalisation().y_std;
   if (session_.units().undoes_transform())
-    return evaluate(objective_, std::vector<double>(deviations.size(), 1), predictions.records);
-  return evaluate(objective_, deviations, predictions.records);
+    return evaluate(objective_, std::vector<double>(deviations.size(), 1), predictions.records,
+                    predictions.counts);
+  return evaluate(objective_, deviations, predictions.records, predictions.counts);
 }
 
 }  // namespace wflow::trainer

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <vector>
 
@@ -42,8 +43,9 @@ class Evaluator {
   void use_evaluation_weights();
 
   struct Predictions {
-    std::vector<double> records;  // Objective::record() of all ranks' samples
-    std::vector<float> outputs;   // only where the targets are labels
+    std::vector<double> records;        // Objective::record() of all ranks' samples
+    std::vector<std::uint64_t> counts;  // and its counts, summed over the ranks
+    std::vector<float> outputs;         // only where the targets are labels
   };
   Predictions predict(CachedSplit& split);
   // Rank 0 also writes every prediction into `file`, which is nullptr on the other ranks.

@@ -23,10 +23,13 @@ struct PredictionFile::State {
   std::size_t prediction = 0;
   std::size_t deviation = 0;
   std::size_t probability = 0;
+  std::size_t mask = 0;
+  std::size_t quantile = 0;
 
   std::size_t cells() const { return static_cast<std::size_t>(objective.shape().cells); }
   std::size_t targets() const { return objective.shape().labels.size(); }
   bool classes() const { return is_classification(objective.name()); }
+  bool with_mask() const { return has_mask(static_cast<std::size_t>(objective.shape().classes), cells()); }
 
   std::vector<std::int64_t> ids = {};
   std::vector<std::string> lines = {};  // rows of table()
@@ -64,6 +67,21 @@ void PredictionFile::State::create() {
   prediction = dataset("prediction", channels, wide());
   if (objective.name() == LossName::gaussian) deviation = dataset("deviation", channels);
   if (classes()) probability = dataset("probability", objective.shape().classes);
+  if (with_mask()) mask = file.add_bytes("mask", description.grid);
+  if (objective.name() != LossName::quantile) return;
+  const std::vector<double>& quantiles = objective.config().quantiles;
+  file.reals("quantiles", quantiles);
+  std::vector<std::int64_t> shape = {std::ssize(quantiles)};
+  if (channels > 1 || !description.without_channels) shape.push_back(channels);
+  shape.insert(shape.end(), description.grid.begin(), description.grid.end());
+  quantile = file.add("quantile", shape, wide());
+}
+
+std::vector<std::uint8_t> mask_of(std::span<const double> classes) {
+  std::vector<std::uint8_t> mask;
+  mask.reserve(classes.size());
+  for (const double number : classes) mask.push_back(static_cast<std::uint8_t>(number));
+  return mask;
 }
 
 // Padding has no truth and no error.
@@ -123,6 +141,7 @@ std::vector<double> PredictionFile::State::write_classes(std::size_t first, std:
   }
   file.write(prediction, first, likeliest);
   file.write(probability, first, shares);
+  if (with_mask()) file.write(mask, first, mask_of(likeliest));
   return likeliest;
 }
 
@@ -131,12 +150,13 @@ std::vector<double> PredictionFile::State::write_numbers(std::size_t first, std:
                                                          std::vector<double>& deviations) {
   const bool gaussian = objective.name() == LossName::gaussian;
   const std::size_t values = targets() * cells();
-  const std::size_t channels = gaussian ? 2 * values : values;
+  const std::size_t channels = objective.output_count();
+  const std::size_t begin = objective.prediction_channel() * cells();
   std::vector<double> means(count * values);
   deviations.resize(gaussian ? means.size() : 0);
   for (std::size_t n = 0; n < count; ++n) {
     for (std::size_t i = 0; i < values; ++i) {
-      means[n * values + i] = units.physical(outputs[n * channels + i], i / cells());
+      means[n * values + i] = units.physical(outputs[n * channels + begin + i], i / cells());
       if (!gaussian) continue;
       const double half_logarithm = 0.5 * outputs[n * channels + values + i];
       deviations[n * values + i] = std::exp(half_logarithm) * units.normalisation.y_std[i / cells()];
@@ -144,6 +164,11 @@ std::vector<double> PredictionFile::State::write_numbers(std::size_t first, std:
   }
   file.write(prediction, first, means);
   if (gaussian) file.write(deviation, first, deviations);
+  if (objective.name() == LossName::quantile) {
+    std::vector<double> all(outputs.begin(), outputs.end());
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = units.physical(all[i], i / cells() % targets());
+    file.write(quantile, first, all);
+  }
   return means;
 }
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -22,13 +23,37 @@ std::string csv_field(const std::string& text) {
   return quoted + "\"";
 }
 
+constexpr std::array<const char*, 3> kErrorColumns = {"mae", "mse", "mae_ratio"};
+
+// Names of the columns of a target's validation.
+std::vector<std::string> validation_columns(const std::vector<EpochRow>& history, std::size_t target) {
+  std::vector<std::string> names(kErrorColumns.begin(), kErrorColumns.end());
+  const auto has = [&](const EpochRow& row) { return row.validation.targets.size() > target; };
+  const auto last = std::find_if(history.rbegin(), history.rend(), has);
+  if (last == history.rend()) return names;
+  for (const NamedMetric& metric : main_metrics_of(last->validation.targets[target]))
+    names.push_back(metric.name);
+  return names;
+}
+
+std::string real_or_empty(const std::optional<double>& value) {
+  return value ? text::from_real(*value) : std::string();
+}
+
+std::string real_or_dash(const std::optional<double>& value) {
+  return value ? fmt::format("{:.4f}", *value) : "-";
+}
+
 }  // namespace
 
 std::string metrics_csv(const std::vector<std::string>& labels, const std::vector<EpochRow>& history) {
   std::string out = "epoch,step,learning_rate,train_loss,validation_loss";
-  for (const std::string& label : labels) {
-    out += fmt::format(",{0},{1},{2}", csv_field("validation_mae/" + label),
-                       csv_field("validation_mse/" + label), csv_field("validation_mae_ratio/" + label));
+  std::size_t columns = 0;
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    for (const std::string& name : validation_columns(history, i)) {
+      out += "," + csv_field(fmt::format("validation_{}/{}", name, labels[i]));
+      ++columns;
+    }
   }
   out += ",samples_per_second,seconds\n";
   for (const EpochRow& row : history) {
@@ -36,10 +61,16 @@ std::string metrics_csv(const std::vector<std::string>& labels, const std::vecto
     out += fmt::format("{},{},{},{},{}", row.epoch, row.step, text::from_real(row.learning_rate),
                        text::from_real(row.train_loss),
                        validated ? text::from_real(row.validation.loss) : std::string());
-    if (!validated) out += std::string(3 * labels.size(), ',');
-    for (const TargetErrors& t : row.validation.targets) {
-      out += fmt::format(",{},{},{}", text::from_real(t.mae), text::from_real(t.mse),
-                         t.ratio() ? text::from_real(*t.ratio()) : std::string());
+    if (!validated) out += std::string(columns, ',');
+    for (std::size_t i = 0; i < row.validation.targets.size(); ++i) {
+      const TargetErrors& t = row.validation.targets[i];
+      out +=
+          fmt::format(",{},{},{}", text::from_real(t.mae), text::from_real(t.mse), real_or_empty(t.ratio()));
+      const std::vector<NamedMetric> metrics = main_metrics_of(t);
+      for (const NamedMetric& metric : metrics) out += "," + real_or_empty(metric.value);
+      // A row of an earlier revision has none.
+      if (metrics.empty())
+        out += std::string(validation_columns(history, i).size() - kErrorColumns.size(), ',');
     }
     out += fmt::format(",{:.1f},{:.3f}\n", row.samples_per_second, row.seconds);
   }
@@ -65,6 +96,9 @@ std::string metrics_jsonl(const std::vector<EpochRow>& history) {
                                      {"rmse", t.rmse()},
                                      {"mae_ratio", ratio ? nlohmann::json(*ratio) : nlohmann::json()},
                                      {"r2", r2 ? nlohmann::json(*r2) : nlohmann::json()}};
+      for (const NamedMetric& metric : metrics_of(t))
+        line["validation"][t.label][metric.name] =
+            metric.value ? nlohmann::json(*metric.value) : nlohmann::json();
     }
     out += line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   }
@@ -80,11 +114,15 @@ std::string predictions_csv(const Objective& objective, const Normalisation& nor
                             std::span<const float> outputs) {
   const std::vector<std::string>& labels = objective.shape().labels;
   const bool gaussian = objective.name() == LossName::gaussian;
+  const bool quantile = objective.name() == LossName::quantile;
+  const std::vector<double>& quantiles = objective.config().quantiles;
   const bool wide = FieldScale{normalisation.y_mean, normalisation.y_std}.needs_double();
   std::string out = "id";
   for (const std::string& label : labels) {
     out += fmt::format(",{},{}", csv_field(label), csv_field(label + "_predicted"));
     if (gaussian) out += "," + csv_field(label + "_deviation");
+    for (std::size_t k = 0; quantile && k < quantiles.size(); ++k)
+      out += "," + csv_field(fmt::format("{}_q{}", label, quantiles[k]));
   }
   out += '\n';
   const std::size_t count = labels.size();
@@ -98,7 +136,11 @@ std::string predictions_csv(const Objective& objective, const Normalisation& nor
         out += fmt::format(",{}", std::max_element(y.begin(), y.end()) - y.begin());
         continue;
       }
-      out += "," + number_text(y[t] * normalisation.y_std[t] + normalisation.y_mean[t], wide);
+      const auto physical = [&](float value) {
+        return number_text(value * normalisation.y_std[t] + normalisation.y_mean[t], wide);
+      };
+      out += "," + physical(y[objective.prediction_channel() + t]);
+      for (std::size_t k = 0; quantile && k < quantiles.size(); ++k) out += "," + physical(y[k * count + t]);
       if (gaussian) out += fmt::format(",{:.9g}", std::exp(0.5 * y[count + t]) * normalisation.y_std[t]);
     }
     out += '\n';
@@ -107,8 +149,8 @@ std::string predictions_csv(const Objective& objective, const Normalisation& nor
 }
 
 void write_result(const std::filesystem::path& output, nlohmann::json result) {
-  for (const char* name :
-       {"model.pt", "model.onnx", "predictions.h5", "predictions.csv", "metrics.csv", "metrics.jsonl"}) {
+  for (const char* name : {"model.pt", "model.onnx", "predictions.h5", "predictions.csv", "metrics.csv",
+                           "metrics.jsonl", "pictures.json"}) {
     std::error_code none;
     if (std::filesystem::exists(output / name, none)) result["checksums"][name] = hash_file(output / name);
   }
@@ -124,8 +166,10 @@ std::string epoch_line(const EpochRow& row, std::int64_t epochs) {
   std::string line = fmt::format("epoch {}/{}  loss {:.4g}", row.epoch, epochs, row.train_loss);
   if (!row.validation.targets.empty()) {
     line += fmt::format("  validation {:.4g}  error/mean-guess", row.validation.loss);
-    for (const TargetErrors& t : row.validation.targets)
+    for (const TargetErrors& t : row.validation.targets) {
       line += fmt::format(" {} {}", t.label, ratio_text(t));
+      if (t.classification) line += fmt::format(" (mean IoU {})", real_or_dash(t.classification->mean_iou()));
+    }
   }
   return line + fmt::format("  {:.1f} samples/s  lr {:.3g}", row.samples_per_second, row.learning_rate);
 }
@@ -167,6 +211,34 @@ std::string performance_line(const Performance& performance) {
          fmt::format("; up to {} of memory{}", text::format_bytes(most), memory.size() > 1 ? " a rank" : "");
 }
 
+namespace {
+
+// Metrics of a target below the table of errors; empty if it has none.
+std::string metric_lines(const TargetErrors& errors) {
+  std::string out;
+  for (const auto& [name, share] : errors.calibration)
+    out +=
+        fmt::format("{}{} {:.3f}", out.empty() ? errors.label + ": share of the truths " : ", ", name, share);
+  if (!out.empty()) out += '\n';
+  if (!errors.classification) return out;
+  const Classification& all = *errors.classification;
+  out += fmt::format("{}: accuracy {}, mean IoU {}, mean Dice {}, mean ROC AUC {}\n", errors.label,
+                     real_or_dash(all.accuracy()), real_or_dash(all.mean_iou()),
+                     real_or_dash(all.mean_dice()), real_or_dash(all.mean_auc()));
+  if (all.classes.size() > kMostDetailedClasses) return out;
+  out += fmt::format("{:<24} {:>14} {:>8} {:>8} {:>10} {:>8} {:>8}\n", "class", "cells", "IoU", "Dice",
+                     "precision", "recall", "ROC AUC");
+  for (std::size_t k = 0; k < all.classes.size(); ++k) {
+    const ClassMetrics& one = all.classes[k];
+    out += fmt::format("{:<24} {:>14.0f} {:>8} {:>8} {:>10} {:>8} {:>8}\n", k, one.truth,
+                       real_or_dash(one.iou()), real_or_dash(one.dice()), real_or_dash(one.precision()),
+                       real_or_dash(one.recall()), real_or_dash(one.auc));
+  }
+  return out;
+}
+
+}  // namespace
+
 std::string test_lines(const Evaluation& evaluation, std::string_view title) {
   const bool classes = evaluation.classes;
   std::string out =
@@ -182,6 +254,7 @@ std::string test_lines(const Evaluation& evaluation, std::string_view title) {
                        : r2    ? fmt::format("{:.4f}", *r2)
                                : "-");
   }
+  for (const TargetErrors& t : evaluation.targets) out += metric_lines(t);
   return out;
 }
 

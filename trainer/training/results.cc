@@ -12,6 +12,7 @@
 #include "base/resources.h"
 #include "base/version.h"
 #include "trainer/model/model_export.h"
+#include "trainer/training/pictures.h"
 #include "trainer/training/report.h"
 
 namespace wflow::trainer {
@@ -163,6 +164,7 @@ void write_results(Session& session, const Objective& objective, TrainingState& 
   std::unique_ptr<PredictionFile> file;
   if (session.leader()) file = prediction_file(session, objective, split, epoch);
   const Evaluator::Predictions predictions = evaluator.predict_into(file.get(), split);
+  const std::vector<Picture> inputs = session.leader() ? input_pictures(session) : std::vector<Picture>();
   const nlohmann::json staging = staging_result(session);
   Performance performance = performance_of(counters.history, session.graph.training_flops());
   performance.peak_memory = gather_values(
@@ -170,6 +172,7 @@ void write_results(Session& session, const Objective& objective, TrainingState& 
   if (!session.leader()) return;
   file->publish();
   const Evaluation test = evaluator.evaluation_of(predictions);
+  write_pictures(session, inputs);
   const bool table = !session.data.roles().field_target();
   write_file_durably(output / "predictions.csv",
                      table ? predictions_csv(objective, session.data.normalisation(), ids_of(split),
@@ -180,6 +183,9 @@ void write_results(Session& session, const Objective& objective, TrainingState& 
   export_model(session.graph, state.flat, session.units(), (output / "model.pt").string());
   write_onnx(session, state.flat, report);
   nlohmann::json result = result_of(session, counters, network, epoch, test, performance, times);
+  if (const TargetShape& shape = objective.shape(); !shape.class_counts.empty())
+    result["classes"] = {{"training_cells", shape.class_counts},
+                         {"weights", objective.config().class_weights}};
   if (!staging.is_null()) result["staging"] = staging;
   write_result(output, std::move(result));
   if (split.size() > 0) report.say("\n" + test_lines(test));

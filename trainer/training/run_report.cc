@@ -90,6 +90,9 @@ void RunReport::results(const Evaluation& test, const TrainingCounters& counters
   if (members_ > 1) return;
   for (const TargetErrors& t : test.targets) {
     if (t.ratio()) metric("test_mae_ratio/" + t.label, *t.ratio(), counters.epoch, counters.step);
+    for (const NamedMetric& one : main_metrics_of(t))
+      if (one.value)
+        metric(fmt::format("test_{}/{}", one.name, t.label), *one.value, counters.epoch, counters.step);
   }
   events_.artifact("model", model.string());
   events_.artifact("predictions", predictions.string());
@@ -106,6 +109,8 @@ void RunReport::epoch_events(const EpochRow& row) {
   if (!row.validation.targets.empty()) metric("validation_loss", row.validation.loss, epoch, at);
   for (const TargetErrors& t : row.validation.targets) {
     if (t.ratio()) metric("validation_mae_ratio/" + t.label, *t.ratio(), epoch, at);
+    for (const NamedMetric& one : main_metrics_of(t))
+      if (one.value) metric(fmt::format("validation_{}/{}", one.name, t.label), *one.value, epoch, at);
   }
   metric("learning_rate", row.learning_rate, epoch, at);
   metric("samples_per_second", row.samples_per_second, epoch, at);

@@ -58,6 +58,7 @@ ExportedUnits Session::units() const {
   ExportedUnits units = {config.transform, data.normalisation(),
                          config.loss.name, data.roles().field_target(),
                          data.labels(),    data.target_is_transformed()};
+  if (config.loss.name == LossName::quantile) units.use_quantiles(config.loss.quantiles);
   for (const DataRoles::Part& part : data.roles().parts)
     if (!data.info().fields[part.field].has_channels) units.without_channels.push_back(part.name);
   units.target_grid = data.target_grid();
