@@ -18,8 +18,9 @@ MODULES = {
     "converters/config_tables": {"base"},
     "converters/data_set_files": {"base"},
     "trainer": {"base", "converters"},
-    "trainer/config": {"base", "trainer/config_tables", "trainer/search_config"},
-    "trainer/search_config": {"base"},
+    "trainer/config": {"base", "trainer/config_tables", "trainer/metric_name", "trainer/search_config"},
+    "trainer/search_config": {"base", "trainer/metric_name"},
+    "trainer/metric_name": {"base"},
     "trainer/config_tables": {"base"},
     "specs": {"base", "converters/config", "converters/config_tables", "trainer/config", "trainer/config_tables", "trainer/search_config"},
     "engine": {"specs", "base", "converters/data_set_files"},
@@ -35,6 +36,7 @@ MODULES = {
     "cli": {"base", "specs", "engine", "engine/wire", "engine/store", "engine/batch", "steps", "workers", "converters",
             "converters/config", "converters/data_set_files", "trainer/config"},
     "examples/cosmoflow": set(),
+    "examples/climate": {"plugin"},
     "examples/implosion": {"plugin"},
     "examples/jag_like": {"plugin"},
 }
@@ -42,7 +44,7 @@ SHARED = {"engine/schedule/types", "engine/schedule/states"}
 for module in ("engine", "engine/store", "workers", "cli"):
     MODULES[module] |= SHARED
 MODULES["engine"] |= {"engine/wire", "engine/store", "engine/batch"}
-MODULES["trainer"] |= {"converters/config", "trainer/config", "trainer/search_config"}
+MODULES["trainer"] |= {"converters/config", "trainer/config", "trainer/metric_name", "trainer/search_config"}
 MODULES["converters"] |= {"converters/config", "converters/config_tables"}
 ALL = {"tests", "bench"}
 

@@ -12,6 +12,7 @@
 #include "base/config_table.h"
 #include "base/text.h"
 #include "trainer/config_tables.h"
+#include "trainer/metric_name.h"
 #include "trainer/search_config.h"
 
 namespace wflow::trainer {
@@ -21,7 +22,10 @@ const std::array<std::string, 18> kModels = {
     "cosmoflow", "sc18",        "mlperf", "mlp", "cnn",  "unet",      "resnet", "deeplab",   "tiramisu",
     "decoder",   "autoencoder", "vae",    "fno", "lstm", "conv_lstm", "layers", "automatic", "module"};
 const std::array<std::string, 3> kTransforms = {"none", "log", "log1p"};
-const std::array<std::string, 6> kLosses = {"mse", "mae", "huber", "gaussian", "cross_entropy", "dice"};
+const std::array<std::string, 8> kLosses = {"mse",           "mae",  "huber", "gaussian",
+                                            "cross_entropy", "dice", "focal", "quantile"};
+// By number, the first is that of listed weights: without a list all are 1.
+const std::array<std::string, 3> kClassWeightings = {"none", "inverse", "inverse_root"};
 const std::array<std::string, 6> kOptimizers = {"adamw", "adam", "sgd", "lars", "larc", "lamb"};
 const std::array<std::string, 7> kDecays = {"none", "cosine",    "linear", "polynomial",
                                             "step", "one_cycle", "plateau"};
@@ -210,8 +214,54 @@ ModelConfig read_model(const yaml::Node* node, std::span<const std::string> inpu
   return model;
 }
 
+// A word or a list of numbers.
+void read_class_weights(yaml::MapReader& reader, std::string_view key, LossConfig& loss) {
+  const yaml::Node* node = reader.find(key);
+  if (node == nullptr) return;
+  if (!node->is_scalar()) {
+    loss.class_weights = reader.reals(key);
+    return;
+  }
+  const auto found = std::find(kClassWeightings.begin(), kClassWeightings.end(), node->text);
+  if (found == kClassWeightings.end()) {
+    reader.diagnostics().error(
+        node->mark,
+        fmt::format("'class_weights' must be none, inverse, inverse_root or a list with a number for "
+                    "each class, found {}{}",
+                    node->describe(), text::suggestion(node->text, kClassWeightings)));
+    return;
+  }
+  loss.class_weighting = static_cast<ClassWeighting>(found - kClassWeightings.begin());
+}
+
+std::optional<yaml::Node> class_weights_node(const LossConfig& loss) {
+  if (loss.class_weighting == ClassWeighting::listed) return config::emit_reals(loss.class_weights);
+  return yaml::scalar(kClassWeightings[static_cast<std::size_t>(loss.class_weighting)]);
+}
+
+config::Json class_weights_schema() {
+  return config::any_of({config::choice_schema(kClassWeightings),
+                         {{"type", "array"}, {"items", config::number_schema(0, 1e30)}}});
+}
+
+void check_quantiles(yaml::MapReader& reader, const std::vector<double>& quantiles) {
+  const bool rise = std::ranges::adjacent_find(quantiles, std::greater_equal<>()) == quantiles.end();
+  const bool inside = std::ranges::all_of(quantiles, [](double q) { return q > 0 && q < 1; });
+  if (rise && inside && !quantiles.empty()) return;
+  reader.diagnostics().error(
+      reader.mark_of("quantiles"),
+      "'quantiles' must be numbers between 0 and 1 that rise, such as [0.05, 0.5, 0.95]");
+}
+
 void check_loss(yaml::MapReader& reader, LossConfig& loss) {
   yaml::Diagnostics& diagnostics = reader.diagnostics();
+  if (loss.class_weighting != ClassWeighting::listed && !is_classification(loss.name)) {
+    diagnostics.error(
+        reader.mark_of("class_weights"),
+        fmt::format("'class_weights' are for classes, and the loss {} has none; leave them out, or choose "
+                    "cross_entropy, focal or dice",
+                    name_of(loss.name)));
+  }
   const auto weights = static_cast<std::int64_t>(loss.class_weights.size());
   if (weights > 0 && loss.classes > 0 && weights != loss.classes) {
     diagnostics.error(
@@ -230,12 +280,26 @@ const config::Table<LossConfig>& loss_table() {
       {config::choice("name", &LossConfig::name, kLosses, "a [loss](#losses)"),
        config::real("delta", &LossConfig::delta, 1e-9, 1e9,
                     "huber: the error from which on the loss is linear, in deviations of the target"),
-       config::reals("class_weights", &LossConfig::class_weights, "cross_entropy, dice: a weight a class")
+       config::custom<LossConfig>(
+           "class_weights", class_weights_schema(),
+           "cross_entropy, focal, dice: a number for each class, or `inverse` or `inverse_root`: "
+           "[from the training samples](#class-weights); `none`: all 1",
+           read_class_weights, class_weights_node)
            .usually("all 1"),
        config::integer("classes", &LossConfig::classes, 0, 1 << 20,
-                       "cross_entropy, dice; 0: as many as the training data have"),
+                       "cross_entropy, focal, dice; 0: as many as the training data have"),
        config::real("smooth", &LossConfig::smooth, 0, 1e9, "dice: added to numerator and denominator"),
-       config::real("kl_weight", &LossConfig::kl_weight, 0, 1e9, "vae: weight of the KL term")},
+       config::real("kl_weight", &LossConfig::kl_weight, 0, 1e9, "vae: weight of the KL term"),
+       config::real("gamma", &LossConfig::gamma, 0, 100,
+                    "focal: exponent of 1 - the probability of the true class; 0: cross_entropy")
+           .usually("2")
+           .only_if([](const LossConfig& loss) { return loss.name == LossName::focal; }),
+       config::reals(
+           "quantiles", &LossConfig::quantiles,
+           "quantile: the quantiles of each target, rising; the one nearest to 0.5 is the prediction")
+           .usually("[0.05, 0.5, 0.95]")
+           .only_if([](const LossConfig& loss) { return loss.name == LossName::quantile; })
+           .then([](yaml::MapReader& reader, LossConfig& loss) { check_quantiles(reader, loss.quantiles); })},
       check_loss);
   return table;
 }
@@ -625,6 +689,39 @@ config::Json augment_schema() {
       {{{"enum", {"shift", "flip", "permute", "none", false}}}, noise, {{"type", "array"}, {"items", item}}});
 }
 
+void read_metric(yaml::MapReader& reader, std::string_view key, TrainConfig& config) {
+  const std::string text = reader.string(key, config.metric.text());
+  if (const auto metric = metric_named(text)) {
+    config.metric = *metric;
+    return;
+  }
+  const std::vector<std::string> names = metric_names();
+  reader.diagnostics().error(
+      reader.mark_of(key),
+      fmt::format("'metric' must be one of {} (N: the number of a class), or one of them with "
+                  "/TARGET; found '{}'{}",
+                  text::join(names, ", "), text, text::suggestion(text, names)));
+}
+
+void check_metric(yaml::MapReader& reader, const TrainConfig& config) {
+  if (!config.heads.empty()) return;  // once the data are known
+  const bool classes = is_classification(config.loss.name);
+  if (config.metric.is_of_classes() && !classes) {
+    reader.diagnostics().error(
+        reader.mark_of("metric"),
+        fmt::format(
+            "'metric: {}' is for classes, and the loss {} learns numbers; choose a metric such as r2, or the "
+            "loss cross_entropy, focal or dice",
+            config.metric.text(), name_of(config.loss.name)));
+  } else if (config.metric.is_of_numbers() && classes) {
+    reader.diagnostics().error(reader.mark_of("metric"),
+                               fmt::format("'metric: {}' is for numbers, and the loss {} learns classes; "
+                                           "choose a metric such as mean_iou or "
+                                           "accuracy",
+                                           config.metric.text(), name_of(config.loss.name)));
+  }
+}
+
 bool has_one_head(const TrainConfig& config) {
   return config.heads.empty();
 }
@@ -687,7 +784,14 @@ void check_run_schedule(yaml::MapReader& reader, const TrainConfig& config) {
 // Keys that contradict each other.
 void check_train(yaml::MapReader& reader, TrainConfig& config) {
   yaml::Diagnostics& diagnostics = reader.diagnostics();
+  check_metric(reader, config);
   check_run_schedule(reader, config);
+  if (config.members > 1 && config.loss.name == LossName::quantile) {
+    diagnostics.error(
+        reader.mark_of("members"),
+        "'members' combine means and deviations, which the loss quantile does not predict; choose the "
+        "loss gaussian, or leave 'members' out");
+  }
   if (config.init_from == kInitFromLast && reader.find("search") != nullptr)
     diagnostics.error(reader.mark_of("init_from"),
                       "'init_from: last' goes on with one model, and 'search' "
@@ -902,6 +1006,13 @@ const config::Table<TrainConfig>& train_table() {
            .usually("`true`"),
        config::choice("select", &TrainConfig::select, kSelects,
                       "weights for test and model: of the last epoch, or `best` in validation"),
+       config::custom<TrainConfig>(
+           "metric", config::text_schema(),
+           "the [metric](#metrics) in validation by which `select: best`, `early_stop` and `keep_best` "
+           "compare epochs, "
+           "such as `mean_iou` or `r2/TARGET`",
+           read_metric, [](const TrainConfig& config) { return yaml::scalar(config.metric.text()); })
+           .only_if_set(),
        config::real(
            "ema", &TrainConfig::ema, 0, 0.999999,
            "decay a step of averaged weights; they are then what is validated, tested and exported. 0: none"),
@@ -963,7 +1074,7 @@ const char* name_of(Decay decay) {
   return kDecays[static_cast<std::size_t>(decay)].c_str();
 }
 bool is_classification(LossName name) {
-  return name == LossName::cross_entropy || name == LossName::dice;
+  return name == LossName::cross_entropy || name == LossName::dice || name == LossName::focal;
 }
 
 const char* name_of(Backend backend) {

@@ -8,6 +8,7 @@
 
 #include "base/yaml.h"
 #include "trainer/layer_config.h"
+#include "trainer/metric_name.h"
 #include "trainer/search_config.h"
 
 namespace wflow::trainer {
@@ -35,8 +36,11 @@ enum class ModelName {
   module
 };
 enum class TransformName { none, log, log1p };
-// gaussian: the network gives mean and logarithm of the variance of each target.
-enum class LossName { mse, mae, huber, gaussian, cross_entropy, dice };
+// gaussian: the network gives mean and logarithm of the variance of each target. focal: cross_entropy with
+// less weight on cells that are nearly right. quantile: the network gives quantiles of each target.
+enum class LossName { mse, mae, huber, gaussian, cross_entropy, dice, focal, quantile };
+// Source of the class weights: the configuration, or the classes' shares of the training split.
+enum class ClassWeighting { listed, inverse, inverse_root };
 // larc: sgd with a layer-wise rate that is never above the common one.
 enum class OptimizerName { adamw, adam, sgd, lars, larc, lamb };
 // plateau: the rate falls where the validation stops improving.
@@ -108,10 +112,13 @@ struct AugmentConfig {
 struct LossConfig {
   LossName name = LossName::mse;
   double delta = 1;                   // huber: the loss is linear beyond this many deviations of the target
-  std::vector<double> class_weights;  // cross_entropy, dice; empty: all 1
-  std::int64_t classes = 0;           // cross_entropy, dice; 0: as many as the training data have
-  double smooth = 1;                  // dice
-  double kl_weight = 1;               // vae
+  std::vector<double> class_weights;  // classes, if listed; empty: all 1
+  ClassWeighting class_weighting = ClassWeighting::listed;
+  std::int64_t classes = 0;  // of a classification; 0: as many as the training data have
+  double gamma = 2;          // focal: exponent of 1 - the probability of the true class
+  std::vector<double> quantiles = {0.05, 0.5, 0.95};  // quantile: rising
+  double smooth = 1;                                  // dice
+  double kl_weight = 1;                               // vae
   bool operator==(const LossConfig&) const = default;
 };
 // True if the target is a class number.
@@ -229,6 +236,7 @@ struct TrainConfig {
   CheckpointConfig checkpoint;
   GuardConfig guard;
   Select select = Select::last;
+  MetricName metric;  // in validation, for `select: best`, early_stop and keep_best
   double ema = 0;  // decay per step of the averaged weights that are evaluated and exported; 0: no averaging
   std::int64_t early_stop_epochs = 0;  // epochs without a better validation before the stop; 0: never
   double min_improvement = 0;  // smaller improvements do not count for early_stop_epochs; part of the best

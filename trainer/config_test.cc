@@ -378,5 +378,38 @@ TEST(TrainConfig, LossesAndOptimizersHaveTheirDefaults) {
               HasSubstr("'class_weights' has 3 numbers and 'classes' is 2"));
 }
 
+TEST(TrainConfig, ClassWeightsAreWordsOrNumbers) {
+  const ReadResult inverse = read("{data: d, loss: {name: focal, gamma: 1.5, class_weights: inverse_root}}");
+  EXPECT_EQ(inverse.messages, "");
+  EXPECT_EQ(inverse.config.loss.class_weighting, ClassWeighting::inverse_root);
+  EXPECT_EQ(inverse.config.loss.gamma, 1.5);
+  EXPECT_EQ(read(yaml::emit(to_yaml(inverse.config))).config, inverse.config);
+  EXPECT_EQ(read("{data: d, loss: {name: dice, class_weights: [1, 2]}}").config.loss.class_weighting,
+            ClassWeighting::listed);
+  const std::vector<std::pair<std::string, std::string>> wrong = {
+      {"{name: cross_entropy, class_weights: invers}", "did you mean 'inverse'?"},
+      {"{name: mse, class_weights: inverse}", "the loss mse has none"},
+      {"{name: cross_entropy, gamma: 2}", "unknown key 'gamma'"},
+      {"{name: quantile, quantiles: [0.5, 0.1]}", "'quantiles' must be numbers between 0 and 1 that rise"},
+      {"{name: quantile, quantiles: [0, 0.5]}", "'quantiles' must be numbers between 0 and 1 that rise"},
+  };
+  for (const auto& [loss, message] : wrong)
+    EXPECT_THAT(read("{data: d, loss: " + loss + "}").messages, HasSubstr(message)) << loss;
+  EXPECT_THAT(read("{data: d, members: 2, loss: quantile}").messages, HasSubstr("leave 'members' out"));
+}
+
+TEST(TrainConfig, AMetricFitsTheLoss) {
+  const ReadResult result = read("{data: d, loss: dice, metric: iou_1/kind, select: best}");
+  EXPECT_EQ(result.messages, "");
+  EXPECT_EQ(result.config.metric.text(), "iou_1/kind");
+  EXPECT_EQ(read(yaml::emit(to_yaml(result.config))).config, result.config);
+  EXPECT_THAT(read("{data: d, metric: mean_iuo}").messages, HasSubstr("did you mean 'mean_iou'?"));
+  EXPECT_THAT(read("{data: d, metric: mean_iou}").messages,
+              HasSubstr("is for classes, and the loss mse learns numbers"));
+  EXPECT_THAT(read("{data: d, loss: dice, metric: r2}").messages,
+              HasSubstr("is for numbers, and the loss dice"));
+  EXPECT_EQ(read("{data: d, search: {rungs: [1, 2], metric: validation_mean_iou}}").messages, "");
+}
+
 }  // namespace
 }  // namespace wflow::trainer

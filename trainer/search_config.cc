@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <functional>
 
@@ -44,13 +43,15 @@ void check_rungs(yaml::MapReader& reader, const std::vector<std::int64_t>& rungs
 }
 
 void check_metric(yaml::MapReader& reader, const std::string& metric) {
-  const std::array<std::string, 2> losses = {"validation_loss", "train_loss"};
-  if (std::ranges::find(losses, metric) != losses.end()) return;
-  if (metric.starts_with(kRatioMetric) && metric.size() > kRatioMetric.size()) return;
+  if (metric == kTrainLoss || search_metric(metric)) return;
+  std::vector<std::string> names = metric_names();
+  names.insert(names.end(), {"validation_loss", std::string(kTrainLoss)});
   reader.diagnostics().error(
       reader.mark_of("metric"),
-      fmt::format("'metric' must be validation_loss, train_loss or validation_mae_ratio/TARGET, found '{}'{}",
-                  metric, text::suggestion(metric, losses)));
+      fmt::format(
+          "'metric' must be validation_loss, train_loss or a metric of the validation such as mean_iou or "
+          "mae_ratio/TARGET (docs/train.md), found '{}'{}",
+          metric, text::suggestion(metric, names)));
 }
 
 bool is_in_campaign(const SearchConfig& search) {
@@ -66,10 +67,11 @@ config::Json text_list_schema() {
 const config::Table<SearchConfig>& search_table() {
   static const config::Table<SearchConfig> table(
       "the search: block",
-      {config::text("metric", &SearchConfig::metric,
-                    "`validation_loss`, `train_loss` or `validation_mae_ratio/TARGET`: its value at the "
-                    "rung's last epoch. "
-                    "Less is better; of two that are equal, the first in the study goes on")
+      {config::text(
+           "metric", &SearchConfig::metric,
+           "`validation_loss`, `train_loss` or a [metric](#metrics) in validation such as `mean_iou` or "
+           "`mae_ratio/TARGET`: its value at the rung's last epoch. Of two that are equal, the first in the "
+           "study goes on")
            .then([](yaml::MapReader& reader, SearchConfig& search) { check_metric(reader, search.metric); }),
        config::custom<SearchConfig>(
            "keep", {{"type", {"string", "number"}}},
@@ -139,6 +141,12 @@ SearchConfig read_search(const yaml::Node& block, yaml::Diagnostics& diagnostics
     yaml::MapReader(block, search_table().where(), diagnostics);
   }
   return search;
+}
+
+std::optional<MetricName> search_metric(std::string_view text) {
+  constexpr std::string_view kValidation = "validation_";
+  if (text.starts_with(kValidation)) text.remove_prefix(kValidation.size());
+  return metric_named(text);
 }
 
 yaml::Node to_yaml(const SearchConfig& search) {

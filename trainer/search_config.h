@@ -5,11 +5,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/yaml.h"
+#include "trainer/metric_name.h"
 
 namespace wflow::config {
 template <typename Config>
@@ -21,7 +23,7 @@ namespace wflow::trainer {
 inline constexpr std::int64_t kMostEpochs = 100'000'000;
 
 struct SearchConfig {
-  std::string metric = "validation_loss";  // ranks the trainings; less is better
+  std::string metric = "validation_loss";  // ranks the trainings
   double keep = 1.0 / 3;            // fraction of the trainings that goes on to the next rung, at least one
   std::vector<std::int64_t> rungs;  // epochs at which they are ranked, ascending; empty: no search
 
@@ -40,8 +42,11 @@ struct SearchConfig {
 // The keys that a campaign sets.
 inline constexpr const char* kCampaignSearchKeys[] = {"rung", "folders", "trainings", "training"};
 
-// Prefix of a target's name: the error ratio of that target.
-inline constexpr std::string_view kRatioMetric = "validation_mae_ratio/";
+inline constexpr std::string_view kTrainLoss = "train_loss";
+
+// The metric in validation that `metric:` of a search names: "validation_loss", "validation_mae_ratio/y" or
+// "mean_iou". No value for the training loss.
+std::optional<MetricName> search_metric(std::string_view text);
 
 // Metric that a training reports at the beginning of each rung but the first: 0 if it goes on, else its place
 // in its last rung. Epoch and step are 0, so that a new ranking replaces the old one.

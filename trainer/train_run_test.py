@@ -866,6 +866,36 @@ class Parts(TrainRun):
 
 class Sequences(TrainRun):
     """Series of different lengths, frames and fields, with recurrent, attention and spectral layers."""
+def make_pictures(root):
+    """Pictures of two channels; class 1 is where the first is high, class 2, which is rare, where both are."""
+    rng = numpy.random.default_rng(4)
+    rows = ["id,file"]
+    for i in range(48):
+        x = rng.normal(size=(2, 16, 16)).astype(numpy.float32)
+        kind = (x[0] > 0.5).astype(numpy.int32)
+        kind[(x[0] > 1) & (x[1] > 1)] = 2
+        with h5py.File(root / f"picture{i}.h5", "w") as file:
+            file["x"], file["kind"] = x, kind
+        rows.append(f"{i},{root}/picture{i}.h5")
+    (root / "pictures.csv").write_text("\n".join(rows) + "\n")
+    (root / "pictures.convert.yaml").write_text(
+        f"samples: {root}/pictures.csv\ninputs: {{x: {{dataset: x, layout: CHW}}}}\n"
+        f"targets: {{kind: {{dataset: kind, layout: HW}}}}\nshard_samples: 20\n"
+        f"split: {{train: 30, validation: 9, test: 9, seed: 3}}\noutput: {root}/pictures\nname: pictures\n")
+    subprocess.run([PROGRAMS.convert, root / "pictures.convert.yaml"], check=True, stdout=subprocess.DEVNULL)
+
+
+def area_under_roc(scores, positive):
+    """By ranks, with halves for ties (Mann and Whitney 1947)."""
+    order = numpy.concatenate([[0], numpy.cumsum(numpy.unique(scores, return_counts=True)[1])])
+    _, inverse = numpy.unique(scores, return_inverse=True)
+    ranks = ((order[:-1] + 1 + order[1:]) / 2)[inverse]
+    count = positive.sum()
+    return (ranks[positive].sum() - count * (count + 1) / 2) / (count * (len(scores) - count))
+
+
+class Classes(TrainRun):
+    """Metrics and weights of classes, quantiles, and epochs compared by a metric."""
 
     @classmethod
     def setUpClass(cls):
@@ -964,6 +994,118 @@ class Sequences(TrainRun):
                  "keeps 12 modes along an axis of 20 cells of 's'; use at most 10"),
                 ("frames", {"model": "conv_lstm", "inputs": ["s"]}, "reads frames [channels, steps, cells ...]")):
             self.assertIn(sentence, self.train(self.series(f"unfit-{name}", **keys), 1, "--dry-run", code=3).stderr)
+        make_pictures(cls.root)
+
+    def segmentation(self, name, **keys):
+        return self.config(name, **{"data": str(self.root / "pictures"), "transform": None, "augment": None, "batch": 8,
+                                    "model": {"name": "unet", "width": 4, "depth": 1}, "epochs": 4,
+                                    "loss": {"name": "cross_entropy", "class_weights": "inverse_root"}, **keys})
+
+    def truths(self, split):
+        manifest = json.loads((self.root / "pictures/manifest.json").read_text())
+        parts = []
+        for shard in manifest["splits"][split]["shards"]:
+            with h5py.File(self.root / "pictures" / shard["file"]) as file:
+                parts.append(file["kind"][:])
+        return numpy.concatenate(parts)
+
+    def check_metrics(self, name):
+        """result.json has the metrics that numpy finds in predictions.h5."""
+        found = self.result(name)["test"]["targets"]["kind"]
+        with h5py.File(self.root / name / "predictions.h5") as file:
+            truth, prediction, mask = (file[key][:] for key in ("truth", "prediction", "mask"))
+            probability = file["probability"][:]
+        self.assertEqual((mask.dtype, mask.shape), (numpy.dtype("u1"), truth.shape))
+        numpy.testing.assert_array_equal(mask, prediction)
+        matrix = [[int(((truth == row) & (mask == column)).sum()) for column in range(3)] for row in range(3)]
+        self.assertEqual(found["confusion"], matrix)
+        self.assertAlmostEqual(found["accuracy"], (truth == mask).mean())
+        for k, one in enumerate(found["classes"]):
+            of_truth, predicted = truth == k, mask == k
+            both = (of_truth & predicted).sum()
+            self.assertEqual((one["truth"], one["predicted"], one["right"]), (of_truth.sum(), predicted.sum(), both))
+            self.assertAlmostEqual(one["iou"], both / (of_truth | predicted).sum())
+            self.assertAlmostEqual(one["dice"], 2 * both / (of_truth.sum() + predicted.sum()))
+            self.assertAlmostEqual(one["recall"], both / of_truth.sum())
+            if predicted.any():
+                self.assertAlmostEqual(one["precision"], both / predicted.sum())
+            self.assertAlmostEqual(one["auc"], area_under_roc(probability[:, k].ravel(), of_truth.ravel()), delta=2e-3)
+        self.assertAlmostEqual(found["mean_iou"], numpy.mean([one["iou"] for one in found["classes"]]))
+        return found
+
+    def test_metrics_and_weights(self):
+        done = self.train(self.segmentation("pictures_run", metric="iou_2/kind", select="best", checkpoint={"keep_best": 1}))
+        self.check_metrics("pictures_run")
+        self.assertIn("ROC AUC", done.stdout)
+        result = self.result("pictures_run")
+        # The weights follow from the training cells alone.
+        cells = numpy.bincount(self.truths("train").astype(int).ravel(), minlength=3)
+        self.assertEqual(result["classes"]["training_cells"], cells.tolist())
+        weights = numpy.sqrt(cells.sum() / cells)
+        numpy.testing.assert_allclose(result["classes"]["weights"], weights / ((weights * cells).sum() / cells.sum()))
+        # The best epoch is that of the highest IoU, in validation.
+        rows = [json.loads(line) for line in (self.root / "pictures_run/metrics.jsonl").read_text().splitlines()]
+        values = [row["validation"]["kind"]["iou_2"] or 0 for row in rows]
+        self.assertGreater(max(values), 0)
+        self.assertEqual(result["selected_epoch"], 1 + numpy.argmax(values))
+        with open(self.root / "pictures_run/metrics.csv") as file:
+            for row, line in zip(rows, csv.DictReader(file)):
+                self.assertEqual(float(line["validation_mean_iou/kind"]), row["validation"]["kind"]["mean_iou"])
+        pictures = json.loads((self.root / "pictures_run/pictures.json").read_text())["samples"]
+        self.assertEqual([p["role"] for p in pictures[0]["pictures"]], ["input", "truth", "prediction"])
+        with h5py.File(self.root / "pictures_run/predictions.h5") as file:
+            self.assertEqual(pictures[3]["id"], file["id"][3])
+            self.assertEqual(pictures[3]["pictures"][2]["values"], file["prediction"][3].ravel().tolist())
+        # wflow predict finds the same, and writes the same masks.
+        done = self.predict(self.root / "pictures_run", self.root / "pictures", "--split", "test", "-o", self.root / "again.h5")
+        (line,) = [line for line in done.stderr.splitlines() if line.startswith("2 ")]
+        self.assertAlmostEqual(float(line.split()[2]), result["test"]["targets"]["kind"]["classes"][2]["iou"], places=3)
+        with h5py.File(self.root / "again.h5") as again, h5py.File(self.root / "pictures_run/predictions.h5") as file:
+            numpy.testing.assert_array_equal(again["mask"][:], file["mask"][:])
+
+    def test_counts_do_not_depend_on_the_ranks_or_on_a_restart(self):
+        keys = {"model": {"name": "unet", "width": 4, "depth": 1, "norm": "none"}, "epochs": 2}
+        self.train(self.segmentation("whole", **keys))
+        whole = self.result("whole")
+        self.train(self.segmentation("parts", **keys), 2)
+        self.assertEqual(self.result("parts")["classes"], whole["classes"])
+        self.check_metrics("parts")
+        # Begun with a short time, then continued: the files are the same, with the metrics of all epochs.
+        self.train(self.segmentation("again", **keys, max_seconds=0.001), 1, code=6)
+        self.train(self.segmentation("again", **keys))
+        again = self.result("again")
+        self.assertGreater(again["segments"], 1)
+        for key in ("test", "validation", "classes"):
+            self.assertEqual(again[key], whole[key], key)
+
+    def test_focal_and_dice_losses_learn_the_rare_class(self):
+        for loss in ("focal", "dice"):
+            self.train(self.segmentation(loss, loss={"name": loss, "class_weights": "inverse_root"}, epochs=6))
+            self.assertGreater(self.check_metrics(loss)["classes"][1]["iou"], 0.3)
+
+    def test_quantiles_cover_their_shares(self):
+        keys = {"inputs": ["amplitude"], "targets": ["slope"], "model": "mlp", "transform": None, "augment": None, "epochs": 40}
+        self.train(self.config("quantiles", **keys, loss={"name": "quantile", "quantiles": [0.1, 0.5, 0.9]}))
+        found = self.result("quantiles")["test"]["targets"]["slope"]["calibration"]
+        with h5py.File(self.root / "quantiles/predictions.h5") as file:
+            truth, prediction, quantile = (file[key][:] for key in ("truth", "prediction", "quantile"))
+            self.assertEqual(file.attrs["quantiles"].tolist(), [0.1, 0.5, 0.9])
+        self.assertEqual(quantile.shape, (9, 3, 1))
+        numpy.testing.assert_array_equal(prediction, quantile[:, 1])
+        self.assertEqual(found, {f"below_{q}": (truth[:, 0] <= quantile[:, k, 0]).mean() for k, q in enumerate((0.1, 0.5, 0.9))})
+        self.assertLess(found["below_0.1"], found["below_0.9"])
+        header = (self.root / "quantiles/predictions.csv").read_text().splitlines()[0]
+        self.assertEqual(header, "id,slope,slope_predicted,slope_q0.1,slope_q0.5,slope_q0.9")
+        self.predict(self.root / "quantiles", self.root / "shards", "--split", "test", "-o", self.root / "quantiles.h5")
+        with h5py.File(self.root / "quantiles.h5") as file:
+            numpy.testing.assert_allclose(file["quantile"][:], quantile, rtol=1e-4, atol=1e-5)
+            numpy.testing.assert_array_equal(file["prediction"][:], file["quantile"][:, 1])
+
+    def test_metrics_that_a_training_does_not_have(self):
+        for keys, message in (({"metric": "iou_3"}, "the classes have the numbers 0 to 2"),
+                              ({"metric": "mean_iou/other"}, "the targets are kind")):
+            done = self.train(self.segmentation("wrong", **keys), code=3)
+            self.assertIn(message, done.stderr)
 
 
 class Members(TrainRun):

@@ -24,6 +24,13 @@ struct Predictions {
   std::vector<std::vector<double>> truths, predicted;  // a list per target
 };
 
+// Files that wflow-train leaves beside a model; null if they are absent.
+struct TrainingResult {
+  std::string task;
+  nlohmann::json result;    // result.json
+  nlohmann::json pictures;  // pictures.json
+};
+
 // A figure or table that a task left for the report: report: of its step.
 struct StudyFile {
   std::string task;                            // "simulate/12"
@@ -50,6 +57,7 @@ struct ReportData {
   std::map<std::string, engine::StepUsage> usage;  // by step
   std::vector<DataSet> data_sets;
   std::vector<Predictions> predictions;
+  std::vector<TrainingResult> results;
   std::vector<StudyFile> study_files;
   std::vector<std::string> study_notes;  // files that are left out, and why
   std::vector<specs::VersionInfo> versions;

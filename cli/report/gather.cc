@@ -138,6 +138,27 @@ void read_predictions(ReportData& data) {
   }
 }
 
+nlohmann::json json_in(const fs::path& file) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(file, ignored)) return {};
+  nlohmann::json json = nlohmann::json::parse(read_file(file), nullptr, false);
+  return json.is_object() ? json : nlohmann::json();
+}
+
+void read_results(ReportData& data) {
+  for (const engine::ArtifactView& artifact : data.status.artifacts) {
+    if (artifact.kind != "model" || data.results.size() >= kTrainings) continue;
+    const fs::path folder = fs::path(artifact.path).parent_path();
+    try {
+      TrainingResult result = {folder.lexically_relative(data.plan.campaign()).string(),
+                               json_in(folder / "result.json"), json_in(folder / "pictures.json")};
+      if (!result.result.is_null()) data.results.push_back(std::move(result));
+    } catch (const Error& error) {
+      data.notes.push_back(fmt::format("The results of {} are left out: {}", artifact.step, error.what()));
+    }
+  }
+}
+
 void read_data_set(const fs::path& folder, const std::string& step, ReportData& data) {
   SpawnRequest request;
   request.argv = {sibling_program("wflow-convert"), "shards", "summary", folder.string()};
@@ -171,6 +192,7 @@ ReportData gather(const fs::path& campaign) {
   if (!data.live) read_store(campaign, data);
   data.versions = specs::versions(campaign, recorded_version(campaign));
   read_predictions(data);
+  read_results(data);
   read_data_sets(data);
   read_study_files(data);
   return data;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "base/text.h"
 #include "cli/report/report.h"
@@ -17,6 +18,7 @@ constexpr std::size_t kCurves = 8;  // curves in one plot
 constexpr std::size_t kFigures = 16;
 constexpr std::size_t kRanked = 50;
 constexpr std::size_t kPredictionPlots = 12;
+constexpr std::size_t kClasses = 16;
 
 using engine::MetricCurve;
 
@@ -159,6 +161,67 @@ void add_predictions(const Predictions& predictions, std::size_t& drawn, Page& p
   }
 }
 
+// Metrics of the classes of a target, and the row of the confusion matrix of each.
+void add_classes(const TrainingResult& training, const std::string& target, const nlohmann::json& errors,
+                 Page& page) {
+  const nlohmann::json& classes = errors.at("classes");
+  if (classes.size() > kClasses) return;
+  const nlohmann::json confusion = errors.value("confusion", nlohmann::json::array());
+  PageTable table{{"class", "cells", "IoU", "Dice", "precision", "recall", "ROC AUC"}, {}, {}};
+  for (std::size_t k = 0; k < confusion.size(); ++k)
+    table.headings.push_back(fmt::format("predicted as {}", k));
+  table.numbers.assign(table.headings.size(), true);
+  const auto number = [](const nlohmann::json& value) {
+    return value.is_number() ? fmt::format("{:.4g}", value.get<double>()) : std::string("-");
+  };
+  for (std::size_t k = 0; k < classes.size(); ++k) {
+    const nlohmann::json& one = classes[k];
+    std::vector<std::string> row = {std::to_string(k), fmt::format("{:.0f}", one.at("truth").get<double>())};
+    for (const char* name : {"iou", "dice", "precision", "recall", "auc"})
+      row.push_back(number(one.at(name)));
+    for (std::size_t j = 0; j < confusion.size(); ++j)
+      row.push_back(std::to_string(confusion.at(k).at(j).get<std::uint64_t>()));
+    table.rows.push_back(std::move(row));
+  }
+  page.heading(fmt::format("{}: classes of {} in the test samples", training.task, target));
+  page.paragraph(fmt::format("Accuracy {}, mean IoU {}, mean Dice coefficient {}.",
+                             number(errors.at("accuracy")), number(errors.at("mean_iou")),
+                             number(errors.at("mean_dice"))));
+  page.table(table);
+}
+
+void add_pictures(const TrainingResult& training, Page& page) {
+  plot::Figure figure{.id = plot::figure_id("pictures-" + training.task),
+                      .kind = plot::Kind::images,
+                      .title = fmt::format("{}: test samples", training.task)};
+  figure.caption = "Input, truth and prediction; of a volume the middle plane.";
+  for (const nlohmann::json& sample : training.pictures.at("samples")) {
+    for (const nlohmann::json& picture : sample.at("pictures")) {
+      plot::Image image{.name = fmt::format("sample {}, {} {}", sample.at("id").get<std::int64_t>(),
+                                            picture.at("role").get<std::string>(),
+                                            picture.at("name").get<std::string>())};
+      image.rows = picture.at("rows").get<std::uint32_t>();
+      image.columns = picture.at("columns").get<std::uint32_t>();
+      for (const nlohmann::json& value : picture.at("values"))
+        image.values.push_back(value.is_number() ? value.get<float>() : NAN);
+      figure.images.push_back(std::move(image));
+    }
+  }
+  if (!figure.images.empty()) page.figure(std::move(figure));
+}
+
+// A file that another program has changed is left out.
+void add_results(const TrainingResult& training, Page& page) {
+  try {
+    for (const auto& [target, errors] : training.result.at("test").at("targets").items())
+      if (errors.contains("classes")) add_classes(training, target, errors, page);
+    if (!training.pictures.is_null()) add_pictures(training, page);
+  } catch (const nlohmann::json::exception& error) {
+    page.note(
+        fmt::format("The results of {} are not as wflow-train writes them: {}", training.task, error.what()));
+  }
+}
+
 }  // namespace
 
 void write_training(const ReportData& data, Page& page) {
@@ -177,7 +240,7 @@ void write_training(const ReportData& data, Page& page) {
     }
     list.push_back(&curve);
   }
-  if (order.empty() && data.predictions.empty()) return;
+  if (order.empty() && data.predictions.empty() && data.results.empty()) return;
   page.section("training", "Training");
   add_ranking(data, page);
   // The loss comes first.
@@ -194,6 +257,7 @@ void write_training(const ReportData& data, Page& page) {
   }
   std::size_t drawn = 0;
   for (const Predictions& predictions : data.predictions) add_predictions(predictions, drawn, page);
+  for (const TrainingResult& training : data.results) add_results(training, page);
   add_values(once, page);
 }
 

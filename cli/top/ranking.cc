@@ -56,8 +56,8 @@ bool higher_is_better(std::string_view metric) {
     const auto ends = [&](std::size_t i) { return std::isalnum(static_cast<unsigned char>(name[i])) == 0; };
     if ((at == 0 || ends(at - 1)) && (at + 2 == name.size() || ends(at + 2))) return true;
   }
-  constexpr std::array<std::string_view, 5> kScores = {"accuracy", "score", "auc", "correlation",
-                                                       "precision"};
+  constexpr std::array<std::string_view, 8> kScores = {"accuracy",  "score", "auc",  "correlation",
+                                                       "precision", "iou",   "dice", "recall"};
   return std::ranges::any_of(kScores, has);
 }
 

@@ -55,6 +55,8 @@ TEST(Ranking, OfAnAccuracyMoreIsBetterAndNoNumberIsWorst) {
 
 TEST(Ranking, ALossIsNoScoreWhateverItsName) {
   EXPECT_TRUE(higher_is_better("test_R2"));
+  EXPECT_TRUE(higher_is_better("validation_mean_iou/events"));
+  EXPECT_TRUE(higher_is_better("validation_recall_1"));
   EXPECT_TRUE(higher_is_better("r2/omega"));
   EXPECT_TRUE(higher_is_better("top5_accuracy"));
   EXPECT_FALSE(higher_is_better("layer2"));

@@ -112,7 +112,8 @@ class Results : public testing::Test {
     write_file_durably(folder_ / campaign / "train" / "result.json", fmt::format(R"({{
       "epochs": 40, "selected_epoch": 36, "model": {{"name": "cosmoflow", "parameters": 1234}},
       "test": {{"mean_mae_ratio": {0}, "targets": {{"omega_m": {{"mae": 0.0123, "mae_ratio": {0}, "r2": 0.99}},
-                                                  "class": {{"mae": 0.5, "mae_ratio": null}}}}}}}})",
+                                                  "class": {{"mae": 0.5, "mae_ratio": null, "accuracy": 0.5,
+                                                    "mean_iou": 0.25, "classes": [{{"iou": 0.25}}, {{"iou": null}}]}}}}}}}})",
                                                                                  ratio));
   }
   std::vector<std::string> lines_of(const std::string& campaign) const {
@@ -132,7 +133,8 @@ TEST_F(Results, HaveTheNetworkAndItsTestErrors) {
       testing::ElementsAre("", "train: cosmoflow with 1,234 parameters, the weights of epoch 36 of 40",
                            "  test error of  mean abs  of the mean guess  R2",
                            "  class          0.5       -                  -",
-                           "  omega_m        0.0123    0.085              0.99"));
+                           "  omega_m        0.0123    0.085              0.99",
+                           "  class: accuracy 0.5, mean IoU 0.25 (0 0.250)"));
 }
 
 TEST_F(Results, AreComparedWithTheCampaignAndTheIterationBefore) {

@@ -90,6 +90,19 @@ std::string network_text(const nlohmann::json& result) {
   return text::join(parts, ", ");
 }
 
+// "  events: accuracy 0.9812, mean IoU 0.6103 (0 0.981, 1 0.402, 2 0.448)"; empty for numbers.
+std::string classes_line(const std::string& target, const nlohmann::json& errors) {
+  constexpr std::size_t kMostListed = 16;
+  if (!errors.is_object() || !errors.contains("mean_iou")) return {};
+  std::vector<std::string> each;
+  const nlohmann::json classes = errors.value("classes", nlohmann::json::array());
+  for (std::size_t k = 0; k < classes.size() && classes.size() <= kMostListed; ++k)
+    if (const auto iou = number_in(classes[k], "iou")) each.push_back(fmt::format("{} {:.3f}", k, *iou));
+  return fmt::format("  {}: accuracy {}, mean IoU {}{}", target, cell_of(number_in(errors, "accuracy")),
+                     cell_of(number_in(errors, "mean_iou")),
+                     each.empty() ? "" : " (" + text::join(each, ", ") + ")");
+}
+
 std::vector<std::string> lines_of_result(const nlohmann::json& result, const std::string& name,
                                          const fs::path& file, const fs::path& campaign,
                                          const Terminal& terminal) {
@@ -104,6 +117,8 @@ std::vector<std::string> lines_of_result(const nlohmann::json& result, const std
                {cell_of(number_in(errors, "r2"))}});
   }
   for (std::string& line : table.whole_lines(terminal)) lines.push_back(std::move(line));
+  for (const auto& [target, errors] : result["test"]["targets"].items())
+    if (std::string line = classes_line(target, errors); !line.empty()) lines.push_back(std::move(line));
   const auto now = number_in(result["test"], "mean_mae_ratio");
   const auto where = campaign_before(campaign);
   if (!now || !where) return lines;

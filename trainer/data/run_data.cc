@@ -131,6 +131,39 @@ RunData::RunData(const TrainConfig& config, Communicator& communicator)
                                                     field_of(head.fields.front()).shape)
                              : usual_class_of_label(*dataset_.train, head.labels.front());
     targets_[h].usual_class = static_cast<std::int64_t>(usual);
+    if (heads_[h].loss.class_weighting != ClassWeighting::listed)
+      targets_[h].class_counts = training_class_counts(h, communicator);
+  }
+}
+
+std::vector<std::uint64_t> RunData::training_class_counts(std::size_t head,
+                                                          Communicator& communicator) const {
+  const auto [first, end] = even_part(dataset_.train->size(), static_cast<std::size_t>(communicator.rank()),
+                                      static_cast<std::size_t>(communicator.size()));
+  std::vector<std::uint64_t> own(static_cast<std::size_t>(targets_[head].classes), 0);
+  for (std::size_t sample = first; sample < end; ++sample) count_sample(head, sample, own);
+  return sum_values(communicator, own);
+}
+
+void RunData::count_sample(std::size_t head, std::size_t sample, std::span<std::uint64_t> counts) const {
+  const DataRoles::Head& of = roles_.heads[head];
+  const auto read = [&](std::size_t part) {
+    std::vector<float> values(static_cast<std::size_t>(field_of(part).shape.count()));
+    const std::span<float> to = values;
+    dataset_.train->read_scaled(roles_.parts[part].field, {&sample, 1}, {&to, 1}, {}, nullptr);
+    return values;
+  };
+  std::vector<float> values;
+  std::vector<float> mask;
+  if (of.learns_fields()) {
+    values = read(of.fields.front());
+    if (of.masks.front()) mask = read(*of.masks.front());
+  } else {
+    values = {static_cast<float>(dataset_.train->targets(sample)[of.labels.front()])};
+  }
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (std::isnan(values[i]) || (!mask.empty() && mask[i] < 0.5)) continue;
+    ++counts[class_number(values[i], targets_[head])];
   }
 }
 
@@ -342,9 +375,13 @@ void RunData::copy_fields(const Batch& batch, std::size_t head, std::span<float>
     at += count;
   }
   if (is_classification(heads_[head].loss.name)) {
+    constexpr double kRounding = 1e-3;  // of values that were normalised and are whole again
     const std::size_t target = first_target(head);
-    for (float& value : to)
-      value = static_cast<float>(value * normalisation_.y_std[target] + normalisation_.y_mean[target]);
+    for (float& value : to) {
+      const double number = value * normalisation_.y_std[target] + normalisation_.y_mean[target];
+      const double nearest = std::round(number);
+      value = static_cast<float>(std::abs(number - nearest) < kRounding ? nearest : number);
+    }
   }
   hide_padding(batch, roles_.heads[head], to);
 }

@@ -65,6 +65,9 @@ class RunData {
  private:
   void normalise_inputs();
   void add_target_scale(std::size_t head);
+  // Cells of each class of a head in the training split, without padding. A collective call.
+  std::vector<std::uint64_t> training_class_counts(std::size_t head, Communicator& communicator) const;
+  void count_sample(std::size_t head, std::size_t sample, std::span<std::uint64_t> counts) const;
   FieldScale scale_of(std::size_t part, Communicator& communicator);
   FieldScale measured(std::size_t part, Communicator& communicator);
   const DataField& field_of(std::size_t part) const { return dataset_.info.fields[roles_.parts[part].field]; }

@@ -105,6 +105,8 @@ ExportedModel::Head only_head(const torch::jit::Module& module) {
   head.grid = integers(module, "target_grid");
   if (module.hasattr("target_has_channels") && module.attr("target_has_channels").isBool())
     head.has_channels = module.attr("target_has_channels").toBool();
+  if (module.hasattr("quantiles") && module.attr("quantiles").isDoubleList())
+    head.quantiles = module.attr("quantiles").toDoubleVector();
   return head;
 }
 
@@ -117,9 +119,10 @@ std::vector<ExportedModel::Head> heads_of(const torch::jit::Module& module) {
   const auto targets = module.attr("head_targets").toListRef();
   const auto grids = module.attr("head_grids").toListRef();
   const auto channels = module.attr("head_has_channels").toBoolList();
+  const auto quantiles = module.attr("head_quantiles").toListRef();
   for (std::size_t h = 0; h < heads_names.size(); ++h)
     heads.push_back({heads_names[h], strings(targets[h]), losses.at(h), units.at(h), grids[h].toIntVector(),
-                     channels.get(h)});
+                     channels.get(h), quantiles[h].toDoubleVector()});
   return heads;
 }
 

@@ -46,6 +46,8 @@ class ExportedModel {
     // Empty in files that store none.
     std::vector<std::int64_t> grid;
     bool has_channels = true;
+    // With the loss quantile: the outputs are the first quantile of all targets, then the second.
+    std::vector<double> quantiles = {};
   };
   const std::vector<Head>& heads() const;  // at least one
   // Per input: [C, D, H, W], and for each channel the least and the greatest value of the training samples.

@@ -71,6 +71,12 @@ c10::List<std::string> string_list(const std::vector<std::string>& strings) {
   return list;
 }
 
+c10::List<double> real_list(const std::vector<double>& numbers) {
+  c10::List<double> list;
+  for (const double number : numbers) list.push_back(number);
+  return list;
+}
+
 const char* units_of(const OutputUnits& output) {
   return output.keeps_transform() ? "transformed" : "physical";
 }
@@ -78,6 +84,8 @@ const char* units_of(const OutputUnits& output) {
 void describe_one_output(torch::jit::Module& module, const OutputUnits& output) {
   module.register_attribute("loss", c10::StringType::get(), std::string(name_of(output.loss)));
   module.register_attribute("units", c10::StringType::get(), std::string(units_of(output)));
+  if (!output.quantiles.empty())
+    module.register_attribute("quantiles", c10::ListType::ofFloats(), real_list(output.quantiles));
   module.register_attribute("target_grid", c10::ListType::ofInts(), c10::IValue(output.grid));
   module.register_attribute("target_has_channels", c10::BoolType::get(), output.has_channels);
 }
@@ -87,6 +95,7 @@ void describe_heads(torch::jit::Module& module, const std::vector<OutputUnits>& 
   c10::List<c10::List<std::string>> targets;
   c10::List<c10::List<std::int64_t>> grids;
   c10::List<bool> has_channels;
+  c10::List<c10::List<double>> quantiles;
   for (const OutputUnits& output : outputs) {
     names.push_back(output.name);
     losses.push_back(std::string(name_of(output.loss)));
@@ -94,6 +103,7 @@ void describe_heads(torch::jit::Module& module, const std::vector<OutputUnits>& 
     targets.push_back(string_list(output.targets));
     grids.push_back(c10::List<std::int64_t>(c10::ArrayRef<std::int64_t>(output.grid)));
     has_channels.push_back(output.has_channels);
+    quantiles.push_back(real_list(output.quantiles));
   }
   module.register_attribute("heads", c10::ListType::ofStrings(), names);
   module.register_attribute("head_losses", c10::ListType::ofStrings(), losses);
@@ -101,6 +111,7 @@ void describe_heads(torch::jit::Module& module, const std::vector<OutputUnits>& 
   module.register_attribute("head_targets", c10::ListType::create(c10::ListType::ofStrings()), targets);
   module.register_attribute("head_grids", c10::ListType::create(c10::ListType::ofInts()), grids);
   module.register_attribute("head_has_channels", c10::ListType::ofBools(), has_channels);
+  module.register_attribute("head_quantiles", c10::ListType::create(c10::ListType::ofFloats()), quantiles);
 }
 
 // Scales of the outputs, and the attributes that describe them.

@@ -23,10 +23,15 @@ struct OutputUnits {
   TransformConfig transform = {};       // of the targets; the export undoes it
   std::vector<std::int64_t> grid = {};  // fields: the stored axes without the channels
   bool has_channels = true;             // and whether there is an axis of channels
+  // quantile: the outputs are the first quantile of all targets, then the second. `mean` and `deviation` are
+  // repeated for each.
+  std::vector<double> quantiles = {};
 
   // The physical value for a normalised value of a target (or of its channel). A gaussian loss on a
   // transformed field keeps the transformed units.
   double physical(double value, std::size_t target) const;
+  // Repeats the targets' scales for each of the quantiles.
+  void use_quantiles(const std::vector<double>& values);
   // True if physical() is more than a factor and an offset.
   bool undoes_transform() const {
     return loss != LossName::gaussian && transform.name != TransformName::none;

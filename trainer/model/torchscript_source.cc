@@ -207,6 +207,7 @@ std::string undone_units(const OutputUnits& units, const std::string& y, const s
   switch (units.loss) {
     case LossName::cross_entropy:
     case LossName::dice:
+    case LossName::focal:
       return fmt::format("torch.softmax({}, 1)", y);
     case LossName::gaussian:
       return fmt::format(
@@ -231,6 +232,16 @@ double OutputUnits::physical(double value, std::size_t target) const {
   if (transform.name == TransformName::log) return std::exp(y) - transform.offset;
   if (transform.name == TransformName::log1p) return std::expm1(y);
   return y;
+}
+
+void OutputUnits::use_quantiles(const std::vector<double>& values) {
+  quantiles = values;
+  const std::vector<double> means = mean;
+  const std::vector<double> deviations = deviation;
+  for (std::size_t k = 1; k < values.size(); ++k) {
+    mean.insert(mean.end(), means.begin(), means.end());
+    deviation.insert(deviation.end(), deviations.begin(), deviations.end());
+  }
 }
 
 bool ExportedUnits::input_needs_double(const std::string& name, std::size_t number) const {

@@ -5,6 +5,7 @@
 // computation.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -114,6 +115,16 @@ std::vector<Number> gather_values(Communicator& communicator, const std::vector<
     if (!part.empty()) std::memcpy(all.data() + old, part.data(), part.size());
   }
   return all;
+}
+
+// The sums over all ranks of whole numbers, on every rank: exact, so that they do not depend on the number of
+// ranks.
+template <std::integral Number>
+std::vector<Number> sum_values(Communicator& communicator, const std::vector<Number>& own) {
+  std::vector<Number> sums(own.size(), 0);
+  const std::vector<Number> all = gather_values(communicator, own);
+  for (std::size_t i = 0; i < all.size(); ++i) sums[i % sums.size()] += all[i];
+  return sums;
 }
 
 }  // namespace wflow::trainer

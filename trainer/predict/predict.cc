@@ -25,6 +25,7 @@
 #include "base/version.h"
 #include "trainer/config.h"
 #include "trainer/model/exported_model.h"
+#include "trainer/training/metrics.h"
 #include "trainer/training/objective.h"
 #include "trainer/training/prediction_file.h"
 #include "trainer/training/report.h"
@@ -49,8 +50,10 @@ struct Predicted {
   std::vector<double> deviation;    // for a gaussian loss
   std::vector<double> probability;  // for classes
   std::size_t classes = 0;
-  bool wide = false;         // float64
-  bool has_channels = true;  // a field has an axis of channels
+  std::vector<double> quantile;   // for a quantile loss: the first quantile of all channels, then the second
+  std::vector<double> quantiles;  // and which they are
+  bool wide = false;              // float64
+  bool has_channels = true;       // a field has an axis of channels
 };
 
 // Channels [from, from + count) of every row.
@@ -63,6 +66,11 @@ std::vector<double> channels_of(const ModelArray& output, std::size_t from, std:
     part.insert(part.end(), begin, begin + static_cast<std::ptrdiff_t>(count * cells));
   }
   return part;
+}
+
+bool is_class_loss(const std::string& loss) {
+  const std::array names = {LossName::cross_entropy, LossName::dice, LossName::focal};
+  return std::ranges::any_of(names, [&](LossName name) { return loss == name_of(name); });
 }
 
 void choose_classes(Predicted& predicted) {
@@ -80,7 +88,13 @@ void choose_classes(Predicted& predicted) {
   }
 }
 
-Predicted predicted_of(ModelArray output, const std::string& loss) {
+std::size_t nearest_to_median(std::span<const double> quantiles) {
+  const auto median = std::ranges::min_element(quantiles, {}, [](double q) { return std::abs(q - 0.5); });
+  return static_cast<std::size_t>(median - quantiles.begin());
+}
+
+// A layer's values have neither loss nor quantiles.
+Predicted predicted_of(ModelArray output, const std::string& loss, const std::vector<double>& quantiles) {
   Predicted predicted;
   predicted.wide = output.wide;
   predicted.rows = static_cast<std::size_t>(output.shape.front());
@@ -94,7 +108,13 @@ Predicted predicted_of(ModelArray output, const std::string& loss) {
     predicted.channels = channels / 2;
     predicted.prediction = channels_of(output, 0, channels / 2, channels, predicted.cells);
     predicted.deviation = channels_of(output, channels / 2, channels / 2, channels, predicted.cells);
-  } else if (loss == name_of(LossName::cross_entropy) || loss == name_of(LossName::dice)) {
+  } else if (const std::size_t count = quantiles.size(); count > 0 && channels % count == 0) {
+    predicted.channels = channels / count;
+    predicted.quantiles = quantiles;
+    predicted.prediction = channels_of(output, nearest_to_median(predicted.quantiles) * predicted.channels,
+                                       predicted.channels, channels, predicted.cells);
+    predicted.quantile = std::move(output.values);
+  } else if (is_class_loss(loss)) {
     predicted.classes = channels;
     predicted.probability = std::move(output.values);
     choose_classes(predicted);
@@ -125,6 +145,8 @@ class Errors {
 
   void add(const Predicted& predicted, std::span<const double> truths) {
     classes_ = predicted.classes;
+    counts_.resize(classes_ > 0 ? class_count_size(classes_) : 0);
+    within_.resize(predicted.deviation.empty() ? 0 : names_.size() * kIntervals.size());
     for (std::size_t i = 0; i < truths.size(); ++i) {
       Sums& sums = sums_[i / predicted.cells % names_.size()];
       const double truth = truths[i];
@@ -135,11 +157,15 @@ class Errors {
       const double guess = means_[i / predicted.cells % names_.size()];
       const double off = std::abs(guess - truth);
       if (classes_ > 0) {
+        count_cell(predicted, i, truth);
         sums.guess += off > 0.5 ? 1 : 0;
       } else if (off >
                  kMeanRounding * std::abs(guess)) {  // a constant target equals its mean but for rounding
         sums.guess += off;
       }
+      for (std::size_t k = 0; k < within_.size() / names_.size(); ++k)
+        if (error <= kIntervals[k].deviations * predicted.deviation[i])
+          ++within_[i / predicted.cells % names_.size() * kIntervals.size() + k];
       // Welford (1962): the variance without a difference of large sums.
       ++sums.count;
       const double step = truth - sums.mean;
@@ -160,11 +186,25 @@ class Errors {
       errors.mse = classes_ > 0 ? errors.mae : sums.squared / count;
       errors.mean_guess_mae = sums.guess / count;
       errors.variance = classes_ > 0 ? 0 : sums.spread / count;
+      if (classes_ > 0) errors.classification = classification_of(classes_, counts_);
+      for (std::size_t k = 0; k < within_.size() / names_.size(); ++k)
+        errors.calibration.emplace_back(kIntervals[k].name,
+                                        static_cast<double>(within_[t * kIntervals.size() + k]) / count);
     }
     return evaluation;
   }
 
  private:
+  // Truths that name no class of the model count as errors only.
+  void count_cell(const Predicted& predicted, std::size_t i, double truth) {
+    if (truth < 0 || truth >= static_cast<double>(classes_)) return;
+    std::vector<double> probabilities(classes_);
+    const std::size_t begin = i / predicted.cells * classes_ * predicted.cells + i % predicted.cells;
+    for (std::size_t k = 0; k < classes_; ++k)
+      probabilities[k] = predicted.probability[begin + k * predicted.cells];
+    count_class(static_cast<std::size_t>(std::round(truth)), probabilities, counts_);
+  }
+
   struct Sums {
     double absolute = 0;
     double squared = 0;
@@ -177,6 +217,8 @@ class Errors {
   std::vector<double> means_;
   std::vector<Sums> sums_;
   std::size_t classes_ = 0;
+  std::vector<std::uint64_t> counts_;  // count_class()
+  std::vector<std::uint64_t> within_;  // for each target the truths within each of kIntervals
 };
 
 // One head of the model, or the layer that was asked for, with the rows of one pass.
@@ -219,6 +261,8 @@ class CsvOutput final : public Output {
         if (part.has_truths) line += "," + csv::cell(name);
         line += "," + csv::cell(name + "_predicted");
         if (!part.predicted.deviation.empty()) line += "," + csv::cell(name + "_deviation");
+        for (const double q : part.predicted.quantiles)
+          line += "," + csv::cell(fmt::format("{}_q{}", name, q));
       }
     }
     put(line + "\n");
@@ -248,6 +292,11 @@ class CsvOutput final : public Output {
       if (!part.truths.empty()) line += "," + text::from_real(part.truths[i]);
       line += "," + number_text(predicted.prediction[i], predicted.wide);
       if (!predicted.deviation.empty()) line += fmt::format(",{:.9g}", predicted.deviation[i]);
+      const std::size_t count = predicted.quantiles.size();
+      for (std::size_t k = 0; k < count; ++k) {
+        const std::size_t at = (row * count + k) * predicted.channels + i - row * predicted.channels;
+        line += "," + number_text(predicted.quantile[at], predicted.wide);
+      }
     }
   }
 
@@ -283,10 +332,15 @@ class Hdf5Output final : public Output {
 
   void write(std::size_t first, std::span<const Part> parts) override {
     for (std::size_t k = 0; k < parts.size(); ++k) {
-      file_.write(datasets_[k].truth, first, parts[k].truths);
-      file_.write(datasets_[k].prediction, first, parts[k].predicted.prediction);
-      file_.write(datasets_[k].deviation, first, parts[k].predicted.deviation);
-      file_.write(datasets_[k].probability, first, parts[k].predicted.probability);
+      const Datasets& to = datasets_[k];
+      const Predicted& predicted = parts[k].predicted;
+      file_.write(to.truth, first, parts[k].truths);
+      file_.write(to.prediction, first, predicted.prediction);
+      file_.write(to.deviation, first, predicted.deviation);
+      file_.write(to.probability, first, predicted.probability);
+      file_.write(to.quantile, first, predicted.quantile);
+      if (has_mask(predicted.classes, predicted.cells))
+        file_.write(to.mask, first, mask_of(predicted.prediction));
     }
   }
   void publish() override { file_.publish(); }
@@ -297,6 +351,8 @@ class Hdf5Output final : public Output {
     std::size_t prediction = 0;
     std::size_t deviation = 0;
     std::size_t probability = 0;
+    std::size_t mask = 0;
+    std::size_t quantile = 0;
   };
 
   static std::vector<std::int64_t> ids_of(const PredictionRows& rows) {
@@ -320,6 +376,13 @@ class Hdf5Output final : public Output {
     datasets.prediction = add("prediction", first.channels, first.wide);
     if (!first.deviation.empty()) datasets.deviation = add("deviation", first.channels);
     if (first.classes > 0) datasets.probability = add("probability", first.classes);
+    if (has_mask(first.classes, first.cells)) datasets.mask = file_.add_bytes("mask", first.extent);
+    if (first.quantiles.empty()) return;
+    file_.reals("quantiles", first.quantiles);
+    std::vector<std::int64_t> shape = {std::ssize(first.quantiles)};
+    if (first.channels > 1 || first.has_channels) shape.push_back(static_cast<std::int64_t>(first.channels));
+    shape.insert(shape.end(), first.extent.begin(), first.extent.end());
+    datasets.quantile = file_.add("quantile", shape, first.wide);
   }
 
   RowFile file_;
@@ -511,7 +574,8 @@ class Passes {
     std::vector<Part> parts;
     try {
       if (heads_.empty()) {
-        Part part{options_.layer, {}, "network", predicted_of(model_.run_layer(inputs, options_.layer), "")};
+        Part part{
+            options_.layer, {}, "network", predicted_of(model_.run_layer(inputs, options_.layer), "", {})};
         part.targets = target_names({}, part.predicted.channels, options_.layer);
         return {std::move(part)};
       }
@@ -519,7 +583,7 @@ class Passes {
       for (const std::size_t h : heads_) {
         const ExportedModel::Head& head = model_.heads()[h];
         const std::string units = head.units == kTransformed ? "transformed" : "physical";
-        Part part{head.name, {}, units, predicted_of(std::move(arrays[h]), head.loss)};
+        Part part{head.name, {}, units, predicted_of(std::move(arrays[h]), head.loss, head.quantiles)};
         use_own_axes(part.predicted, head);
         part.targets = target_names(head.targets, part.predicted.channels, "output");
         parts.push_back(std::move(part));

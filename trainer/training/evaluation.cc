@@ -40,6 +40,9 @@ Evaluation Evaluator::validate() {
   const Clock::time_point begin = Clock::now();
   use_evaluation_weights();
   Evaluation evaluation = evaluation_of(predict(session_.data.validation()));
+  // Checkpoints hold the evaluations of all epochs; a matrix for each would be too much.
+  for (TargetErrors& errors : evaluation.targets)
+    if (errors.classification) errors.classification->confusion.clear();
   use_training_weights();
   seconds_ += seconds_since(begin);
   return evaluation;
@@ -98,6 +101,7 @@ Evaluator::Records Evaluator::predict(CachedSplit& split, const PassDone& done) 
   DataLoader loader(split, data.scales(), most, static_cast<int>(session_.config.loader_threads),
                     in_passes(first, end, most, [](std::size_t row) { return row; }));
   Records own;
+  own.counts.assign(heads_.count_size(), 0);
   const std::vector<OutputUnits> units = session_.units().outputs;
   std::vector<Objective::Physical> physical(units.size());
   for (std::size_t h = 0; h < units.size(); ++h) {
@@ -116,11 +120,11 @@ Evaluator::Records Evaluator::predict(CachedSplit& split, const PassDone& done) 
       network_.predict(buffers_.feed.inputs, static_cast<std::int64_t>(samples), buffers_.outputs);
       const std::vector<std::span<const float>> truths(buffers_.feed.truths.begin(),
                                                        buffers_.feed.truths.end());
-      heads_.record(buffers_.outputs, truths, samples, own, physical);
+      heads_.record(buffers_.outputs, truths, samples, own.sums, physical, own.counts);
     }
     done(first + pass * most, samples);
   }
-  return gather_values(session_.communicator, own);
+  return {gather_values(session_.communicator, own.sums), sum_values(session_.communicator, own.counts)};
 }
 
 // Sends this rank's predictions of the rows from `first` on to rank 0, which writes those of all ranks: for
@@ -162,9 +166,9 @@ void Evaluator::write_rows(PredictionFile* file, std::size_t first, std::size_t 
 Evaluation Evaluator::evaluation_of(const Records& records) const {
   std::vector<double> deviations;
   for (const OutputUnits& output : session_.units().outputs)
-    for (const double deviation : output.deviation)
-      deviations.push_back(output.undoes_transform() ? 1 : deviation);
-  return evaluate(heads_, deviations, records);
+    for (std::size_t t = 0; t < output.targets.size(); ++t)
+      deviations.push_back(output.undoes_transform() ? 1 : output.deviation[t]);
+  return evaluate(heads_, deviations, records.sums, records.counts);
 }
 
 }  // namespace wflow::trainer

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <vector>
 
@@ -41,8 +42,10 @@ class Evaluator {
   // of the norms that belong to these weights. The running statistics lag behind by tens of batches.
   void use_evaluation_weights();
 
-  // Heads::record() of all ranks' samples.
-  using Records = std::vector<double>;
+  struct Records {
+    std::vector<double> sums;           // Heads::record() of all ranks' samples
+    std::vector<std::uint64_t> counts;  // and its counts, summed over the ranks
+  };
   Records predict(CachedSplit& split);
   // Rank 0 also writes every prediction into `file`, which is nullptr on the other ranks.
   Records predict_into(PredictionFile* file, CachedSplit& split);

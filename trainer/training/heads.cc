@@ -57,21 +57,32 @@ std::size_t Heads::record_size() const {
   return size;
 }
 
+std::size_t Heads::count_size() const {
+  std::size_t size = 0;
+  for (const Head& head : heads_) size += head.objective.count_size();
+  return size;
+}
+
 void Heads::record(std::span<const float> outputs, Truths truths, std::size_t samples,
-                   std::vector<double>& records, std::span<const Objective::Physical> physical) const {
+                   std::vector<double>& records, std::span<const Objective::Physical> physical,
+                   std::span<std::uint64_t> counts) const {
   WFLOW_CHECK(physical.size() == heads_.size());
   for (std::size_t n = 0; n < samples; ++n) {
+    std::span<std::uint64_t> left = counts;
     for (std::size_t h = 0; h < heads_.size(); ++h) {
       const Objective& objective = heads_[h].objective;
       const std::size_t count = objective.output_count();
       const std::size_t truth_count = objective.truth_count();
       objective.record(outputs.subspan(output_begin(h, samples) + n * count, count),
-                       truths[h].subspan(n * truth_count, truth_count), 1, records, physical[h]);
+                       truths[h].subspan(n * truth_count, truth_count), 1, records, physical[h],
+                       left.empty() ? left : left.first(objective.count_size()));
+      if (!left.empty()) left = left.subspan(objective.count_size());
     }
   }
 }
 
-Evaluation evaluate(const Heads& heads, std::span<const double> deviations, std::span<const double> records) {
+Evaluation evaluate(const Heads& heads, std::span<const double> deviations, std::span<const double> records,
+                    std::span<const std::uint64_t> counts) {
   const std::size_t size = heads.record_size();
   const std::size_t samples = records.size() / size;
   Evaluation all;
@@ -85,8 +96,11 @@ Evaluation evaluate(const Heads& heads, std::span<const double> deviations, std:
       part.insert(part.end(), record.begin(), record.end());
     }
     begin += own;
-    Evaluation evaluation = evaluate(
-        head.objective, deviations.subspan(head.first_target, head.objective.shape().labels.size()), part);
+    const std::size_t counted = counts.empty() ? 0 : head.objective.count_size();
+    Evaluation evaluation =
+        evaluate(head.objective, deviations.subspan(head.first_target, head.objective.shape().labels.size()),
+                 part, counts.first(counted));
+    counts = counts.subspan(counted);
     if (heads.all().size() == 1) {
       // A single head may have a weight too.
       evaluation.loss *= head.weight;

@@ -41,9 +41,12 @@ class Heads {
 
   // Sums of one sample for an evaluation: Objective::record() of each head, one behind the other.
   std::size_t record_size() const;
-  // `physical`: one for each head.
+  // Whole numbers that belong to the metrics, of one head behind the other.
+  std::size_t count_size() const;
+  // `physical`: one for each head. Adds to `counts`, of count_size() numbers, if it is not empty.
   void record(std::span<const float> outputs, Truths truths, std::size_t samples,
-              std::vector<double>& records, std::span<const Objective::Physical> physical) const;
+              std::vector<double>& records, std::span<const Objective::Physical> physical,
+              std::span<std::uint64_t> counts = {}) const;
   // The first value of a head's output in the network's outputs.
   std::size_t output_begin(std::size_t head, std::size_t samples) const;
 
@@ -51,8 +54,10 @@ class Heads {
   std::vector<Head> heads_;
 };
 
-// `records` of all samples. `deviations` convert the targets of all heads to physical units: 1 if the records
-// are physical. With several heads, the loss is the weighted sum, and Evaluation::heads has the parts.
-Evaluation evaluate(const Heads& heads, std::span<const double> deviations, std::span<const double> records);
+// `records` of all samples and `counts` of all ranks, summed. `deviations` convert the targets of all heads
+// to physical units: 1 if the records are physical. With several heads, the loss is the weighted sum, and
+// Evaluation::heads has the parts.
+Evaluation evaluate(const Heads& heads, std::span<const double> deviations, std::span<const double> records,
+                    std::span<const std::uint64_t> counts = {});
 
 }  // namespace wflow::trainer

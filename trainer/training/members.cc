@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -18,6 +19,7 @@
 #include "base/version.h"
 #include "trainer/model/exported_model.h"
 #include "trainer/model/model_export.h"
+#include "trainer/training/metrics.h"
 #include "trainer/training/objective.h"
 #include "trainer/training/prediction_file.h"
 #include "trainer/training/report.h"
@@ -92,6 +94,7 @@ class Combination {
     double spread = 0;
     double within_one = 0;  // within one deviation of the prediction
     double within_two = 0;
+    std::array<double, kIntervals.size()> within = {};
     double variance = 0;  // sum of the predictions' variances
     double count = 0;
     // The root of the mean variance over that of the mean squared error.
@@ -114,6 +117,7 @@ class Combination {
   void combine_numbers(Rows& rows, std::size_t first) const;
   void combine_classes(Rows& rows, std::size_t first) const;
   void add(const Rows& rows);
+  void count_cell(const Rows& rows, std::size_t i);
   void add_lines(const Rows& rows, std::size_t first);
   std::string heading() const;
   Evaluation evaluation() const;
@@ -130,6 +134,7 @@ class Combination {
   std::string units_;
   std::vector<std::int64_t> shape_;  // shape of a prediction
   std::vector<Sums> sums_;
+  std::vector<std::uint64_t> counts_;  // for classes: count_class()
   bool table_;
   bool wide_truth_ = false;  // the truths are float64
   bool wide_ = false;        // and the predictions
@@ -243,6 +248,7 @@ void Combination::add(const Rows& rows) {
     ++sums.count;
     if (classes()) {
       sums.absolute += error > 0.5 ? 1 : 0;
+      count_cell(rows, i);
       continue;
     }
     sums.absolute += error;
@@ -253,8 +259,19 @@ void Combination::add(const Rows& rows) {
     sums.spread += step * (truth - sums.mean);
     sums.within_one += error <= rows.deviation[i] ? 1 : 0;
     sums.within_two += error <= 2 * rows.deviation[i] ? 1 : 0;
+    for (std::size_t k = 0; k < kIntervals.size(); ++k)
+      sums.within[k] += error <= kIntervals[k].deviations * rows.deviation[i] ? 1 : 0;
     sums.variance += rows.deviation[i] * rows.deviation[i];
   }
+}
+
+void Combination::count_cell(const Rows& rows, std::size_t i) {
+  const std::size_t classes = rows.probability.size() / std::max<std::size_t>(1, rows.truth.size());
+  counts_.resize(class_count_size(classes));
+  std::vector<double> probabilities(classes);
+  const std::size_t begin = i / cells() * classes * cells() + i % cells();
+  for (std::size_t k = 0; k < classes; ++k) probabilities[k] = rows.probability[begin + k * cells()];
+  count_class(static_cast<std::size_t>(std::round(rows.truth[i])), probabilities, counts_);
 }
 
 void Combination::add_lines(const Rows& rows, std::size_t first) {
@@ -291,6 +308,8 @@ void Combination::write_predictions() {
   const std::vector<std::int64_t> second = classes() ? files_.front().shape("probability").value() : shape_;
   const std::size_t certainty = file.add(classes() ? "probability" : "deviation", second);
   const bool with_each = table_ && !classes();
+  const bool with_mask = has_mask(classes() ? static_cast<std::size_t>(second.at(0)) : 0, cells());
+  const std::size_t mask = with_mask ? file.add_bytes("mask", std::span(second).subspan(1)) : 0;
   const std::vector<std::int64_t> of_members = {config_.members, shape_.at(0)};
   const std::size_t each = with_each ? file.add("member_prediction", of_members, wide_) : 0;
   std::size_t values = 1;
@@ -303,6 +322,7 @@ void Combination::write_predictions() {
     file.write(prediction, first, rows.prediction);
     file.write(certainty, first, classes() ? rows.probability : rows.deviation);
     if (with_each) file.write(each, first, rows.each);
+    if (with_mask) file.write(mask, first, mask_of(rows.prediction));
     add(rows);
     if (table_) add_lines(rows, first);
   }
@@ -323,6 +343,11 @@ Evaluation Combination::evaluation() const {
     errors.mae = sums.absolute / count;
     errors.mse = (classes() ? sums.absolute : sums.squared) / count;
     errors.variance = sums.spread / count;
+    if (classes() && !counts_.empty())
+      errors.classification = classification_of(
+          static_cast<std::size_t>(files_.front().shape("probability").value().at(0)), counts_);
+    for (std::size_t k = 0; k < kIntervals.size() && !classes(); ++k)
+      errors.calibration.emplace_back(kIntervals[k].name, sums.within[k] / count);
     // The same for every member: it depends only on the data.
     const nlohmann::json guess =
         one.value(targets_[t], nlohmann::json::object()).value("mean_guess_mae", nlohmann::json());

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -40,12 +39,41 @@ Term term(const LossConfig& loss, double difference) {
 }  // namespace
 
 Objective::Objective(const LossConfig& config, TargetShape shape)
-    : config_(config), shape_(std::move(shape)) {}
+    : config_(config), shape_(std::move(shape)) {
+  if (config_.class_weighting != ClassWeighting::listed && !shape_.class_counts.empty())
+    config_.class_weights = weights_of_classes(config_.class_weighting, shape_.class_counts);
+}
+
+std::vector<double> weights_of_classes(ClassWeighting weighting, std::span<const std::uint64_t> counts) {
+  double all = 0;
+  for (const std::uint64_t count : counts) all += static_cast<double>(count);
+  std::vector<double> weights;
+  double mean = 0;
+  for (const std::uint64_t count : counts) {
+    const double share = static_cast<double>(count) / std::max(1.0, all);
+    const double weight = share == 0                             ? 0
+                          : weighting == ClassWeighting::inverse ? 1 / share
+                                                                 : 1 / std::sqrt(share);
+    weights.push_back(weight);
+    mean += weight * share;
+  }
+  for (double& weight : weights) weight /= mean > 0 ? mean : 1;
+  return weights;
+}
 
 std::int64_t Objective::output_channels() const {
   const auto targets = static_cast<std::int64_t>(shape_.labels.size());
   if (is_classification(config_.name)) return shape_.classes;
+  if (config_.name == LossName::quantile) return std::ssize(config_.quantiles) * targets;
   return config_.name == LossName::gaussian ? 2 * targets : targets;
+}
+
+// The channels of a quantile loss are the first quantile of all targets, then the second.
+std::size_t Objective::prediction_channel() const {
+  if (config_.name != LossName::quantile) return 0;
+  const auto median =
+      std::ranges::min_element(config_.quantiles, {}, [](double q) { return std::abs(q - 0.5); });
+  return static_cast<std::size_t>(median - config_.quantiles.begin()) * shape_.labels.size();
 }
 
 std::size_t Objective::truth_count() const {
@@ -61,7 +89,8 @@ std::size_t Objective::all_output_count() const {
 }
 
 std::size_t Objective::terms() const {
-  return config_.name == LossName::dice ? 1 : truth_count();
+  if (config_.name == LossName::dice) return 1;
+  return config_.name == LossName::quantile ? config_.quantiles.size() * truth_count() : truth_count();
 }
 
 double Objective::loss_and_gradient(std::span<const float> outputs, std::span<const float> truths,
@@ -101,7 +130,10 @@ double Objective::first_output(std::span<const float> outputs, std::span<const f
     case LossName::gaussian:
       return gaussian(outputs, truths, scale, gradient);
     case LossName::cross_entropy:
+    case LossName::focal:
       return cross_entropy(outputs, truths, scale, gradient);
+    case LossName::quantile:
+      return quantiles(outputs, truths, scale, gradient);
     case LossName::dice:
       return dice(outputs, truths, scale, gradient);
     default:
@@ -146,14 +178,33 @@ double Objective::gaussian(std::span<const float> outputs, std::span<const float
   return sum;
 }
 
-std::size_t Objective::class_of(float truth) const {
-  const double nearest = std::round(static_cast<double>(truth));
-  if (nearest < 0 || nearest >= static_cast<double>(shape_.classes) || std::abs(nearest - truth) > 1e-3) {
+std::size_t class_number(float value, const TargetShape& shape) {
+  const double nearest = std::round(static_cast<double>(value));
+  if (nearest < 0 || nearest >= static_cast<double>(shape.classes) || std::abs(nearest - value) > 1e-3) {
     throw Error(ExitCode::data,
                 fmt::format("the target '{}' is {}, and the loss needs whole class numbers from 0 to {}",
-                            shape_.labels.front(), truth, shape_.classes - 1));
+                            shape.labels.front(), value, shape.classes - 1));
   }
   return static_cast<std::size_t>(nearest);
+}
+
+// For each quantile q: q times the error where the truth lies above, 1 - q times where it lies below (Koenker
+// and Bassett 1978).
+double Objective::quantiles(std::span<const float> outputs, std::span<const float> truths, double scale,
+                            std::span<float> gradient) const {
+  double sum = 0;
+  for (std::size_t k = 0; k < config_.quantiles.size(); ++k) {
+    for (std::size_t i = 0; i < truths.size(); ++i) {
+      float& slope = gradient[k * truths.size() + i];
+      slope = 0;
+      if (std::isnan(truths[i])) continue;
+      const double difference = static_cast<double>(truths[i]) - outputs[k * truths.size() + i];
+      const double side = config_.quantiles[k] - (difference < 0 ? 1 : 0);
+      sum += side * difference;
+      if (difference != 0) slope = static_cast<float>(-scale * side);
+    }
+  }
+  return sum;
 }
 
 // Softmax over the classes of one cell; outputs are [classes, cells].
@@ -166,8 +217,10 @@ void Objective::probabilities(std::span<const float> outputs, std::size_t cell, 
   for (double& p : to) p /= sum;
 }
 
+// The focal loss multiplies with (1 - p)^gamma for the probability p of the true class (Lin et al. 2017).
 double Objective::cross_entropy(std::span<const float> outputs, std::span<const float> truths, double scale,
                                 std::span<float> gradient) const {
+  const double gamma = config_.name == LossName::focal ? config_.gamma : 0;
   const auto cells = static_cast<std::size_t>(shape_.cells);
   std::vector<double> p(static_cast<std::size_t>(shape_.classes));
   double sum = 0;
@@ -176,12 +229,21 @@ double Objective::cross_entropy(std::span<const float> outputs, std::span<const 
       for (std::size_t k = 0; k < p.size(); ++k) gradient[k * cells + cell] = 0;
       continue;
     }
-    const std::size_t truth = class_of(truths[cell]);
+    const std::size_t truth = class_number(truths[cell], shape_);
     probabilities(outputs, cell, p);
     const double w = weight(truth);
-    sum -= w * std::log(std::max(p[truth], 1e-300));
+    const double logarithm = std::log(std::max(p[truth], 1e-300));
+    double slope = w;  // minus the derivative by the logarithm of p[truth]
+    if (gamma == 0) {
+      sum -= w * logarithm;
+    } else {
+      const double miss = 1 - p[truth];
+      const double factor = std::pow(miss, gamma);
+      sum -= w * factor * logarithm;
+      slope = miss > 0 ? w * (factor - gamma * p[truth] * factor / miss * logarithm) : 0;
+    }
     for (std::size_t k = 0; k < p.size(); ++k)
-      gradient[k * cells + cell] = static_cast<float>(scale * w * (p[k] - (k == truth ? 1 : 0)));
+      gradient[k * cells + cell] = static_cast<float>(scale * slope * (p[k] - (k == truth ? 1 : 0)));
   }
   return sum;
 }
@@ -200,7 +262,7 @@ double Objective::dice(std::span<const float> outputs, std::span<const float> tr
   for (std::size_t k = 0; k < classes; ++k) weights += weight(k);
   for (std::size_t cell = 0; cell < cells; ++cell) {
     if (std::isnan(truths[cell])) continue;
-    const std::size_t truth = class_of(truths[cell]);
+    const std::size_t truth = class_number(truths[cell], shape_);
     probabilities(outputs, cell, one);
     for (std::size_t k = 0; k < classes; ++k) {
       p[k * cells + cell] = one[k];
@@ -217,7 +279,7 @@ double Objective::dice(std::span<const float> outputs, std::span<const float> tr
       for (std::size_t k = 0; k < classes; ++k) gradient[k * cells + cell] = 0;
       continue;
     }
-    const std::size_t truth = class_of(truths[cell]);
+    const std::size_t truth = class_number(truths[cell], shape_);
     // Derivatives by the probabilities, then through the softmax.
     double mean = 0;
     for (std::size_t k = 0; k < classes; ++k) {
@@ -245,45 +307,109 @@ double kl_divergence(std::span<const float> mean, std::span<const float> log_var
   return sum;
 }
 
-void Objective::record(std::span<const float> outputs, std::span<const float> truths, std::size_t samples,
-                       std::vector<double>& records, const Physical& physical) const {
-  const std::size_t count = output_count();
-  const auto cells = static_cast<std::size_t>(shape_.cells);
-  std::vector<float> ignored(count);
+Objective::TargetSums Objective::class_sums(std::span<const float> outputs, std::span<const float> truths,
+                                            std::span<std::uint64_t> counts) const {
   std::vector<double> p(static_cast<std::size_t>(shape_.classes));
+  TargetSums sums;
+  for (std::size_t cell = 0; cell < truths.size(); ++cell) {
+    if (std::isnan(truths[cell])) continue;
+    ++sums.cells;
+    const std::size_t truth = class_number(truths[cell], shape_);
+    probabilities(outputs, cell, p);
+    const auto best = static_cast<std::size_t>(std::max_element(p.begin(), p.end()) - p.begin());
+    sums.absolute += best == truth ? 0 : 1;
+    sums.mean_guess += truth == static_cast<std::size_t>(shape_.usual_class) ? 0 : 1;
+    if (!counts.empty()) count_class(truth, p, counts);
+  }
+  sums.squared = sums.absolute;
+  return sums;
+}
+
+Objective::TargetSums Objective::number_sums(std::span<const float> outputs, std::span<const float> truths,
+                                             std::size_t target, const Physical& physical) const {
+  const auto cells = static_cast<std::size_t>(shape_.cells);
+  const std::span<const float> y = outputs.subspan(prediction_channel() * cells, truth_count());
+  // Relative to the guess, so that the squares are of small numbers.
+  const double guess = physical ? physical(0, target) : 0;
+  const auto value = [&](double normalised) {
+    return physical ? physical(normalised, target) - guess : normalised;
+  };
+  TargetSums sums;
+  for (std::size_t cell = target * cells; cell < (target + 1) * cells; ++cell) {
+    if (std::isnan(truths[cell])) continue;
+    ++sums.cells;
+    const double truth = value(truths[cell]);
+    const double difference = value(y[cell]) - truth;
+    sums.absolute += std::abs(difference);
+    sums.squared += difference * difference;
+    // A constant target equals its mean but for rounding.
+    if (physical || std::abs(truth) > kRounding) sums.mean_guess += std::abs(truth);
+    sums.truth += truth;
+    sums.truth_squared += truth * truth;
+  }
+  return sums;
+}
+
+// For numbers: the cells that count, then those of each share of TargetErrors::calibration.
+std::size_t Objective::counts_of_target() const {
+  if (config_.name == LossName::gaussian) return 1 + kIntervals.size();
+  return config_.name == LossName::quantile ? 1 + config_.quantiles.size() : 0;
+}
+
+std::size_t Objective::count_size() const {
+  if (is_classification(config_.name)) return class_count_size(static_cast<std::size_t>(shape_.classes));
+  return counts_of_target() * shape_.labels.size();
+}
+
+void Objective::count_calibration(std::span<const float> outputs, std::span<const float> truths,
+                                  std::size_t target, std::span<std::uint64_t> counts) const {
+  const auto cells = static_cast<std::size_t>(shape_.cells);
+  for (std::size_t cell = target * cells; cell < (target + 1) * cells; ++cell) {
+    if (std::isnan(truths[cell])) continue;
+    ++counts[0];
+    if (config_.name == LossName::quantile) {
+      for (std::size_t k = 0; k < config_.quantiles.size(); ++k)
+        if (truths[cell] <= outputs[k * truths.size() + cell]) ++counts[1 + k];
+      continue;
+    }
+    const double deviation = std::exp(0.5 * outputs[truths.size() + cell]);
+    const double distance = std::abs(static_cast<double>(outputs[cell]) - truths[cell]);
+    for (std::size_t k = 0; k < kIntervals.size(); ++k)
+      if (distance <= kIntervals[k].deviations * deviation) ++counts[1 + k];
+  }
+}
+
+std::vector<std::pair<std::string, double>> Objective::calibration(
+    std::size_t target, std::span<const std::uint64_t> counts) const {
+  std::vector<std::pair<std::string, double>> shares;
+  if (counts_of_target() == 0 || is_classification(config_.name)) return shares;
+  const std::span<const std::uint64_t> own = counts.subspan(target * counts_of_target(), counts_of_target());
+  for (std::size_t k = 0; k + 1 < own.size() && own[0] > 0; ++k) {
+    const std::string name = config_.name == LossName::gaussian
+                                 ? std::string(kIntervals[k].name)
+                                 : fmt::format("below_{}", config_.quantiles[k]);
+    shares.emplace_back(name, static_cast<double>(own[1 + k]) / static_cast<double>(own[0]));
+  }
+  return shares;
+}
+
+void Objective::record(std::span<const float> outputs, std::span<const float> truths, std::size_t samples,
+                       std::vector<double>& records, const Physical& physical,
+                       std::span<std::uint64_t> counts) const {
+  WFLOW_CHECK(counts.empty() || counts.size() == count_size());
+  const std::size_t count = output_count();
+  std::vector<float> ignored(count);
   for (std::size_t n = 0; n < samples; ++n) {
     const std::span<const float> y = outputs.subspan(n * count, count);
     const std::span<const float> t = truths.subspan(n * truth_count(), truth_count());
     records.push_back(padding_factor(t) * first_output(y, t, 1, ignored));
     for (std::size_t target = 0; target < shape_.labels.size(); ++target) {
-      TargetSums sums;
-      // Relative to the guess, so that the squares are of small numbers.
-      const double guess = physical ? physical(0, target) : 0;
-      const auto value = [&](double normalised) {
-        return physical ? physical(normalised, target) - guess : normalised;
-      };
-      for (std::size_t cell = target * cells; cell < (target + 1) * cells; ++cell) {
-        if (std::isnan(t[cell])) continue;
-        ++sums.cells;
-        if (is_classification(config_.name)) {
-          probabilities(y, cell, p);
-          const auto best = static_cast<std::size_t>(std::max_element(p.begin(), p.end()) - p.begin());
-          sums.absolute += best == class_of(t[cell]) ? 0 : 1;
-          sums.mean_guess += class_of(t[cell]) == static_cast<std::size_t>(shape_.usual_class) ? 0 : 1;
-          continue;
-        }
-        const double truth = value(t[cell]);
-        const double difference = value(y[cell]) - truth;
-        sums.absolute += std::abs(difference);
-        sums.squared += difference * difference;
-        // A constant target equals its mean but for rounding.
-        if (physical || std::abs(truth) > kRounding) sums.mean_guess += std::abs(truth);
-        sums.truth += truth;
-        sums.truth_squared += truth * truth;
-      }
-      if (is_classification(config_.name)) sums.squared = sums.absolute;
+      const TargetSums sums =
+          is_classification(config_.name) ? class_sums(y, t, counts) : number_sums(y, t, target, physical);
       records.insert(records.end(), {sums.absolute, sums.squared, sums.mean_guess, sums.truth,
                                      sums.truth_squared, sums.cells});
+      if (!counts.empty() && !is_classification(config_.name))
+        count_calibration(y, t, target, counts.subspan(target * counts_of_target(), counts_of_target()));
     }
   }
 }
@@ -330,7 +456,7 @@ std::vector<std::pair<std::string, Evaluation>> Evaluation::by_head() const {
 }
 
 Evaluation evaluate(const Objective& objective, std::span<const double> deviations,
-                    std::span<const double> records) {
+                    std::span<const double> records, std::span<const std::uint64_t> counts) {
   const TargetShape& shape = objective.shape();
   Evaluation result;
   result.classes = is_classification(objective.name());
@@ -364,8 +490,89 @@ Evaluation evaluate(const Objective& objective, std::span<const double> deviatio
     const double mean = means[t] * share;
     result.targets[t].variance =
         std::max(0.0, result.targets[t].variance * share - mean * mean) * unit * unit;
+    if (counts.empty()) continue;
+    if (result.classes) {
+      result.targets[t].classification = classification_of(static_cast<std::size_t>(shape.classes), counts);
+    } else {
+      result.targets[t].calibration = objective.calibration(t, counts);
+    }
   }
   return result;
+}
+
+std::vector<NamedMetric> metrics_of(const TargetErrors& errors) {
+  std::vector<NamedMetric> metrics;
+  for (const auto& [name, share] : errors.calibration) metrics.push_back({name, share});
+  if (!errors.classification) return metrics;
+  const Classification& all = *errors.classification;
+  metrics.push_back({"accuracy", all.accuracy()});
+  metrics.push_back({"mean_iou", all.mean_iou()});
+  metrics.push_back({"mean_dice", all.mean_dice()});
+  metrics.push_back({"mean_auc", all.mean_auc()});
+  if (all.classes.size() > kMostDetailedClasses) return metrics;
+  for (std::size_t k = 0; k < all.classes.size(); ++k) {
+    const ClassMetrics& one = all.classes[k];
+    metrics.push_back({fmt::format("iou_{}", k), one.iou()});
+    metrics.push_back({fmt::format("dice_{}", k), one.dice()});
+    metrics.push_back({fmt::format("precision_{}", k), one.precision()});
+    metrics.push_back({fmt::format("recall_{}", k), one.recall()});
+    metrics.push_back({fmt::format("auc_{}", k), one.auc});
+  }
+  return metrics;
+}
+
+std::vector<NamedMetric> main_metrics_of(const TargetErrors& errors) {
+  constexpr std::size_t kMostFollowed = 16;
+  const bool with_classes = errors.classification && errors.classification->classes.size() <= kMostFollowed;
+  std::vector<NamedMetric> metrics = metrics_of(errors);
+  if (!errors.classification) return metrics;
+  std::erase_if(metrics, [&](const NamedMetric& metric) {
+    if (metric.name.starts_with("iou_")) return !with_classes;
+    return metric.name != "accuracy" && metric.name != "mean_iou";
+  });
+  return metrics;
+}
+
+namespace {
+
+std::optional<double> metric_of_class(const ClassMetrics& one, const std::string& name) {
+  if (name == "iou") return one.iou();
+  if (name == "dice") return one.dice();
+  if (name == "precision") return one.precision();
+  return name == "recall" ? one.recall() : one.auc;
+}
+
+std::optional<double> metric_of_target(const TargetErrors& errors, const MetricName& metric) {
+  if (metric.name == "mae") return errors.mae;
+  if (metric.name == "mae_ratio") return errors.ratio();
+  if (metric.name == "rmse") return errors.rmse();
+  if (metric.name == "r2") return errors.r2();
+  if (!errors.classification) return std::nullopt;
+  const Classification& all = *errors.classification;
+  if (metric.of_class)
+    return *metric.of_class < all.classes.size() ? metric_of_class(all.classes[*metric.of_class], metric.name)
+                                                 : std::nullopt;
+  if (metric.name == "accuracy") return all.accuracy();
+  if (metric.name == "mean_iou") return all.mean_iou();
+  return metric.name == "mean_dice" ? all.mean_dice() : all.mean_auc();
+}
+
+}  // namespace
+
+std::optional<double> metric_of(const Evaluation& evaluation, const MetricName& metric) {
+  if (evaluation.targets.empty()) return std::nullopt;
+  if (metric.is_loss()) return evaluation.loss;
+  double sum = 0;
+  double count = 0;
+  for (const TargetErrors& errors : evaluation.targets) {
+    if (!metric.target.empty() && errors.label != metric.target) continue;
+    const std::optional<double> value = metric_of_target(errors, metric);
+    if (!value) continue;
+    sum += *value;
+    ++count;
+  }
+  if (count == 0) return std::nullopt;
+  return sum / count;
 }
 
 nlohmann::json to_json(const Evaluation& evaluation) {
@@ -380,6 +587,8 @@ nlohmann::json to_json(const Evaluation& evaluation) {
                              {"r2", or_null(errors.r2())},
                              {"mean_guess_mae", errors.mean_guess_mae},
                              {"mae_ratio", or_null(errors.ratio())}};
+    for (const auto& [name, share] : errors.calibration) targets[errors.label]["calibration"][name] = share;
+    if (errors.classification) targets[errors.label].update(to_json(*errors.classification));
   }
   nlohmann::json json = {
       {"loss", evaluation.targets.empty() ? nlohmann::json() : nlohmann::json(evaluation.loss)},

@@ -14,6 +14,8 @@
 
 #include "trainer/config.h"
 #include "trainer/data/transform.h"
+#include "trainer/metric_name.h"
+#include "trainer/training/metrics.h"
 
 namespace wflow::trainer {
 
@@ -24,7 +26,16 @@ struct TargetShape {
   std::int64_t classes = 0;      // for a classification: the one target is a class number in each cell
   std::int64_t latent = 0;       // vae: values of the second and third output
   std::int64_t usual_class = 0;  // the most frequent class of the training split, as the guess
+  // Cells of each class in the training split, where the class weights follow from them.
+  std::vector<std::uint64_t> class_counts = {};
 };
+
+// Weights by the classes' shares of the counted cells: 1 / share, or its root, scaled so that their mean over
+// the cells is 1. A class without cells has the weight 0.
+std::vector<double> weights_of_classes(ClassWeighting weighting, std::span<const std::uint64_t> counts);
+
+// The class that a target's value names. Error{data} if it is no whole number below the number of classes.
+std::size_t class_number(float value, const TargetShape& shape);
 
 class Objective {
  public:
@@ -59,16 +70,27 @@ class Objective {
   };
   static constexpr std::size_t kSumsPerTarget = 6;
   std::size_t record_size() const { return 1 + kSumsPerTarget * shape_.labels.size(); }
+  // Whole numbers that belong to the metrics: the sums over all samples and ranks.
+  std::size_t count_size() const;
   // Converts a normalised value of a target to physical units, where that is more than a factor and an
   // offset.
   using Physical = std::function<double(double value, std::size_t target)>;
   // Appends record_size() numbers per sample: the loss, then TargetSums per target. With `physical`, the sums
-  // use physical values, and the guess is the physical value of the normalised mean.
+  // use physical values, and the guess is the physical value of the normalised mean. Adds to
+  // `counts`, of count_size() numbers, if it is not empty.
   void record(std::span<const float> outputs, std::span<const float> truths, std::size_t samples,
-              std::vector<double>& records, const Physical& physical = {}) const;
+              std::vector<double>& records, const Physical& physical = {},
+              std::span<std::uint64_t> counts = {}) const;
+
+  // TargetErrors::calibration of a target; empty for a loss that predicts no intervals.
+  std::vector<std::pair<std::string, double>> calibration(std::size_t target,
+                                                          std::span<const std::uint64_t> counts) const;
 
   const TargetShape& shape() const { return shape_; }
   LossName name() const { return config_.name; }
+  const LossConfig& config() const { return config_; }  // with the weights of the classes
+  // Number of the first output's channel that is the prediction of target 0; those of the others follow.
+  std::size_t prediction_channel() const;
 
  private:
   // Values of all targets of a sample over those that are no padding.
@@ -81,12 +103,20 @@ class Objective {
                   std::span<float> gradient) const;
   double cross_entropy(std::span<const float> outputs, std::span<const float> truths, double scale,
                        std::span<float> gradient) const;
+  double quantiles(std::span<const float> outputs, std::span<const float> truths, double scale,
+                   std::span<float> gradient) const;
+  TargetSums class_sums(std::span<const float> outputs, std::span<const float> truths,
+                        std::span<std::uint64_t> counts) const;
+  TargetSums number_sums(std::span<const float> outputs, std::span<const float> truths, std::size_t target,
+                         const Physical& physical) const;
+  std::size_t counts_of_target() const;
+  void count_calibration(std::span<const float> outputs, std::span<const float> truths, std::size_t target,
+                         std::span<std::uint64_t> counts) const;
   double dice(std::span<const float> outputs, std::span<const float> truths, double scale,
               std::span<float> gradient) const;
   double weight(std::size_t cls) const {
     return config_.class_weights.empty() ? 1.0 : config_.class_weights[cls];
   }
-  std::size_t class_of(float truth) const;
   void probabilities(std::span<const float> outputs, std::size_t cell, std::span<double> to) const;
 
   LossConfig config_;
@@ -103,8 +133,12 @@ struct TargetErrors {
   std::string label;
   double mae = 0;  // in the label's own unit
   double mse = 0;
-  double mean_guess_mae = 0;  // error of the guess
-  double variance = 0;        // variance of the evaluated truths; 0 for classes
+  double mean_guess_mae = 0;                          // error of the guess
+  double variance = 0;                                // variance of the evaluated truths; 0 for classes
+  std::optional<Classification> classification = {};  // for classes
+  // Shares of the truths that lie within intervals ("within_68" % of a gaussian loss) or below quantiles
+  // ("below_0.05").
+  std::vector<std::pair<std::string, double>> calibration = {};
   // mae over the guess's; no value if the guess is always right.
   std::optional<double> ratio() const;
   double rmse() const;
@@ -131,10 +165,24 @@ struct Evaluation {
   std::vector<std::pair<std::string, Evaluation>> by_head() const;
 };
 
-// `records` of all samples. `deviations` convert the targets to physical units: 1 if the records are
-// physical.
+// `records` of all samples and `counts` of all ranks, summed. `deviations` convert the targets to physical
+// units: 1 if the records are physical.
 Evaluation evaluate(const Objective& objective, std::span<const double> deviations,
-                    std::span<const double> records);
+                    std::span<const double> records, std::span<const std::uint64_t> counts = {});
+
+struct NamedMetric {
+  std::string name;  // MetricName::key(), or a name of TargetErrors::calibration
+  std::optional<double> value;
+};
+// All metrics but the mean errors; for more than kMostDetailedClasses classes without those of single
+// classes.
+std::vector<NamedMetric> metrics_of(const TargetErrors& errors);
+// Those that a person follows over the epochs: of classes the accuracy, the mean IoU, and that of each of up
+// to 16 classes.
+std::vector<NamedMetric> main_metrics_of(const TargetErrors& errors);
+// The metric of the evaluation: the mean over the targets, or that of the metric's target. No value if the
+// evaluation does not have it.
+std::optional<double> metric_of(const Evaluation& evaluation, const MetricName& metric);
 
 nlohmann::json to_json(const Evaluation& evaluation);
 

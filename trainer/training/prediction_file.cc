@@ -33,12 +33,19 @@ class PredictionFile::HeadRows {
   bool wide_truth() const { return wide() || !known_.empty(); }
   std::size_t dataset(const char* name, std::int64_t channels, bool wide = false);
   std::vector<double> physical_truths(std::size_t first, std::span<const float> truths) const;
-  void add_lines(std::size_t first, std::span<const double> truths, std::span<const double> predictions,
-                 std::span<const double> deviations);
-  // Return the predictions.
-  std::vector<double> write_classes(std::size_t first, std::size_t count, std::span<const float> outputs);
-  std::vector<double> write_numbers(std::size_t first, std::size_t count, std::span<const float> outputs,
-                                    std::vector<double>& deviations);
+  // What some rows predict, in physical units.
+  struct Predicted {
+    std::vector<double> values;
+    std::vector<double> deviations = {};  // with a gaussian loss
+    std::vector<double> quantiles =
+        {};  // with a quantile loss: the first one of all targets, then the second
+  };
+  void add_lines(std::size_t first, std::span<const double> truths, const Predicted& predicted);
+  std::string number_cells(double truth, const Predicted& predicted, std::size_t row,
+                           std::size_t target) const;
+  Predicted write_classes(std::size_t first, std::size_t count, std::span<const float> outputs);
+  Predicted write_numbers(std::size_t first, std::size_t count, std::span<const float> outputs);
+  bool with_mask() const { return has_mask(static_cast<std::size_t>(objective_.shape().classes), cells()); }
 
   RowFile& file_;
   const Objective objective_;
@@ -48,6 +55,8 @@ class PredictionFile::HeadRows {
   std::size_t prediction_ = 0;
   std::size_t deviation_ = 0;
   std::size_t probability_ = 0;
+  std::size_t mask_ = 0;
+  std::size_t quantile_ = 0;
   std::vector<std::string> lines_;
 };
 
@@ -62,6 +71,20 @@ PredictionFile::HeadRows::HeadRows(RowFile& file, const Heads::Head& head, const
   if (objective_.name() == LossName::gaussian) deviation_ = dataset("deviation", channels);
   if (classes()) probability_ = dataset("probability", objective_.shape().classes);
   lines_.resize(file.rows());
+  if (with_mask()) mask_ = file.add_bytes("mask", units_.grid);
+  if (objective_.name() != LossName::quantile) return;
+  file.reals("quantiles", units_.quantiles);
+  std::vector<std::int64_t> shape = {std::ssize(units_.quantiles)};
+  if (channels > 1 || units_.has_channels) shape.push_back(channels);
+  shape.insert(shape.end(), units_.grid.begin(), units_.grid.end());
+  quantile_ = file.add("quantile", shape, wide());
+}
+
+std::vector<std::uint8_t> mask_of(std::span<const double> classes) {
+  std::vector<std::uint8_t> mask;
+  mask.reserve(classes.size());
+  for (const double number : classes) mask.push_back(static_cast<std::uint8_t>(number));
+  return mask;
 }
 
 std::size_t PredictionFile::HeadRows::dataset(const char* name, std::int64_t channels, bool wide) {
@@ -71,19 +94,29 @@ std::size_t PredictionFile::HeadRows::dataset(const char* name, std::int64_t cha
   return file_.add(name, shape, wide);
 }
 
+std::string PredictionFile::HeadRows::number_cells(double truth, const Predicted& predicted, std::size_t row,
+                                                   std::size_t target) const {
+  const std::size_t at = row * targets() + target;
+  std::string cells =
+      "," + number_text(truth, wide_truth()) + "," + number_text(predicted.values[at], wide());
+  if (!predicted.deviations.empty()) cells += "," + number_text(predicted.deviations[at], false);
+  const std::size_t count = predicted.quantiles.empty() ? 0 : units_.quantiles.size();
+  for (std::size_t k = 0; k < count; ++k)
+    cells += "," + number_text(predicted.quantiles[(row * count + k) * targets() + target], wide());
+  return cells;
+}
+
 // Padding has no truth and no error.
 void PredictionFile::HeadRows::add_lines(std::size_t first, std::span<const double> truths,
-                                         std::span<const double> predictions,
-                                         std::span<const double> deviations) {
+                                         const Predicted& predicted) {
+  const std::vector<double>& predictions = predicted.values;
   const std::size_t values = targets() * cells();
   for (std::size_t n = 0; n < truths.size() / values; ++n) {
     std::string line;
     for (std::size_t t = 0; t < targets(); ++t) {
       const std::size_t begin = n * values + t * cells();
       if (cells() == 1) {
-        line +=
-            "," + number_text(truths[begin], wide_truth()) + "," + number_text(predictions[begin], wide());
-        if (!deviations.empty()) line += "," + number_text(deviations[begin], false);
+        line += number_cells(truths[begin], predicted, n, t);
         continue;
       }
       double truth = 0, prediction = 0, absolute = 0, squared = 0, count = 0;
@@ -108,8 +141,9 @@ void PredictionFile::HeadRows::add_lines(std::size_t first, std::span<const doub
   }
 }
 
-std::vector<double> PredictionFile::HeadRows::write_classes(std::size_t first, std::size_t count,
-                                                            std::span<const float> outputs) {
+PredictionFile::HeadRows::Predicted PredictionFile::HeadRows::write_classes(std::size_t first,
+                                                                            std::size_t count,
+                                                                            std::span<const float> outputs) {
   const auto most = static_cast<std::size_t>(objective_.shape().classes);
   std::vector<double> likeliest(count * cells());
   std::vector<float> shares(outputs.begin(), outputs.end());
@@ -129,20 +163,26 @@ std::vector<double> PredictionFile::HeadRows::write_classes(std::size_t first, s
   }
   file_.write(prediction_, first, likeliest);
   file_.write(probability_, first, shares);
-  return likeliest;
+  if (with_mask()) file_.write(mask_, first, mask_of(likeliest));
+  return {std::move(likeliest)};
 }
 
-std::vector<double> PredictionFile::HeadRows::write_numbers(std::size_t first, std::size_t count,
-                                                            std::span<const float> outputs,
-                                                            std::vector<double>& deviations) {
+PredictionFile::HeadRows::Predicted PredictionFile::HeadRows::write_numbers(std::size_t first,
+                                                                            std::size_t count,
+                                                                            std::span<const float> outputs) {
   const bool gaussian = objective_.name() == LossName::gaussian;
   const std::size_t values = targets() * cells();
-  const std::size_t channels = gaussian ? 2 * values : values;
-  std::vector<double> means(count * values);
+  const std::size_t channels = objective_.output_count();
+  const std::size_t begin = objective_.prediction_channel() * cells();
+  Predicted predicted;
+  std::vector<double>& means = predicted.values;
+  std::vector<double>& deviations = predicted.deviations;
+  std::vector<double>& quantiles = predicted.quantiles;
+  means.resize(count * values);
   deviations.resize(gaussian ? means.size() : 0);
   for (std::size_t n = 0; n < count; ++n) {
     for (std::size_t i = 0; i < values; ++i) {
-      means[n * values + i] = units_.physical(outputs[n * channels + i], i / cells());
+      means[n * values + i] = units_.physical(outputs[n * channels + begin + i], i / cells());
       if (!gaussian) continue;
       const double half_logarithm = 0.5 * outputs[n * channels + values + i];
       deviations[n * values + i] = std::exp(half_logarithm) * units_.deviation[i / cells()];
@@ -150,7 +190,13 @@ std::vector<double> PredictionFile::HeadRows::write_numbers(std::size_t first, s
   }
   file_.write(prediction_, first, means);
   if (gaussian) file_.write(deviation_, first, deviations);
-  return means;
+  if (objective_.name() == LossName::quantile) {
+    quantiles.assign(outputs.begin(), outputs.end());
+    for (std::size_t i = 0; i < quantiles.size(); ++i)
+      quantiles[i] = units_.physical(quantiles[i], i / cells() % targets());
+    file_.write(quantile_, first, quantiles);
+  }
+  return predicted;
 }
 
 std::vector<double> PredictionFile::HeadRows::physical_truths(std::size_t first,
@@ -172,20 +218,19 @@ void PredictionFile::HeadRows::write(std::size_t first, std::span<const float> t
   WFLOW_CHECK(outputs.size() == count * objective_.output_count() && first + count <= file_.rows());
   const std::vector<double> physical = physical_truths(first, truths);
   file_.write(truth_, first, physical);
-  std::vector<double> deviations;
-  const std::vector<double> predictions =
-      classes() ? write_classes(first, count, outputs) : write_numbers(first, count, outputs, deviations);
-  add_lines(first, physical, predictions, deviations);
+  add_lines(first, physical,
+            classes() ? write_classes(first, count, outputs) : write_numbers(first, count, outputs));
 }
 
 std::string PredictionFile::HeadRows::columns() const {
-  std::vector<const char*> suffixes = {"", "_predicted"};
-  if (objective_.name() == LossName::gaussian) suffixes.push_back("_deviation");
+  std::vector<std::string> suffixes = {"", "_predicted"};
+  if (objective_.name() == LossName::gaussian) suffixes.emplace_back("_deviation");
+  for (const double q : units_.quantiles) suffixes.push_back(fmt::format("_q{}", q));
   if (cells() > 1) suffixes = {"_mean", "_mean_predicted", "_mae", "_rmse"};
   if (cells() > 1 && classes()) suffixes = {"_error_rate"};
   std::string out;
   for (const std::string& name : objective_.shape().labels)
-    for (const char* suffix : suffixes) out += "," + csv::cell(name + suffix);
+    for (const std::string& suffix : suffixes) out += "," + csv::cell(name + suffix);
   return out;
 }
 

@@ -17,6 +17,12 @@ namespace wflow::trainer {
 
 inline constexpr int kPredictionFormat = 1;  // attribute wflow_format
 
+// True if predicted classes are also written as a mask: those of a field's cells, if a byte holds them.
+constexpr bool has_mask(std::size_t classes, std::size_t cells) {
+  return classes > 0 && classes <= 256 && cells > 1;
+}
+std::vector<std::uint8_t> mask_of(std::span<const double> classes);
+
 struct PredictionFileDescription {
   std::string data_hash;   // hash of the data set
   std::int64_t epoch = 0;  // epoch of the weights
@@ -31,6 +37,8 @@ struct PredictionFileDescription {
 //     float64 for truths that are numbers, and for both if float32 can't hold the targets
 //   /deviation, with a gaussian loss: the standard deviation, shaped as /prediction
 //   /probability, for classes: (N, classes), or (N, classes, the axes of the grid)
+//   /mask, for the classes of a field's cells: uint8 (N, the axes of the grid), the class numbers again
+//   /quantile, with a quantile loss: (N, quantiles, shape of a prediction); attribute `quantiles`
 // A gaussian loss on transformed fields keeps the transformed units, as in model.pt (attribute `units`).
 // With several heads, each has a group with its name, which has these datasets and the attributes `targets`
 // and `units`; the attribute `heads` of the file lists them.

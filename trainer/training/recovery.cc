@@ -268,7 +268,8 @@ void Recovery::write() {
   const TrainingCounters& counters = state_.counters;
   if (++written_ > 1) beginning_ = {};
   writer_.write(
-      counters.step, snapshot_now(), best_steps(counters.history, session_.config.checkpoint.keep_best),
+      counters.step, snapshot_now(),
+      best_steps(counters.history, session_.config.checkpoint.keep_best, session_.config.metric),
       [this, epoch = counters.epoch, step = counters.step](const CheckpointDirectory::Written& written) {
         report_.checkpoint_written(written, epoch, step);
       });

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -28,6 +29,27 @@ nlohmann::json noise_json(const NoiseSums& noise) {
   return scale ? nlohmann::json(*scale) : nlohmann::json();
 }
 
+constexpr std::array<const char*, 3> kErrorColumns = {"mae", "mse", "mae_ratio"};
+
+// Names of the columns of a target's validation.
+std::vector<std::string> validation_columns(const std::vector<EpochRow>& history, std::size_t target) {
+  std::vector<std::string> names(kErrorColumns.begin(), kErrorColumns.end());
+  const auto has = [&](const EpochRow& row) { return row.validation.targets.size() > target; };
+  const auto last = std::find_if(history.rbegin(), history.rend(), has);
+  if (last == history.rend()) return names;
+  for (const NamedMetric& metric : main_metrics_of(last->validation.targets[target]))
+    names.push_back(metric.name);
+  return names;
+}
+
+std::string real_or_empty(const std::optional<double>& value) {
+  return value ? text::from_real(*value) : std::string();
+}
+
+std::string real_or_dash(const std::optional<double>& value) {
+  return value ? fmt::format("{:.4f}", *value) : "-";
+}
+
 }  // namespace
 
 nlohmann::json noise_result(const std::vector<EpochRow>& history) {
@@ -44,9 +66,12 @@ nlohmann::json noise_result(const std::vector<EpochRow>& history) {
 
 std::string metrics_csv(const std::vector<std::string>& labels, const std::vector<EpochRow>& history) {
   std::string out = "epoch,step,learning_rate,train_loss,validation_loss";
-  for (const std::string& label : labels) {
-    out += fmt::format(",{0},{1},{2}", csv_field("validation_mae/" + label),
-                       csv_field("validation_mse/" + label), csv_field("validation_mae_ratio/" + label));
+  std::size_t columns = 0;
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    for (const std::string& name : validation_columns(history, i)) {
+      out += "," + csv_field(fmt::format("validation_{}/{}", name, labels[i]));
+      ++columns;
+    }
   }
   out += ",samples_per_second,seconds,batch\n";
   for (const EpochRow& row : history) {
@@ -54,10 +79,16 @@ std::string metrics_csv(const std::vector<std::string>& labels, const std::vecto
     out += fmt::format("{},{},{},{},{}", row.epoch, row.step, text::from_real(row.learning_rate),
                        text::from_real(row.train_loss),
                        validated ? text::from_real(row.validation.loss) : std::string());
-    if (!validated) out += std::string(3 * labels.size(), ',');
-    for (const TargetErrors& t : row.validation.targets) {
-      out += fmt::format(",{},{},{}", text::from_real(t.mae), text::from_real(t.mse),
-                         t.ratio() ? text::from_real(*t.ratio()) : std::string());
+    if (!validated) out += std::string(columns, ',');
+    for (std::size_t i = 0; i < row.validation.targets.size(); ++i) {
+      const TargetErrors& t = row.validation.targets[i];
+      out +=
+          fmt::format(",{},{},{}", text::from_real(t.mae), text::from_real(t.mse), real_or_empty(t.ratio()));
+      const std::vector<NamedMetric> metrics = main_metrics_of(t);
+      for (const NamedMetric& metric : metrics) out += "," + real_or_empty(metric.value);
+      // A row of an earlier revision has none.
+      if (metrics.empty())
+        out += std::string(validation_columns(history, i).size() - kErrorColumns.size(), ',');
     }
     out += fmt::format(",{:.1f},{:.3f},{}\n", row.samples_per_second, row.seconds,
                        row.batch > 0 ? std::to_string(row.batch) : "");
@@ -88,6 +119,9 @@ std::string metrics_jsonl(const std::vector<EpochRow>& history) {
                                      {"rmse", t.rmse()},
                                      {"mae_ratio", ratio ? nlohmann::json(*ratio) : nlohmann::json()},
                                      {"r2", r2 ? nlohmann::json(*r2) : nlohmann::json()}};
+      for (const NamedMetric& metric : metrics_of(t))
+        line["validation"][t.label][metric.name] =
+            metric.value ? nlohmann::json(*metric.value) : nlohmann::json();
     }
     out += line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   }
@@ -99,8 +133,8 @@ std::string number_text(double value, bool wide) {
 }
 
 void write_result(const std::filesystem::path& output, nlohmann::json result) {
-  for (const char* name :
-       {"model.pt", "model.onnx", "predictions.h5", "predictions.csv", "metrics.csv", "metrics.jsonl"}) {
+  for (const char* name : {"model.pt", "model.onnx", "predictions.h5", "predictions.csv", "metrics.csv",
+                           "metrics.jsonl", "pictures.json"}) {
     std::error_code none;
     if (std::filesystem::exists(output / name, none)) result["checksums"][name] = hash_file(output / name);
   }
@@ -123,7 +157,11 @@ std::string epoch_line(const EpochRow& row, std::int64_t epochs) {
         line += fmt::format("  {} {:.4g} ({})", head, part.loss, ratio ? fmt::format("{:.3f}", *ratio) : "-");
         continue;
       }
-      for (const TargetErrors& t : part.targets) line += fmt::format(" {} {}", t.label, ratio_text(t));
+      for (const TargetErrors& t : part.targets) {
+        line += fmt::format(" {} {}", t.label, ratio_text(t));
+        if (t.classification)
+          line += fmt::format(" (mean IoU {})", real_or_dash(t.classification->mean_iou()));
+      }
     }
   }
   return line + fmt::format("  {:.1f} samples/s  lr {:.3g}", row.samples_per_second, row.learning_rate);
@@ -168,6 +206,30 @@ std::string performance_line(const Performance& performance) {
 
 namespace {
 
+// Metrics of a target below the table of errors; empty if it has none.
+std::string metric_lines(const TargetErrors& errors) {
+  std::string out;
+  for (const auto& [name, share] : errors.calibration)
+    out +=
+        fmt::format("{}{} {:.3f}", out.empty() ? errors.label + ": share of the truths " : ", ", name, share);
+  if (!out.empty()) out += '\n';
+  if (!errors.classification) return out;
+  const Classification& all = *errors.classification;
+  out += fmt::format("{}: accuracy {}, mean IoU {}, mean Dice {}, mean ROC AUC {}\n", errors.label,
+                     real_or_dash(all.accuracy()), real_or_dash(all.mean_iou()),
+                     real_or_dash(all.mean_dice()), real_or_dash(all.mean_auc()));
+  if (all.classes.size() > kMostDetailedClasses) return out;
+  out += fmt::format("{:<24} {:>14} {:>8} {:>8} {:>10} {:>8} {:>8}\n", "class", "cells", "IoU", "Dice",
+                     "precision", "recall", "ROC AUC");
+  for (std::size_t k = 0; k < all.classes.size(); ++k) {
+    const ClassMetrics& one = all.classes[k];
+    out += fmt::format("{:<24} {:>14.0f} {:>8} {:>8} {:>10} {:>8} {:>8}\n", k, one.truth,
+                       real_or_dash(one.iou()), real_or_dash(one.dice()), real_or_dash(one.precision()),
+                       real_or_dash(one.recall()), real_or_dash(one.auc));
+  }
+  return out;
+}
+
 std::string head_lines(const Evaluation& evaluation, const std::string& title) {
   const bool classes = evaluation.classes;
   std::string out =
@@ -183,6 +245,7 @@ std::string head_lines(const Evaluation& evaluation, const std::string& title) {
                        : r2    ? fmt::format("{:.4f}", *r2)
                                : "-");
   }
+  for (const TargetErrors& t : evaluation.targets) out += metric_lines(t);
   return out;
 }
 

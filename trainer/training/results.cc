@@ -13,6 +13,7 @@
 #include "base/resources.h"
 #include "base/version.h"
 #include "trainer/model/parts.h"
+#include "trainer/training/pictures.h"
 #include "trainer/training/report.h"
 
 namespace wflow::trainer {
@@ -163,6 +164,16 @@ nlohmann::json result_of(Session& session, const TrainingCounters& counters, con
             {"reductions_this_segment", communicator.reduction_seconds()}}}};
 }
 
+// Class weights that follow from the data: of the only head, or by the heads' names.
+void add_class_weights(const Heads& heads, nlohmann::json& result) {
+  for (const Heads::Head& head : heads.all()) {
+    const TargetShape& shape = head.objective.shape();
+    if (shape.class_counts.empty()) continue;
+    nlohmann::json& classes = head.name.empty() ? result["classes"] : result["classes"][head.name];
+    classes = {{"training_cells", shape.class_counts}, {"weights", head.objective.config().class_weights}};
+  }
+}
+
 // True if predictions.csv has every prediction: no head learns a field.
 bool learns_numbers(const Session& session) {
   const std::vector<DataRoles::Head>& heads = session.data.roles().heads;
@@ -183,6 +194,7 @@ void write_results(Session& session, const Heads& heads, TrainingState& state, c
   std::unique_ptr<PredictionFile> file;
   if (session.leader()) file = prediction_file(session, heads, split, epoch);
   const Evaluator::Records records = evaluator.predict_into(file.get(), split);
+  const std::vector<Picture> inputs = session.leader() ? input_pictures(session) : std::vector<Picture>();
   const nlohmann::json staging = staging_result(session);
   Performance performance = performance_of(counters.history, session.graph.training_flops());
   performance.peak_memory = gather_values(
@@ -190,6 +202,7 @@ void write_results(Session& session, const Heads& heads, TrainingState& state, c
   if (!session.leader()) return;
   file->publish();
   const Evaluation test = evaluator.evaluation_of(records);
+  write_pictures(session, inputs);
   write_file_durably(output / "predictions.csv", file->table());
   report.write_metrics(counters.history);
   write_file_durably(output / "train.yaml", yaml::emit(to_yaml(session.config)));
@@ -197,6 +210,7 @@ void write_results(Session& session, const Heads& heads, TrainingState& state, c
   write_onnx(session, state.flat, report);
   write_parts(session, state.flat);
   nlohmann::json result = result_of(session, counters, network, epoch, test, performance, times);
+  add_class_weights(heads, result);
   if (!staging.is_null()) result["staging"] = staging;
   if (session.config.noise_scale_every > 0) result["noise_scale"] = noise_result(counters.history);
   write_result(output, std::move(result));

@@ -94,28 +94,52 @@ void RowFile::number(const char* name, std::int64_t value) {
   state_->check(H5Awrite(attribute.get(), H5T_NATIVE_INT64, &value));
 }
 
-std::size_t RowFile::add(const char* name, std::span<const std::int64_t> shape, bool wide) {
+void RowFile::reals(const char* name, std::span<const double> values) {
   const Hdf5Section section;
+  const hsize_t count = values.size();
+  const SpaceId space(state_->check(H5Screate_simple(1, &count, nullptr)));
+  const AttributeId attribute(state_->check(
+      H5Acreate2(state_->file.get(), name, H5T_IEEE_F64LE, space.get(), H5P_DEFAULT, H5P_DEFAULT)));
+  if (!values.empty()) state_->check(H5Awrite(attribute.get(), H5T_NATIVE_DOUBLE, values.data()));
+}
+
+std::size_t RowFile::add(const char* name, std::span<const std::int64_t> shape, bool wide) {
+  return add(name, shape, wide ? Number::float64 : Number::float32);
+}
+
+std::size_t RowFile::add_bytes(const char* name, std::span<const std::int64_t> shape) {
+  return add(name, shape, Number::uint8);
+}
+
+std::size_t RowFile::add(const char* name, std::span<const std::int64_t> shape, Number number) {
+  const Hdf5Section section;
+  const hid_t type = number == Number::uint8     ? H5T_STD_U8LE
+                     : number == Number::float64 ? H5T_IEEE_F64LE
+                                                 : H5T_IEEE_F32LE;
   std::vector<hsize_t> dims = {state_->rows};
   for (const std::int64_t n : shape) dims.push_back(static_cast<hsize_t>(n));
   const SpaceId space(state_->check(H5Screate_simple(static_cast<int>(dims.size()), dims.data(), nullptr)));
-  DatasetId id(state_->check(H5Dcreate2(state_->place(), name, wide ? H5T_IEEE_F64LE : H5T_IEEE_F32LE,
-                                        space.get(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT)));
+  DatasetId id(state_->check(
+      H5Dcreate2(state_->place(), name, type, space.get(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT)));
   const auto values = std::accumulate(dims.begin() + 1, dims.end(), hsize_t{1}, std::multiplies<>());
   state_->datasets.push_back({std::move(id), std::move(dims), values});
   return state_->datasets.size() - 1;
 }
 
 void RowFile::write(std::size_t dataset, std::size_t first, std::span<const float> values) {
-  write_rows(dataset, first, values.data(), values.size(), false);
+  write_rows(dataset, first, values.data(), values.size(), Number::float32);
 }
 
 void RowFile::write(std::size_t dataset, std::size_t first, std::span<const double> values) {
-  write_rows(dataset, first, values.data(), values.size(), true);
+  write_rows(dataset, first, values.data(), values.size(), Number::float64);
+}
+
+void RowFile::write(std::size_t dataset, std::size_t first, std::span<const std::uint8_t> values) {
+  write_rows(dataset, first, values.data(), values.size(), Number::uint8);
 }
 
 void RowFile::write_rows(std::size_t dataset, std::size_t first, const void* values, std::size_t count,
-                         bool wide) {
+                         Number number) {
   if (count == 0) return;
   const Hdf5Section section;
   const State::Rows& rows = state_->datasets.at(dataset);
@@ -129,8 +153,10 @@ void RowFile::write_rows(std::size_t dataset, std::size_t first, const void* val
       H5Sselect_hyperslab(whole.get(), H5S_SELECT_SET, begin.data(), nullptr, extent.data(), nullptr));
   const SpaceId memory(
       state_->check(H5Screate_simple(static_cast<int>(extent.size()), extent.data(), nullptr)));
-  state_->check(H5Dwrite(rows.id.get(), wide ? H5T_NATIVE_DOUBLE : H5T_NATIVE_FLOAT, memory.get(),
-                         whole.get(), H5P_DEFAULT, values));
+  const hid_t type = number == Number::uint8     ? H5T_NATIVE_UINT8
+                     : number == Number::float64 ? H5T_NATIVE_DOUBLE
+                                                 : H5T_NATIVE_FLOAT;
+  state_->check(H5Dwrite(rows.id.get(), type, memory.get(), whole.get(), H5P_DEFAULT, values));
 }
 
 void RowFile::publish() {

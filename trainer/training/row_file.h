@@ -25,17 +25,23 @@ class RowFile {
   // Attributes of the file, or of the group.
   void text(const char* name, const std::vector<std::string>& values);
   void number(const char* name, std::int64_t value);
+  void reals(const char* name, std::span<const double> values);
   // Adds a dataset of float32, or float64 if `wide`; `shape`: of a row. Returns its number.
   std::size_t add(const char* name, std::span<const std::int64_t> shape, bool wide = false);
+  std::size_t add_bytes(const char* name, std::span<const std::int64_t> shape);  // of uint8
   // Writes the rows in `values` from row `first` on.
   void write(std::size_t dataset, std::size_t first, std::span<const float> values);
   void write(std::size_t dataset, std::size_t first, std::span<const double> values);
+  void write(std::size_t dataset, std::size_t first, std::span<const std::uint8_t> values);
   void publish();
   std::size_t rows() const;
 
  private:
   struct State;
-  void write_rows(std::size_t dataset, std::size_t first, const void* values, std::size_t count, bool wide);
+  enum class Number { float32, float64, uint8 };
+  std::size_t add(const char* name, std::span<const std::int64_t> shape, Number number);
+  void write_rows(std::size_t dataset, std::size_t first, const void* values, std::size_t count,
+                  Number number);
   std::unique_ptr<State> state_;
 };
 

@@ -91,6 +91,9 @@ void RunReport::results(const Evaluation& test, const TrainingCounters& counters
   if (members_ > 1) return;
   for (const TargetErrors& t : test.targets) {
     if (t.ratio()) metric("test_mae_ratio/" + t.label, *t.ratio(), counters.epoch, counters.step);
+    for (const NamedMetric& one : main_metrics_of(t))
+      if (one.value)
+        metric(fmt::format("test_{}/{}", one.name, t.label), *one.value, counters.epoch, counters.step);
   }
   events_.artifact("model", model.string());
   events_.artifact("predictions", predictions.string());
@@ -109,6 +112,8 @@ void RunReport::epoch_events(const EpochRow& row) {
     metric("validation_loss/" + head.name, head.loss, epoch, at);
   for (const TargetErrors& t : row.validation.targets) {
     if (t.ratio()) metric("validation_mae_ratio/" + t.label, *t.ratio(), epoch, at);
+    for (const NamedMetric& one : main_metrics_of(t))
+      if (one.value) metric(fmt::format("validation_{}/{}", one.name, t.label), *one.value, epoch, at);
   }
   metric("learning_rate", row.learning_rate, epoch, at);
   if (batch_grows_) metric("batch", static_cast<double>(row.batch), epoch, at);

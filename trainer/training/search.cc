@@ -17,16 +17,37 @@ namespace fs = std::filesystem;
 
 constexpr double kNoValue = std::numeric_limits<double>::quiet_NaN();
 
-double metric_of(const nlohmann::json& row, const std::string& metric) {
-  const nlohmann::json* value = &row;
-  std::vector<std::string> path = {metric};
-  if (metric.starts_with(kRatioMetric))
-    path = {"validation", metric.substr(kRatioMetric.size()), "mae_ratio"};
-  for (const std::string& key : path) {
-    if (!value->is_object() || !value->contains(key)) return kNoValue;
-    value = &value->at(key);
+double number_in(const nlohmann::json& object, const std::string& key) {
+  if (!object.is_object() || !object.contains(key)) return kNoValue;
+  const nlohmann::json& value = object.at(key);
+  return value.is_number() ? value.get<double>() : kNoValue;
+}
+
+// In a line of metrics.jsonl, as metric_of() in an evaluation.
+double metric_in(const nlohmann::json& row, const MetricName& metric) {
+  if (metric.is_loss()) return number_in(row, "validation_loss");
+  double sum = 0;
+  double count = 0;
+  const nlohmann::json targets = row.value("validation", nlohmann::json::object());
+  for (const auto& [target, values] : targets.items()) {
+    const double value =
+        metric.target.empty() || target == metric.target ? number_in(values, metric.key()) : kNoValue;
+    if (std::isnan(value)) continue;
+    sum += value;
+    ++count;
   }
-  return value->is_number() ? value->get<double>() : kNoValue;
+  return count > 0 ? sum / count : kNoValue;
+}
+
+// `metric` is that of a search.
+double metric_in(const nlohmann::json& row, const std::string& metric) {
+  const auto name = search_metric(metric);
+  return name ? metric_in(row, *name) : number_in(row, metric);
+}
+
+bool larger_is_better(const SearchConfig& search) {
+  const auto metric = search_metric(search.metric);
+  return metric && metric->larger_is_better();
 }
 
 double value_at(const SearchCurve& curve, std::int64_t epochs) {
@@ -35,8 +56,10 @@ double value_at(const SearchCurve& curve, std::int64_t epochs) {
   return there && count > 0 ? curve.values[count - 1] : kNoValue;
 }
 
-double loss_of(const nlohmann::json& row) {
-  return metric_of(row, row.contains("validation_loss") ? "validation_loss" : "train_loss");
+// The same value as value_of() for a row of the history.
+double progress_of(const nlohmann::json& row, const MetricName& metric) {
+  if (metric.is_loss() && !row.contains("validation_loss")) return number_in(row, std::string(kTrainLoss));
+  return metric_in(row, metric);
 }
 
 bool is_of_step(const fs::path& checkpoint) {
@@ -65,8 +88,8 @@ SearchCurve search_curve(std::string_view metrics_jsonl, const std::string& metr
     const nlohmann::json row = nlohmann::json::parse(metrics_jsonl.substr(0, end), nullptr, false);
     metrics_jsonl.remove_prefix(std::min(end + 1, metrics_jsonl.size()));
     if (!row.is_object()) continue;
-    curve.values.push_back(metric_of(row, metric));
-    progress.add(loss_of(row));
+    curve.values.push_back(metric_in(row, metric));
+    progress.add(progress_of(row, early_stop.metric));
   }
   curve.ended_early = progress.has_stopped();
   return curve;
@@ -76,6 +99,7 @@ std::vector<SearchStanding> search_standings(const SearchConfig& search, std::si
                                              const std::vector<SearchCurve>& curves) {
   std::vector<SearchStanding> standings(curves.size());
   for (std::size_t i = 0; i < curves.size(); ++i) standings[i].training = i;
+  const bool larger = larger_is_better(search);
   std::size_t in_rung = curves.size();
   for (std::size_t r = 1; r <= rung; ++r) {
     const auto end = standings.begin() + static_cast<std::ptrdiff_t>(in_rung);
@@ -86,7 +110,7 @@ std::vector<SearchStanding> search_standings(const SearchConfig& search, std::si
       *s = {s->training, r, 0, in_rung, value};
     }
     std::stable_sort(standings.begin(), end,
-                     [](const auto& a, const auto& b) { return is_better(a.value, b.value); });
+                     [larger](const auto& a, const auto& b) { return is_better(a.value, b.value, larger); });
     for (std::size_t place = 0; place < in_rung; ++place) standings[place].place = place + 1;
     in_rung = trainings_in_rung(search, curves.size(), r + 1);
   }

@@ -46,6 +46,27 @@ TEST(Search, ReadsTheMetricOfEveryEpoch) {
   EXPECT_EQ(search_curve(text, "validation_mae_ratio/y", {}).values[0], 0.9);
 }
 
+TEST(Search, ReadsMetricsOfOneTargetAndMeansOfAll) {
+  const std::string text =
+      R"({"validation_loss": 1, "validation": {"a": {"mean_iou": 0.5, "iou_1": 0.25}, "b": {"mean_iou": 0.75}, "c": {}}})";
+  const auto value = [&](const char* metric) { return search_curve(text, metric, {}).values.at(0); };
+  EXPECT_EQ(value("mean_iou"), 0.625);
+  EXPECT_EQ(value("validation_mean_iou"), 0.625);
+  EXPECT_EQ(value("mean_iou/b"), 0.75);
+  EXPECT_EQ(value("iou_1"), 0.25);
+  EXPECT_EQ(value("loss"), 1);
+  EXPECT_TRUE(std::isnan(value("iou_1/b")));
+}
+
+TEST(Search, TheLargerIsBetterForScores) {
+  SearchConfig search = three_rungs();
+  search.trainings = {"a", "b", "c", "d"};
+  const std::vector<SearchCurve> curves = curves_of({{0.1}, {0.4}, {0.2}, {std::nan("")}});
+  EXPECT_EQ(order(search, search_standings(search, 1, curves)), "a1c1b1d1");
+  search.metric = "mean_iou";
+  EXPECT_EQ(order(search, search_standings(search, 1, curves)), "b1c1a1d1");
+}
+
 TEST(Search, SeesWhoStoppedEarly) {
   const auto ended = [](const std::vector<double>& losses, EarlyStop early_stop) {
     std::string text;

@@ -51,6 +51,8 @@ std::string record_of(const EpochRow& row, double time) {
     put_scalar(summary, "rmse/" + target.label, target.rmse());
     if (const auto ratio = target.ratio()) put_scalar(summary, "mae_ratio/" + target.label, *ratio);
     if (const auto r2 = target.r2()) put_scalar(summary, "r2/" + target.label, *r2);
+    for (const NamedMetric& metric : main_metrics_of(target))
+      if (metric.value) put_scalar(summary, metric.name + "/" + target.label, *metric.value);
   }
   ProtobufMessage event;
   event.real(kWallTime, time);

@@ -51,22 +51,47 @@ void warn_of_quantiles(const Session& session, RunReport& report) {
   }
 }
 
+// `use`: "the search ranks by", for messages.
+void check_metric(Session& session, const MetricName& metric, const std::string& use) {
+  const std::vector<std::string> labels = session.data.labels();
+  if (!metric.target.empty() && std::ranges::find(labels, metric.target) == labels.end())
+    throw CommonError(ExitCode::spec, fmt::format("{} '{}', and the targets are {}", use, metric.text(),
+                                                  text::join(labels, ", ")));
+  std::int64_t classes = 0;
+  bool numbers = false;
+  for (const TargetShape& head : session.data.targets()) {
+    classes = std::max(classes, head.classes);
+    numbers = numbers || head.classes == 0;
+  }
+  if ((metric.is_of_classes() && classes == 0) || (metric.is_of_numbers() && !numbers))
+    throw CommonError(
+        ExitCode::spec,
+        fmt::format("{} '{}', which this training does not have: it learns {}; choose another metric", use,
+                    metric.text(), numbers ? "numbers" : "classes"));
+  if (metric.of_class && static_cast<std::int64_t>(*metric.of_class) >= classes)
+    throw CommonError(ExitCode::spec, fmt::format("{} '{}', and the classes have the numbers 0 to {}", use,
+                                                  metric.text(), classes - 1));
+}
+
 // Before the first epoch: not after every training of the search has run in vain.
-void check_search_metric(Session& session) {
+void check_metrics(Session& session) {
+  const bool validates = session.data.validation().size() > 0;
+  if (!session.config.metric.is_loss() && !validates)
+    throw CommonError(
+        ExitCode::spec,
+        fmt::format("'metric: {}' is of the validation samples, and the data set has none; leave "
+                    "'metric' out, or raise the second fraction of 'split'",
+                    session.config.metric.text()));
+  check_metric(session, session.config.metric, "epochs are compared by");
   const SearchConfig& search = session.options.search;
   if (!search.on()) return;
-  const std::string& metric = search.metric;
-  if (metric != "train_loss" && session.data.validation().size() == 0)
+  const auto metric = search_metric(search.metric);
+  if (metric && !validates)
     throw CommonError(ExitCode::spec,
                       fmt::format("the search ranks by '{}', and the data set has no validation samples; say "
                                   "'metric: train_loss', or split some off",
-                                  metric));
-  if (!metric.starts_with(kRatioMetric)) return;
-  const std::vector<std::string> labels = session.data.labels();
-  const std::string target = metric.substr(kRatioMetric.size());
-  if (std::ranges::find(labels, target) != labels.end()) return;
-  throw CommonError(ExitCode::spec, fmt::format("the search ranks by '{}', and the targets are {}", metric,
-                                                text::join(labels, ", ")));
+                                  search.metric));
+  if (metric) check_metric(session, *metric, "the search ranks by");
 }
 
 void report_staging(const Session& session, RunReport& report) {
@@ -77,15 +102,29 @@ void report_staging(const Session& session, RunReport& report) {
                               staged.groups == 1 ? "" : "s", name_of(session.config.stage)));
 }
 
+void report_class_weights(const Objective& objective, RunReport& report) {
+  const TargetShape& shape = objective.shape();
+  if (shape.class_counts.empty()) return;
+  double all = 0;
+  for (const std::uint64_t count : shape.class_counts) all += static_cast<double>(count);
+  std::vector<std::string> classes;
+  for (std::size_t k = 0; k < std::min(shape.class_counts.size(), kMostDetailedClasses); ++k)
+    classes.push_back(fmt::format("{} {:.3g} ({:.3g} %)", k, objective.config().class_weights[k],
+                                  100 * static_cast<double>(shape.class_counts[k]) / all));
+  report.say(fmt::format("class weights of {} (share of the training cells): {}", shape.labels.front(),
+                         text::join(classes, ", ")));
+}
+
 EarlyStop early_stop_of(const TrainConfig& config) {
-  return {config.early_stop_epochs, config.min_improvement};
+  return {config.early_stop_epochs, config.min_improvement, config.metric};
 }
 
 // With `decay: plateau`, lowers the rate of the epochs to come where the validation has stopped improving.
 void follow_plateaus(const TrainConfig& config, TrainingCounters& counters, RunReport& report) {
   if (config.schedule.decay != Decay::plateau) return;
   const std::int64_t before = counters.plateaus;
-  counters.plateaus = plateaus_in(counters.history, {config.schedule.patience, config.min_improvement});
+  counters.plateaus =
+      plateaus_in(counters.history, {config.schedule.patience, config.min_improvement, config.metric});
   if (counters.plateaus == before) return;
   report.announce(fmt::format("no better validation in {} epochs: the learning rate falls after epoch {}",
                               config.schedule.patience, counters.epoch));
@@ -95,12 +134,10 @@ void follow_plateaus(const TrainConfig& config, TrainingCounters& counters, RunR
 void finish_epoch(Session& session, TrainingCounters& counters, Evaluator& evaluator, Recovery& recovery,
                   RunReport& report, EpochRow row) {
   const TrainConfig& config = session.config;
-  double value = row.train_loss;
-  if (session.data.validation().size() > 0) {
-    row.validation = evaluator.validate();
-    value = row.validation.loss;
-  }
-  const bool best = counters.best_epoch == 0 || is_better(value, counters.best_value);
+  if (session.data.validation().size() > 0) row.validation = evaluator.validate();
+  const double value = value_of(row, config.metric);
+  const bool best =
+      counters.best_epoch == 0 || is_better(value, counters.best_value, config.metric.larger_is_better());
   if (best) {
     counters.best_value = value;
     counters.best_epoch = row.epoch;
@@ -113,7 +150,7 @@ void finish_epoch(Session& session, TrainingCounters& counters, Evaluator& evalu
   counters.epoch_seconds = 0;
   counters.epoch_noise = {};
   Progress progress(early_stop_of(config));
-  for (const EpochRow& epoch : counters.history) progress.add(epoch.followed_loss());
+  for (const EpochRow& epoch : counters.history) progress.add(value_of(epoch, config.metric));
   counters.stopped_early = progress.has_stopped();
   follow_plateaus(config, counters, report);
   if (best && config.select == Select::best) recovery.write_best();
@@ -135,8 +172,9 @@ Outcome run(Session& session) {
   state.flat.fill_initial_values(hash64(config.seed, 0));
   if (session.graph.is_module()) fill_from_module(session.graph, state.flat);
   warn_of_quantiles(session, report);
-  check_search_metric(session);
+  check_metrics(session);
   report_staging(session, report);
+  for (const Heads::Head& head : heads.all()) report_class_weights(head.objective, report);
 
   const CheckpointDirectory checkpoints(fs::path(config.output) / "checkpoints", config.checkpoint.keep_last);
   start_training(session, state, checkpoints, report);

@@ -282,7 +282,8 @@ TEST(Loss, GradientsAreTheSlopes) {
   TargetShape numbers;
   numbers.labels = {"a", "b", "c"};
   const std::vector<float> truths = {0.125F, -3, 0.5F, 4, 0.25F, -0.75F};
-  for (const LossName name : {LossName::mse, LossName::mae, LossName::huber, LossName::gaussian}) {
+  for (const LossName name :
+       {LossName::mse, LossName::mae, LossName::huber, LossName::gaussian, LossName::quantile}) {
     LossConfig config;
     config.name = name;
     config.delta = 0.7;
@@ -292,7 +293,7 @@ TEST(Loss, GradientsAreTheSlopes) {
   cells.labels = {"kind"};
   cells.cells = 5;
   cells.classes = 3;
-  for (const LossName name : {LossName::cross_entropy, LossName::dice}) {
+  for (const LossName name : {LossName::cross_entropy, LossName::dice, LossName::focal}) {
     LossConfig config;
     config.name = name;
     expect_slopes(Objective(config, cells), {0, 1, 2, 1, 1, 2, 2, 0, 0, 1});
@@ -333,6 +334,61 @@ TEST(Loss, KnownValues) {
   EXPECT_NEAR(kl_divergence(std::vector<float>{2}, std::vector<float>{0}, 1, std::span(gradient).first(1),
                             std::span(gradient).first(1)),
               2, 1e-12);
+}
+
+TEST(Loss, FocalIsCrossEntropyTimesThePowerOfTheMiss) {
+  TargetShape two;
+  two.labels = {"kind"};
+  two.classes = 2;
+  LossConfig config;
+  config.name = LossName::focal;
+  config.gamma = 3;
+  std::vector<float> gradient(2);
+  const auto loss_of = [&] {
+    return Objective(config, two)
+        .loss_and_gradient(std::vector<float>{0, std::log(3.0F)}, std::vector<float>{1}, 1, 1, gradient);
+  };
+  EXPECT_NEAR(loss_of(), -std::pow(0.25, 3) * std::log(0.75), 1e-6);
+  config.gamma = 0;
+  EXPECT_NEAR(loss_of(), -std::log(0.75), 1e-6);
+}
+
+TEST(Loss, OfQuantilesWeighsTheSides) {
+  TargetShape shape;
+  shape.labels = {"y"};
+  LossConfig config;
+  config.name = LossName::quantile;
+  config.quantiles = {0.1, 0.5, 0.9};
+  const Objective objective(config, shape);
+  EXPECT_EQ(objective.output_channels(), 3);
+  EXPECT_EQ(objective.prediction_channel(), 1U);
+  std::vector<float> gradient(3);
+  // Truth 1, predicted 0, 2 and 1: 0.1 * 1 + (0.5 - 1) * -1 + 0.
+  EXPECT_NEAR(objective.loss_and_gradient(std::vector<float>{0, 2, 1}, std::vector<float>{1}, 1, 1, gradient),
+              0.6, 1e-6);
+  EXPECT_THAT(gradient, testing::Pointwise(testing::FloatNear(1e-6F), {-0.1F, 0.5F, 0.0F}));
+}
+
+TEST(ClassWeights, FollowFromTheSharesOfTheClasses) {
+  const std::vector<std::uint64_t> counts = {98, 0, 2};
+  const std::vector<double> inverse = weights_of_classes(ClassWeighting::inverse, counts);
+  EXPECT_NEAR(inverse[2] / inverse[0], 49, 1e-9);
+  EXPECT_EQ(inverse[1], 0);
+  EXPECT_NEAR(0.98 * inverse[0] + 0.02 * inverse[2], 1, 1e-12) << "the mean over the cells is 1";
+  const std::vector<double> root = weights_of_classes(ClassWeighting::inverse_root, counts);
+  EXPECT_NEAR(root[2] / root[0], 7, 1e-9);
+  // They reach the loss.
+  TargetShape shape;
+  shape.labels = {"kind"};
+  shape.classes = 3;
+  shape.class_counts = counts;
+  LossConfig config;
+  config.name = LossName::cross_entropy;
+  config.class_weighting = ClassWeighting::inverse;
+  std::vector<float> gradient(3);
+  EXPECT_NEAR(Objective(config, shape)
+                  .loss_and_gradient(std::vector<float>{0, 0, 0}, std::vector<float>{2}, 1, 1, gradient),
+              inverse[2] * std::log(3.0), 1e-5);
 }
 
 TEST(Loss, RefusesWhatIsNoClass) {
@@ -416,6 +472,143 @@ TEST(Evaluation, OfClassesIsAnErrorRate) {
   EXPECT_NE(test_lines(result).find("most common class"), std::string::npos);
 }
 
+// Six cells; truths 0 0 0 1 1 2, predictions 0 0 1 1 0 1.
+TEST(Evaluation, OfClassesHasTheUsualMetrics) {
+  TargetShape shape;
+  shape.labels = {"kind"};
+  shape.cells = 6;
+  shape.classes = 3;
+  LossConfig config;
+  config.name = LossName::cross_entropy;
+  const Objective objective(config, shape);
+  const std::vector<float> outputs = {9, 5, 2, 2, 5, 0,  //
+                                      0, 0, 3, 5, 3, 8,  //
+                                      0, 0, 0, 0, 0, 1};
+  const std::vector<float> truths = {0, 0, 0, 1, 1, 2};
+  std::vector<double> records;
+  std::vector<std::uint64_t> counts(objective.count_size(), 0);
+  objective.record(outputs, truths, 1, records, {}, counts);
+  const Evaluation result = evaluate(objective, std::vector<double>{1}, records, counts);
+  const Classification& all = result.targets[0].classification.value();
+  EXPECT_EQ(all.confusion, (std::vector<std::uint64_t>{2, 1, 0, 1, 1, 0, 0, 1, 0}));
+  EXPECT_DOUBLE_EQ(all.accuracy().value(), 0.5);
+  EXPECT_DOUBLE_EQ(all.classes[0].iou().value(), 2.0 / 4);
+  EXPECT_DOUBLE_EQ(all.classes[1].iou().value(), 1.0 / 4);
+  EXPECT_DOUBLE_EQ(all.classes[2].iou().value(), 0);
+  EXPECT_DOUBLE_EQ(all.mean_iou().value(), 0.25);
+  EXPECT_DOUBLE_EQ(all.classes[0].dice().value(), 4.0 / 6);
+  EXPECT_DOUBLE_EQ(all.classes[1].precision().value(), 1.0 / 3);
+  EXPECT_DOUBLE_EQ(all.classes[1].recall().value(), 0.5);
+  EXPECT_EQ(all.classes[2].precision(), std::nullopt) << "no cell is predicted as 2";
+  // Class 0 has the higher probability in its own cell for 8 of 9 pairs of cells.
+  EXPECT_NEAR(all.classes[0].auc.value(), 8.0 / 9, 1e-12);
+  EXPECT_DOUBLE_EQ(metric_of(result, metric_named("mean_iou").value()).value(), 0.25);
+  EXPECT_DOUBLE_EQ(metric_of(result, metric_named("recall_1/kind").value()).value(), 0.5);
+  EXPECT_EQ(metric_of(result, metric_named("recall_1/other").value()), std::nullopt);
+  EXPECT_NE(test_lines(result).find("ROC AUC"), std::string::npos);
+  EXPECT_EQ(to_json(result)["targets"]["kind"]["confusion"][1][0], 1);
+  EpochRow row;
+  row.validation = result;
+  const std::string line = metrics_jsonl({row});
+  EXPECT_NE(line.find("\"mean_iou\":0.25"), std::string::npos) << line;
+  EXPECT_NE(metrics_csv({"kind"}, {row}).find("validation_mean_iou/kind"), std::string::npos);
+}
+
+// Many samples of random scores: the area under the curve from bins is that of all pairs but for ties.
+TEST(Evaluation, AreaUnderRocIsThatOfAllPairs) {
+  std::vector<std::uint64_t> counts(class_count_size(2), 0);
+  std::vector<std::pair<double, bool>> scores;
+  for (std::size_t i = 0; i < 400; ++i) {
+    const bool truth = i % 5 == 0;
+    const double p = 1 / (1 + std::exp(-3.0 * wave(i) + (truth ? 0 : 4)));
+    scores.emplace_back(p, truth);
+    count_class(truth ? 1 : 0, std::vector<double>{1 - p, p}, counts);
+  }
+  double higher = 0;
+  double pairs = 0;
+  for (const auto& [p, positive] : scores) {
+    for (const auto& [q, other] : scores) {
+      if (!positive || other) continue;
+      higher += p > q ? 1 : p == q ? 0.5 : 0;
+      ++pairs;
+    }
+  }
+  const Classification found = classification_of(2, counts);
+  EXPECT_NEAR(found.classes[1].auc.value(), higher / pairs, 2e-3);
+  EXPECT_DOUBLE_EQ(found.classes[0].auc.value(), found.classes[1].auc.value());
+}
+
+// Many classes have no confusion matrix, and the same metrics.
+TEST(Evaluation, OfManyClassesCountsTheMargins) {
+  const std::size_t classes = kMostDetailedClasses + 1;
+  std::vector<std::uint64_t> counts(class_count_size(classes), 0);
+  std::vector<double> p(classes, 0.0);
+  p[70 % classes] = 1;
+  count_class(5, p, counts);
+  count_class(64, p, counts);
+  p[64] = 2;
+  count_class(64, p, counts);
+  const Classification all = classification_of(classes, counts);
+  EXPECT_TRUE(all.confusion.empty());
+  EXPECT_DOUBLE_EQ(all.accuracy().value(), 2.0 / 3);
+  EXPECT_DOUBLE_EQ(all.classes[5].iou().value(), 0.5);
+  EXPECT_DOUBLE_EQ(all.classes[64].iou().value(), 0.5);
+}
+
+TEST(Evaluation, OfGaussianAndQuantileHeadsHasTheCoverage) {
+  TargetShape shape;
+  shape.labels = {"a", "b"};
+  LossConfig config;
+  config.name = LossName::gaussian;
+  const auto shares = [&](const std::vector<float>& outputs, const std::vector<float>& truths) {
+    const Objective objective(config, shape);
+    std::vector<double> records;
+    std::vector<std::uint64_t> counts(objective.count_size(), 0);
+    objective.record(outputs, truths, truths.size() / 2, records, {}, counts);
+    return evaluate(objective, std::vector<double>{3, 1}, records, counts).targets;
+  };
+  // Deviations 1 and e; distances 0.9 and 1.5 in the first sample, 3 and 7 in the second.
+  std::vector<TargetErrors> found = shares({0, 0, 0, 2, 0, 0, 0, 2}, {0.9F, 1.5F, 3, 7});
+  using Shares = std::vector<std::pair<std::string, double>>;
+  EXPECT_EQ(found[0].calibration, (Shares{{"within_68", 0.5}, {"within_95", 0.5}}));
+  EXPECT_EQ(found[1].calibration, (Shares{{"within_68", 0.5}, {"within_95", 0.5}}));
+  config.name = LossName::quantile;
+  config.quantiles = {0.25, 0.5};
+  // [quantile, target] for each of two samples.
+  found = shares({0, 0, 1, 1, 0, 0, 1, 1}, {0.5F, -1, 2, 0.5F});
+  EXPECT_EQ(found[0].calibration, (Shares{{"below_0.25", 0}, {"below_0.5", 0.5}}));
+  EXPECT_EQ(found[1].calibration, (Shares{{"below_0.25", 0.5}, {"below_0.5", 1}}));
+}
+
+TEST(Metric, NamesAreReadAndWritten) {
+  for (const char* name : {"loss", "mean_iou", "iou_2", "auc_0/kind", "r2/a_b", "mae"})
+    EXPECT_EQ(metric_named(name).value().text(), name);
+  for (const char* name : {"", "iou", "iou_x", "iou_-1", "loss/y", "mean_iou/", "r3"})
+    EXPECT_EQ(metric_named(name), std::nullopt) << name;
+  EXPECT_TRUE(metric_named("iou_1")->larger_is_better());
+  EXPECT_FALSE(metric_named("rmse")->larger_is_better());
+}
+
+TEST(Metric, OfWhichLargerIsBetterOrdersEpochs) {
+  MetricName metric;
+  metric.name = "r2";
+  std::vector<EpochRow> history(3);
+  Progress progress({2, 0.5, metric});
+  for (std::size_t i = 0; i < 3; ++i) {
+    history[i].step = static_cast<std::int64_t>(i + 1);
+    TargetErrors& errors = history[i].validation.targets.emplace_back();
+    errors.variance = 1;
+    errors.mse = std::vector<double>{0.5, 0.3, 0.4}[i];
+    progress.add(value_of(history[i], metric));
+  }
+  EXPECT_EQ(best_steps(history, 2, metric), (std::vector<std::int64_t>{2, 3}));
+  EXPECT_TRUE(is_better(0.7, 0.6, true));
+  EXPECT_FALSE(is_better(std::nan(""), -5, true));
+  EXPECT_TRUE(progress.has_stopped()) << "0.7 is not half as much again as 0.5";
+  metric.name = "mean_iou";
+  EXPECT_TRUE(std::isnan(value_of(history[0], metric)));
+}
+
 TEST(Evaluation, HasNoRatioWhereTheGuessIsRight) {
   TargetShape shape;
   shape.labels = {"constant"};
@@ -445,7 +638,7 @@ TEST(Evaluation, OfNoSampleHasNoLoss) {
 TEST(Loss, CountsNoPadding) {
   const float none = std::numeric_limits<float>::quiet_NaN();
   for (const LossName name : {LossName::mse, LossName::mae, LossName::huber, LossName::gaussian,
-                              LossName::cross_entropy, LossName::dice}) {
+                              LossName::cross_entropy, LossName::dice, LossName::focal, LossName::quantile}) {
     LossConfig config;
     config.name = name;
     TargetShape shape;

@@ -53,10 +53,35 @@ yaml::Node node_of(const nlohmann::json& json) {
   return yaml::scalar(json.is_string() ? json.get<std::string>() : json.dump());
 }
 
+// Without the confusion matrix, which no table of epochs shows.
+nlohmann::json metrics_json(const TargetErrors& errors) {
+  nlohmann::json json = nlohmann::json::object();
+  for (const auto& [name, share] : errors.calibration) json["calibration"].push_back({name, share});
+  if (!errors.classification) return json;
+  for (const ClassMetrics& one : errors.classification->classes)
+    json["classes"].push_back(
+        {one.truth, one.predicted, one.right, one.auc ? nlohmann::json(*one.auc) : nlohmann::json()});
+  return json;
+}
+
+void read_metrics(const nlohmann::json& json, TargetErrors& errors) {
+  for (const nlohmann::json& pair : json.value("calibration", nlohmann::json::array()))
+    errors.calibration.emplace_back(pair.at(0).get<std::string>(), pair.at(1).get<double>());
+  if (!json.contains("classes")) return;
+  errors.classification.emplace();
+  for (const nlohmann::json& one : json.at("classes")) {
+    ClassMetrics& metrics = errors.classification->classes.emplace_back();
+    metrics.truth = one.at(0).get<double>();
+    metrics.predicted = one.at(1).get<double>();
+    metrics.right = one.at(2).get<double>();
+    if (!one.at(3).is_null()) metrics.auc = one.at(3).get<double>();
+  }
+}
+
 nlohmann::json json_of(const EpochRow& row) {
   nlohmann::json targets = nlohmann::json::array();
   for (const TargetErrors& t : row.validation.targets)
-    targets.push_back({t.label, t.mae, t.mse, t.mean_guess_mae, t.variance});
+    targets.push_back({t.label, t.mae, t.mse, t.mean_guess_mae, t.variance, metrics_json(t)});
   nlohmann::json heads = nlohmann::json::array();
   for (const Evaluation::Head& head : row.validation.heads)
     heads.push_back({head.name, head.loss, head.targets, head.classes});
@@ -77,8 +102,9 @@ nlohmann::json json_of(const EpochRow& row) {
 
 // NaN and both infinities rank last. A checkpoint stores all three as null: their order must be the same
 // before and after a restart.
-double badness(double loss) {
-  return std::isfinite(loss) ? loss : std::numeric_limits<double>::infinity();
+double badness(double value, bool larger_is_better) {
+  if (!std::isfinite(value)) return std::numeric_limits<double>::infinity();
+  return larger_is_better ? -value : value;
 }
 
 EpochRow row_of(const nlohmann::json& json) {
@@ -92,6 +118,7 @@ EpochRow row_of(const nlohmann::json& json) {
     row.validation.targets.push_back({t.at(0).get<std::string>(), number_or_nan(t.at(1)),
                                       number_or_nan(t.at(2)), number_or_nan(t.at(3)),
                                       t.size() > 4 ? number_or_nan(t.at(4)) : 0.0});
+    if (t.size() > 5) read_metrics(t.at(5), row.validation.targets.back());
   }
   for (const nlohmann::json& head : json.value("heads", nlohmann::json::array()))
     row.validation.heads.push_back({head.at(0).get<std::string>(), number_or_nan(head.at(1)),
@@ -246,18 +273,20 @@ std::string snapshot(TrainingState& state, const Normalisation& normalisation,
   return encode_unsealed(std::move(header), arrays);
 }
 
-void Progress::add(double loss) {
+void Progress::add(double value) {
   ++epochs_;
-  if (best_epoch_ > 0 && !is_better(loss, best_ - rule_.min_improvement * std::abs(best_))) return;
-  best_ = loss;
+  const bool larger = rule_.metric.larger_is_better();
+  const double least = rule_.min_improvement * std::abs(best_);
+  if (best_epoch_ > 0 && !is_better(value, larger ? best_ + least : best_ - least, larger)) return;
+  best_ = value;
   best_epoch_ = epochs_;
 }
 
-std::int64_t plateaus_in(const std::vector<EpochRow>& history, EarlyStop rule) {
+std::int64_t plateaus_in(const std::vector<EpochRow>& history, const EarlyStop& rule) {
   Progress progress(rule);
   std::int64_t plateaus = 0;
   for (const EpochRow& row : history) {
-    progress.add(row.followed_loss());
+    progress.add(value_of(row, rule.metric));
     if (!progress.has_stopped()) continue;
     ++plateaus;
     progress.wait_again();
@@ -265,17 +294,24 @@ std::int64_t plateaus_in(const std::vector<EpochRow>& history, EarlyStop rule) {
   return plateaus;
 }
 
-bool is_better(double loss, double than) {
-  return badness(loss) < badness(than);
+bool is_better(double value, double than, bool larger_is_better) {
+  return badness(value, larger_is_better) < badness(than, larger_is_better);
 }
 
-std::vector<std::int64_t> best_steps(const std::vector<EpochRow>& history, std::int64_t count) {
-  std::vector<std::pair<double, std::int64_t>> losses;
-  for (const EpochRow& row : history) losses.emplace_back(badness(row.followed_loss()), row.step);
-  std::sort(losses.begin(), losses.end());
+double value_of(const EpochRow& row, const MetricName& metric) {
+  if (metric.is_loss() && row.validation.targets.empty()) return row.train_loss;
+  return metric_of(row.validation, metric).value_or(std::numeric_limits<double>::quiet_NaN());
+}
+
+std::vector<std::int64_t> best_steps(const std::vector<EpochRow>& history, std::int64_t count,
+                                     const MetricName& metric) {
+  std::vector<std::pair<double, std::int64_t>> values;
+  for (const EpochRow& row : history)
+    values.emplace_back(badness(value_of(row, metric), metric.larger_is_better()), row.step);
+  std::sort(values.begin(), values.end());
   std::vector<std::int64_t> steps;
-  for (std::size_t i = 0; i < std::min(losses.size(), static_cast<std::size_t>(count)); ++i)
-    steps.push_back(losses[i].second);
+  for (std::size_t i = 0; i < std::min(values.size(), static_cast<std::size_t>(count)); ++i)
+    steps.push_back(values[i].second);
   return steps;
 }
 

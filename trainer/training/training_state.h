@@ -6,11 +6,13 @@
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "trainer/config.h"
 #include "trainer/data/sample_source.h"
 #include "trainer/data/transform.h"
+#include "trainer/metric_name.h"
 #include "trainer/model/flat_state.h"
 #include "trainer/training/checkpoint.h"
 #include "trainer/training/gradients.h"
@@ -34,8 +36,6 @@ struct EpochRow {
   double exposed_communication = 0;  // and in which it waited for sums over the ranks
   std::int64_t batch = 0;            // 0: not recorded, by a revision before schedules of the batch
   NoiseSums noise;                   // of its steps
-  // The loss that early stop, plateaus and the best epoch follow.
-  double followed_loss() const { return validation.targets.empty() ? train_loss : validation.loss; }
 };
 
 struct TrainingCounters {
@@ -89,19 +89,23 @@ std::string fingerprint_differences(const nlohmann::json& before, const nlohmann
 // An unsealed checkpoint (checkpoint.h): a copy of all state.
 std::string snapshot(TrainingState& state, const Normalisation& normalisation,
                      const nlohmann::json& fingerprint);
-// The one order of losses and of a search's metrics: the smaller is better, and any finite value is better
-// than NaN and the infinities, which are equal to each other.
-bool is_better(double loss, double than);
+// The one order of losses and metrics: the smaller is better, unless `larger_is_better`, and any finite value
+// is better than NaN and the infinities, which are equal to each other.
+bool is_better(double value, double than, bool larger_is_better = false);
+// The value by which epochs are compared: the metric in validation. The training loss, where the metric is
+// the loss and there is no validation; NaN, where the validation does not have the metric.
+double value_of(const EpochRow& row, const MetricName& metric);
 
 // The rule of `early_stop`: the training ends after so many epochs without progress.
 struct EarlyStop {
   std::int64_t epochs = 0;     // 0: never
-  double min_improvement = 0;  // the part of the best loss by which a lower one is progress
+  double min_improvement = 0;  // the part of the best value by which a better one is progress
+  MetricName metric = {};
 };
 class Progress {
  public:
-  explicit Progress(EarlyStop rule) : rule_(rule) {}
-  void add(double loss);  // of the next epoch
+  explicit Progress(EarlyStop rule) : rule_(std::move(rule)) {}
+  void add(double value);  // of the next epoch
   bool has_stopped() const { return rule_.epochs > 0 && epochs_ - best_epoch_ >= rule_.epochs; }
   // The next `rule.epochs` epochs count again; the best loss stays.
   void wait_again() { best_epoch_ = epochs_; }
@@ -112,10 +116,11 @@ class Progress {
   std::int64_t best_epoch_ = 0;
   double best_ = 0;
 };
-// How often the losses of the epochs have stopped improving for `rule.epochs` epochs.
-std::int64_t plateaus_in(const std::vector<EpochRow>& history, EarlyStop rule);
-// Steps at the ends of the `count` epochs with the best validation (or training loss, without one).
-std::vector<std::int64_t> best_steps(const std::vector<EpochRow>& history, std::int64_t count);
+// How often the values of the epochs have stopped improving for `rule.epochs` epochs.
+std::int64_t plateaus_in(const std::vector<EpochRow>& history, const EarlyStop& rule);
+// Steps at the ends of the `count` best epochs (value_of()).
+std::vector<std::int64_t> best_steps(const std::vector<EpochRow>& history, std::int64_t count,
+                                     const MetricName& metric = {});
 // Returns the normalisation of the data. Error{data} if an array is missing or has another shape.
 Normalisation restore_checkpoint(const Checkpoint& checkpoint, TrainingState& state);
 // Restores the weights that the checkpoint's model was evaluated and exported with, to begin another training

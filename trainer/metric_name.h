@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names of the metrics that compare the epochs of a training, or trainings: `metric:` of `train:` and of
+// `search:`.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace wflow::trainer {
+
+// "mean_iou", "iou_2/events": the name, the class, the target.
+struct MetricName {
+  std::string name = "loss";
+  std::optional<std::size_t> of_class;
+  std::string target;  // empty: the mean over the targets
+
+  bool is_loss() const { return name == "loss"; }
+  bool larger_is_better() const;
+  bool is_of_classes() const;  // only a classification has it
+  bool is_of_numbers() const;  // no classification has it
+  std::string key() const;     // without the target: "iou_2", as in a row of metrics.jsonl
+  std::string text() const;    // as metric_named() reads it
+  bool operator==(const MetricName&) const = default;
+};
+
+// No value for an unknown name.
+std::optional<MetricName> metric_named(std::string_view text);
+// All names, for messages; N stands for the number of a class.
+std::vector<std::string> metric_names();
+
+}  // namespace wflow::trainer

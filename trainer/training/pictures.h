@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// pictures.json: for some test samples of a predicted picture, a slice of the input, of the truth and of the
+// prediction. `wflow report` draws them, and does not read HDF5 itself.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "trainer/training/session.h"
+
+namespace wflow::trainer {
+
+struct Picture {
+  std::string name;
+  std::size_t rows = 0;
+  std::size_t columns = 0;
+  std::vector<float> values;  // row by row
+};
+
+// The middle plane of a channel, thinned to at most kMostPixels along each axis. `values`: the channel's
+// cells.
+inline constexpr std::size_t kMostPixels = 128;
+Picture slice_of(const std::string& name, std::span<const double> values, const TensorShape& shape);
+
+// The first field input of the first test samples. Empty if no field of two long axes is predicted. Before
+// the last collective call: staged samples may lie with other ranks.
+std::vector<Picture> input_pictures(Session& session);
+// Writes pictures.json from predictions.h5, or removes an earlier one if there are no pictures.
+void write_pictures(Session& session, const std::vector<Picture>& inputs);
+
+}  // namespace wflow::trainer
