@@ -176,7 +176,8 @@ const config::Table<ModelConfig>& model_table() {
            .only_if(is_named),
        config::choice("init", &ModelConfig::initial, kInitialWeights,
                       "rule of the [initial weights](#networks-by-name)")
-           .usually("cosmoflow `data`; mlperf, unet, autoencoder, vae and fno `torch`; else `auto`")
+           .usually("cosmoflow `data`; mlperf, unet, deeplab, tiramisu, autoencoder, vae and fno `torch`; else "
+                    "`auto`")
            .only_if([](const ModelConfig& model) { return !is_module(model); })
            .formerly("initial", config::choice_schema(kEarlierInitialWeights), read_initial),
        config::integer("blocks", &ModelConfig::blocks, 1, 1000,
@@ -1144,7 +1145,10 @@ ModelConfig default_model(ModelName name) {
       model.activation = LayerKind::relu;
       model.depth = 2;
       model.blocks = name == ModelName::resnet ? 3 : 2;
-      if (name == ModelName::deeplab) model.dilations = {3, 6, 9};
+      if (name == ModelName::deeplab) {
+        model.dilations = {3, 6, 9};
+        model.initial = InitialWeights::torch;
+      }
       break;
     case ModelName::tiramisu:
       model.width = 48;
@@ -1152,6 +1156,7 @@ ModelConfig default_model(ModelName name) {
       model.activation = LayerKind::relu;
       model.blocks = 4;
       model.growth = 12;
+      model.initial = InitialWeights::torch;
       break;
     case ModelName::decoder:
       model.width = 8;

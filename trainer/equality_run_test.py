@@ -68,7 +68,7 @@ class DeepLab(nn.Module):
         self.fine = nn.Sequential(block(2, 4), Residual(4, 4))
         self.coarse = nn.Sequential(Residual(4, 8, 2), Residual(8, 16, 1, 2))
         self.parallel = nn.ModuleList([block(16, 8, 1), block(16, 8, dilation=2), block(16, 8, dilation=3)])
-        self.context = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Conv2d(16, 8, 1), nn.ReLU())
+        self.context = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Conv2d(16, 8, 1, bias=False), nn.ReLU())
         self.project = block(32, 8, 1)
         self.skip = block(4, 4, 1)
         self.decode = nn.Sequential(block(12, 8), block(8, 8), nn.Conv2d(8, 1, 1))

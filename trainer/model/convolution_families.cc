@@ -87,6 +87,7 @@ void parallel_dilations(const ModelConfig& config, Chain& chain, std::int64_t ch
   GraphBuilder& graph = chain.graph();
   GraphBuilder::Window point;
   point.kernel = 1;
+  point.bias = config.norm == Norm::none;  // the norm behind all branches
   chain.set(graph.global_pool(LayerKind::global_mean, "context.mean", input));
   chain.set(graph.convolution("context", chain.at(), channels, point));
   chain.activation("context");
