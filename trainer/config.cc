@@ -10,8 +10,10 @@
 #include <span>
 
 #include "base/config_table.h"
+#include "base/expression.h"
 #include "base/text.h"
 #include "trainer/config_tables.h"
+#include "trainer/formula.h"
 #include "trainer/search_config.h"
 
 namespace wflow::trainer {
@@ -21,7 +23,8 @@ const std::array<std::string, 12> kModels = {"cosmoflow", "sc18",   "mlperf",   
                                              "cnn",       "unet",   "decoder",   "autoencoder",
                                              "vae",       "layers", "automatic", "module"};
 const std::array<std::string, 3> kTransforms = {"none", "log", "log1p"};
-const std::array<std::string, 6> kLosses = {"mse", "mae", "huber", "gaussian", "cross_entropy", "dice"};
+const std::array<std::string, 7> kLosses = {"mse",           "mae",  "huber",  "gaussian",
+                                            "cross_entropy", "dice", "formula"};
 const std::array<std::string, 6> kOptimizers = {"adamw", "adam", "sgd", "lars", "larc", "lamb"};
 const std::array<std::string, 7> kDecays = {"none", "cosine",    "linear", "polynomial",
                                             "step", "one_cycle", "plateau"};
@@ -184,7 +187,26 @@ ModelConfig read_model(const yaml::Node* node, std::span<const std::string> inpu
   return model;
 }
 
+void check_formula(yaml::MapReader& reader, LossConfig& loss) {
+  yaml::Diagnostics& diagnostics = reader.diagnostics();
+  if (loss.formula.empty()) {
+    if (loss.name == LossName::formula)
+      diagnostics.error(reader.mark_of("name"), "the loss 'formula' needs the key 'formula'");
+    return;
+  }
+  if (reader.has("name") && loss.name != LossName::formula)
+    diagnostics.error(reader.mark_of("formula"), "'formula' is a loss of its own: leave out 'name'");
+  loss.name = LossName::formula;
+  try {
+    loss_formula(loss.formula);
+  } catch (const ExpressionError& error) {
+    diagnostics.error(reader.mark_of("formula"),
+                      fmt::format("'formula', character {}: {}", error.offset + 1, error.what()));
+  }
+}
+
 void check_loss(yaml::MapReader& reader, LossConfig& loss) {
+  check_formula(reader, loss);
   yaml::Diagnostics& diagnostics = reader.diagnostics();
   const auto weights = static_cast<std::int64_t>(loss.class_weights.size());
   if (weights > 0 && loss.classes > 0 && weights != loss.classes) {
@@ -209,7 +231,11 @@ const config::Table<LossConfig>& loss_table() {
        config::integer("classes", &LossConfig::classes, 0, 1 << 20,
                        "cross_entropy, dice; 0: as many as the training data have"),
        config::real("smooth", &LossConfig::smooth, 0, 1e9, "dice: added to numerator and denominator"),
-       config::real("kl_weight", &LossConfig::kl_weight, 0, 1e9, "vae: weight of the KL term")},
+       config::real("kl_weight", &LossConfig::kl_weight, 0, 1e9, "vae: weight of the KL term"),
+       config::text("formula", &LossConfig::formula,
+                    "[a loss of your own](#a-loss-of-your-own), such as `abs(prediction - target)^1.5`")
+           .usually("none")
+           .only_if_set()},
       check_loss);
   return table;
 }
@@ -369,7 +395,7 @@ const config::Table<ScheduleConfig>& schedule_table() {
                     "step, plateau: what the rate is multiplied with"),
        config::real("rise", &ScheduleConfig::rise, 0, 1,
                     "one_cycle: part of the run in which the rate rises"),
-       config::integer("plateau_epochs", &ScheduleConfig::patience, 1, kMany,
+       config::integer("plateau_epochs", &ScheduleConfig::plateau_epochs, 1, kMany,
                        "plateau: epochs without a better validation after which the rate falls")
            .only_if_set(),
        config::integers("batch_epochs", &ScheduleConfig::batch_epochs, 1, kMany,
@@ -509,12 +535,12 @@ void check_run_schedule(yaml::MapReader& reader, const TrainConfig& config) {
                       fmt::format("'batch_epochs' must be less than epochs ({})", config.epochs));
   }
   const std::int64_t stop = config.early_stop_epochs;
-  if (schedule.decay == Decay::plateau && stop > 0 && stop <= schedule.patience) {
+  if (schedule.decay == Decay::plateau && stop > 0 && stop <= schedule.plateau_epochs) {
     diagnostics.error(
         mark_of("plateau_epochs"),
         fmt::format("'early_stop' ({}) ends the training before the rate falls for the first time: it "
                     "must be more than 'plateau_epochs' ({})",
-                    stop, schedule.patience));
+                    stop, schedule.plateau_epochs));
   }
   if (config.noise_scale_every > 0 && config.optimizer.lag > 0) {
     diagnostics.error(

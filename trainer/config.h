@@ -30,7 +30,8 @@ enum class ModelName {
 };
 enum class TransformName { none, log, log1p };
 // gaussian: the network gives mean and logarithm of the variance of each target.
-enum class LossName { mse, mae, huber, gaussian, cross_entropy, dice };
+// formula: written out by the user.
+enum class LossName { mse, mae, huber, gaussian, cross_entropy, dice, formula };
 // larc: sgd with a layer-wise rate that is never above the common one.
 enum class OptimizerName { adamw, adam, sgd, lars, larc, lamb };
 // plateau: the rate falls where the validation stops improving.
@@ -100,6 +101,7 @@ struct LossConfig {
   std::int64_t classes = 0;           // cross_entropy, dice; 0: as many as the training data have
   double smooth = 1;                  // dice
   double kl_weight = 1;               // vae
+  std::string formula;                // formula: the loss of a prediction and its target
   bool operator==(const LossConfig&) const = default;
 };
 // True if the target is a class number.
@@ -136,7 +138,7 @@ struct ScheduleConfig {
   std::vector<double> step_epochs;  // step: epochs at which the rate falls
   double step_factor = 0.1;         // step, plateau: factor at each of them
   double rise = 0.3;                // one_cycle: part of the run in which the rate rises
-  std::int64_t patience = 5;        // plateau: epochs without a better validation before the rate falls
+  std::int64_t plateau_epochs = 5;  // plateau: epochs without a better validation before the rate falls
   std::vector<std::int64_t> batch_epochs;  // epochs at which the batch grows, ascending
   std::int64_t batch_factor = 2;           // factor on the batch at each of them
   bool operator==(const ScheduleConfig&) const = default;

@@ -40,7 +40,9 @@ Term term(const LossConfig& loss, double difference) {
 }  // namespace
 
 Objective::Objective(const LossConfig& config, TargetShape shape)
-    : config_(config), shape_(std::move(shape)) {}
+    : config_(config), shape_(std::move(shape)) {
+  if (config_.name == LossName::formula) formula_.emplace(config_.formula, shape_.labels);
+}
 
 std::int64_t Objective::output_channels() const {
   const auto targets = static_cast<std::int64_t>(shape_.labels.size());
@@ -104,6 +106,8 @@ double Objective::first_output(std::span<const float> outputs, std::span<const f
       return cross_entropy(outputs, truths, scale, gradient);
     case LossName::dice:
       return dice(outputs, truths, scale, gradient);
+    case LossName::formula:
+      return formula_->evaluate(outputs, truths, scale, gradient);
     default:
       return regression(outputs, truths, scale, gradient);
   }

@@ -13,6 +13,7 @@
 
 #include "trainer/config.h"
 #include "trainer/data/transform.h"
+#include "trainer/training/formula_loss.h"
 
 namespace wflow::trainer {
 
@@ -27,6 +28,7 @@ struct TargetShape {
 
 class Objective {
  public:
+  // Error{spec} if a formula names a target that is not there.
   Objective(const LossConfig& config, TargetShape shape);
 
   // Channels of the network's first output.
@@ -90,6 +92,7 @@ class Objective {
 
   LossConfig config_;
   TargetShape shape_;
+  std::optional<FormulaLoss> formula_;
 };
 
 // KL divergence of N(mean, exp(log_variance)) from N(0, 1), with scale * its gradient.
