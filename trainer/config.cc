@@ -10,8 +10,10 @@
 #include <span>
 
 #include "base/config_table.h"
+#include "base/expression.h"
 #include "base/text.h"
 #include "trainer/config_tables.h"
+#include "trainer/formula.h"
 #include "trainer/metric_name.h"
 #include "trainer/search_config.h"
 
@@ -22,8 +24,8 @@ const std::array<std::string, 18> kModels = {
     "cosmoflow", "sc18",        "mlperf", "mlp", "cnn",  "unet",      "resnet", "deeplab",   "tiramisu",
     "decoder",   "autoencoder", "vae",    "fno", "lstm", "conv_lstm", "layers", "automatic", "module"};
 const std::array<std::string, 3> kTransforms = {"none", "log", "log1p"};
-const std::array<std::string, 8> kLosses = {"mse",           "mae",  "huber", "gaussian",
-                                            "cross_entropy", "dice", "focal", "quantile"};
+const std::array<std::string, 9> kLosses = {"mse",  "mae",   "huber",    "gaussian", "cross_entropy",
+                                            "dice", "focal", "quantile", "formula"};
 // By number, the first is that of listed weights: without a list all are 1.
 const std::array<std::string, 3> kClassWeightings = {"none", "inverse", "inverse_root"};
 const std::array<std::string, 6> kOptimizers = {"adamw", "adam", "sgd", "lars", "larc", "lamb"};
@@ -176,8 +178,9 @@ const config::Table<ModelConfig>& model_table() {
            .only_if(is_named),
        config::choice("init", &ModelConfig::initial, kInitialWeights,
                       "rule of the [initial weights](#networks-by-name)")
-           .usually("cosmoflow `data`; mlperf, unet, deeplab, tiramisu, autoencoder, vae and fno `torch`; else "
-                    "`auto`")
+           .usually(
+               "cosmoflow `data`; mlperf, unet, deeplab, tiramisu, autoencoder, vae and fno `torch`; else "
+               "`auto`")
            .only_if([](const ModelConfig& model) { return !is_module(model); })
            .formerly("initial", config::choice_schema(kEarlierInitialWeights), read_initial),
        config::integer("blocks", &ModelConfig::blocks, 1, 1000,
@@ -254,7 +257,26 @@ void check_quantiles(yaml::MapReader& reader, const std::vector<double>& quantil
       "'quantiles' must be numbers between 0 and 1 that rise, such as [0.05, 0.5, 0.95]");
 }
 
+void check_formula(yaml::MapReader& reader, LossConfig& loss) {
+  yaml::Diagnostics& diagnostics = reader.diagnostics();
+  if (loss.formula.empty()) {
+    if (loss.name == LossName::formula)
+      diagnostics.error(reader.mark_of("name"), "the loss 'formula' needs the key 'formula'");
+    return;
+  }
+  if (reader.has("name") && loss.name != LossName::formula)
+    diagnostics.error(reader.mark_of("formula"), "'formula' is a loss of its own: leave out 'name'");
+  loss.name = LossName::formula;
+  try {
+    loss_formula(loss.formula);
+  } catch (const ExpressionError& error) {
+    diagnostics.error(reader.mark_of("formula"),
+                      fmt::format("'formula', character {}: {}", error.offset + 1, error.what()));
+  }
+}
+
 void check_loss(yaml::MapReader& reader, LossConfig& loss) {
+  check_formula(reader, loss);
   yaml::Diagnostics& diagnostics = reader.diagnostics();
   if (loss.class_weighting != ClassWeighting::listed && !is_classification(loss.name)) {
     diagnostics.error(
@@ -300,7 +322,11 @@ const config::Table<LossConfig>& loss_table() {
            "quantile: the quantiles of each target, rising; the one nearest to 0.5 is the prediction")
            .usually("[0.05, 0.5, 0.95]")
            .only_if([](const LossConfig& loss) { return loss.name == LossName::quantile; })
-           .then([](yaml::MapReader& reader, LossConfig& loss) { check_quantiles(reader, loss.quantiles); })},
+           .then([](yaml::MapReader& reader, LossConfig& loss) { check_quantiles(reader, loss.quantiles); }),
+       config::text("formula", &LossConfig::formula,
+                    "[a loss of your own](#a-loss-of-your-own), such as `abs(prediction - target)^1.5`")
+           .usually("none")
+           .only_if_set()},
       check_loss);
   return table;
 }
@@ -568,7 +594,7 @@ const config::Table<ScheduleConfig>& schedule_table() {
                     "step, plateau: what the rate is multiplied with"),
        config::real("rise", &ScheduleConfig::rise, 0, 1,
                     "one_cycle: part of the run in which the rate rises"),
-       config::integer("plateau_epochs", &ScheduleConfig::patience, 1, kMany,
+       config::integer("plateau_epochs", &ScheduleConfig::plateau_epochs, 1, kMany,
                        "plateau: epochs without a better validation after which the rate falls")
            .only_if_set(),
        config::integers("batch_epochs", &ScheduleConfig::batch_epochs, 1, kMany,
@@ -767,12 +793,12 @@ void check_run_schedule(yaml::MapReader& reader, const TrainConfig& config) {
                       fmt::format("'batch_epochs' must be less than epochs ({})", config.epochs));
   }
   const std::int64_t stop = config.early_stop_epochs;
-  if (schedule.decay == Decay::plateau && stop > 0 && stop <= schedule.patience) {
+  if (schedule.decay == Decay::plateau && stop > 0 && stop <= schedule.plateau_epochs) {
     diagnostics.error(
         mark_of("plateau_epochs"),
         fmt::format("'early_stop' ({}) ends the training before the rate falls for the first time: it "
                     "must be more than 'plateau_epochs' ({})",
-                    stop, schedule.patience));
+                    stop, schedule.plateau_epochs));
   }
   if (config.noise_scale_every > 0 && config.optimizer.lag > 0) {
     diagnostics.error(

@@ -37,8 +37,9 @@ enum class ModelName {
 };
 enum class TransformName { none, log, log1p };
 // gaussian: the network gives mean and logarithm of the variance of each target. focal: cross_entropy with
-// less weight on cells that are nearly right. quantile: the network gives quantiles of each target.
-enum class LossName { mse, mae, huber, gaussian, cross_entropy, dice, focal, quantile };
+// less weight on cells that are nearly right. quantile: the network gives quantiles of each target. formula:
+// written out by the user.
+enum class LossName { mse, mae, huber, gaussian, cross_entropy, dice, focal, quantile, formula };
 // Source of the class weights: the configuration, or the classes' shares of the training split.
 enum class ClassWeighting { listed, inverse, inverse_root };
 // larc: sgd with a layer-wise rate that is never above the common one.
@@ -119,6 +120,7 @@ struct LossConfig {
   std::vector<double> quantiles = {0.05, 0.5, 0.95};  // quantile: rising
   double smooth = 1;                                  // dice
   double kl_weight = 1;                               // vae
+  std::string formula;                                // formula: the loss of a prediction and its target
   bool operator==(const LossConfig&) const = default;
 };
 // True if the target is a class number.
@@ -177,7 +179,7 @@ struct ScheduleConfig {
   std::vector<double> step_epochs;  // step: epochs at which the rate falls
   double step_factor = 0.1;         // step, plateau: factor at each of them
   double rise = 0.3;                // one_cycle: part of the run in which the rate rises
-  std::int64_t patience = 5;        // plateau: epochs without a better validation before the rate falls
+  std::int64_t plateau_epochs = 5;  // plateau: epochs without a better validation before the rate falls
   std::vector<std::int64_t> batch_epochs;  // epochs at which the batch grows, ascending
   std::int64_t batch_factor = 2;           // factor on the batch at each of them
   bool operator==(const ScheduleConfig&) const = default;

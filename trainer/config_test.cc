@@ -374,6 +374,14 @@ TEST(TrainConfig, LossesAndOptimizersHaveTheirDefaults) {
   // The value that checkpoints of other methods have recorded.
   EXPECT_EQ(read("{data: d, optimizer: sgd}").config.optimizer.lars_trust, 0.001);
   EXPECT_EQ(read("{data: d, optimizer: lamb}").config.optimizer.weight_decay, 0.01);
+  const TrainConfig own = read("{data: d, loss: {formula: abs(prediction - target)}}").config;
+  EXPECT_EQ(own.loss.name, LossName::formula);
+  EXPECT_EQ(read(yaml::emit(to_yaml(own))).config, own);
+  EXPECT_THAT(read("{data: d, loss: formula}").messages, HasSubstr("needs the key 'formula'"));
+  EXPECT_THAT(read("{data: d, loss: {name: mae, formula: prediction}}").messages,
+              HasSubstr("leave out 'name'"));
+  EXPECT_THAT(read("{data: d, loss: {formula: prediction - truth}}").messages,
+              HasSubstr("train.yaml:1:27: error: 'formula', character 14: 'truth' is unknown"));
   EXPECT_THAT(read("{data: d, loss: {name: dice, classes: 2, class_weights: [1, 2, 3]}}").messages,
               HasSubstr("'class_weights' has 3 numbers and 'classes' is 2"));
 }

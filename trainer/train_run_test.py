@@ -1736,6 +1736,20 @@ class Schedules(TrainRun):
         other = self.config("other", **small | {"optimizer": "adamw"})
         self.assertIn("was trained with sgd", self.train(other, 1, "--scale-from", str(folders[0]), code=3).stderr)
 
+    def test_a_loss_of_the_user(self):
+        """A formula takes the steps of the loss that it writes out."""
+        keys = {"epochs": 3, "optimizer": {"name": "sgd", "learning_rate": 0.002}}
+        self.train(self.config("mse", loss="mse", **keys))
+        self.train(self.config("formula", loss={"formula": "(prediction - target)^2"}, **keys))
+        self.train(self.config("both", **keys, loss={"formula": "0.5 * (prediction.slope - target.slope)^2 + "
+                                                                "0.5 * (prediction.amplitude - target.amplitude)^2"}))
+        expected = self.arrays("mse")["parameter"]
+        for name in ("formula", "both"):
+            self.assertLess(numpy.abs(self.arrays(name)["parameter"] - expected).max(), 1e-6 * numpy.abs(expected).max())
+            self.assertAlmostEqual(self.result(name)["test"]["loss"] / self.result("mse")["test"]["loss"], 1, places=5)
+        self.assertIn("the targets are amplitude, slope",
+                      self.train(self.config("unknown", loss={"formula": "prediction.mass"}), code=3).stderr)
+
     def test_rates_are_found_without_a_trace(self):
         path = self.config("finder", optimizer={"name": "adamw"}, epochs=2)
         self.train(path)

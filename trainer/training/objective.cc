@@ -40,6 +40,7 @@ Term term(const LossConfig& loss, double difference) {
 
 Objective::Objective(const LossConfig& config, TargetShape shape)
     : config_(config), shape_(std::move(shape)) {
+  if (config_.name == LossName::formula) formula_.emplace(config_.formula, shape_.labels);
   if (config_.class_weighting != ClassWeighting::listed && !shape_.class_counts.empty())
     config_.class_weights = weights_of_classes(config_.class_weighting, shape_.class_counts);
 }
@@ -136,6 +137,8 @@ double Objective::first_output(std::span<const float> outputs, std::span<const f
       return quantiles(outputs, truths, scale, gradient);
     case LossName::dice:
       return dice(outputs, truths, scale, gradient);
+    case LossName::formula:
+      return formula_->evaluate(outputs, truths, scale, gradient);
     default:
       return regression(outputs, truths, scale, gradient);
   }

@@ -15,6 +15,7 @@
 #include "trainer/config.h"
 #include "trainer/data/transform.h"
 #include "trainer/metric_name.h"
+#include "trainer/training/formula_loss.h"
 #include "trainer/training/metrics.h"
 
 namespace wflow::trainer {
@@ -39,6 +40,7 @@ std::size_t class_number(float value, const TargetShape& shape);
 
 class Objective {
  public:
+  // Error{spec} if a formula names a target that is not there.
   Objective(const LossConfig& config, TargetShape shape);
 
   // Channels of the network's first output.
@@ -121,6 +123,7 @@ class Objective {
 
   LossConfig config_;
   TargetShape shape_;
+  std::optional<FormulaLoss> formula_;
 };
 
 // KL divergence of N(mean, exp(log_variance)) from N(0, 1), with scale * its gradient.

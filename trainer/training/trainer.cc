@@ -124,10 +124,10 @@ void follow_plateaus(const TrainConfig& config, TrainingCounters& counters, RunR
   if (config.schedule.decay != Decay::plateau) return;
   const std::int64_t before = counters.plateaus;
   counters.plateaus =
-      plateaus_in(counters.history, {config.schedule.patience, config.min_improvement, config.metric});
+      plateaus_in(counters.history, {config.schedule.plateau_epochs, config.min_improvement, config.metric});
   if (counters.plateaus == before) return;
   report.announce(fmt::format("no better validation in {} epochs: the learning rate falls after epoch {}",
-                              config.schedule.patience, counters.epoch));
+                              config.schedule.plateau_epochs, counters.epoch));
 }
 
 // Validates, moves the counters on to the next epoch, writes checkpoints and reports.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +8,8 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/expression.h"
+#include "trainer/formula.h"
 #include "trainer/training/gradients.h"
 #include "trainer/training/heads.h"
 #include "trainer/training/objective.h"
@@ -202,6 +205,62 @@ TEST(ScaledRun, BeginsWithTheRateThatTheSmallRunHad) {
   EXPECT_NEAR(scaled_run(run, 90, 10, 36).learning_rate, 0.02, 1e-12);
 }
 
+// The value of a formula and its derivatives by every name, which are compared with differences.
+double checked(const char* text, const std::vector<double>& values) {
+  const Formula formula(text);
+  Formula::Scratch scratch;
+  std::vector<double> slopes(values.size());
+  std::vector<double> ignored(values.size());
+  const double value = formula.evaluate(values, slopes, scratch);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    std::vector<double> moved = values;
+    moved[i] += 1e-6;
+    const double more = formula.evaluate(moved, ignored, scratch);
+    moved[i] -= 2e-6;
+    const double less = formula.evaluate(moved, ignored, scratch);
+    EXPECT_NEAR(slopes[i], (more - less) / 2e-6, 1e-5 * (1 + std::abs(slopes[i]))) << text << " name " << i;
+  }
+  return value;
+}
+
+TEST(Formula, HasValuesAndDerivatives) {
+  EXPECT_EQ(checked("1 + 2 * 3", {}), 7);
+  EXPECT_EQ(checked("(1 + 2) * 3 - 4 / 8", {}), 8.5);
+  EXPECT_EQ(checked("-2 ^ 2", {}), -4);
+  EXPECT_EQ(checked("2 ^ 3 ^ 2", {}), 512);
+  EXPECT_EQ(checked("2^-1 + 1.5e1 + .5E-0", {}), 16);
+  EXPECT_EQ(checked("a - b - a", {3, 5}), -5);
+  EXPECT_EQ(checked("a / b / 2 * a", {3, 5}), 3 / 5.0 / 2 * 3);
+  EXPECT_EQ(checked("abs(a) * min(a, b) + max(a, 2 * b)", {-3, 5}), 1);
+  EXPECT_NEAR(checked("exp(-a^2) + log(b) + sqrt(a * b) - tanh(a - b)", {0.5, 2}),
+              std::exp(-0.25) + std::log(2) + 1 + std::tanh(1.5), 1e-12);
+  EXPECT_NEAR(checked("(a - b)^2 + a ^ b", {1.5, 2.5}), 1 + std::pow(1.5, 2.5), 1e-12);
+}
+
+TEST(Formula, RefusesWhatItCannotRead) {
+  const auto error = [](const std::string& text) {
+    try {
+      loss_formula(text);
+    } catch (const ExpressionError& error) {
+      return fmt::format("{}: {}", error.offset, error.what());
+    }
+    return std::string("none");
+  };
+  EXPECT_EQ(error("prediction - target"), "none");
+  EXPECT_EQ(error("abs(prediction.a) * target.b"), "none");
+  EXPECT_THAT(error("prediction -"), HasSubstr("12: a number, a name or '(' is expected"));
+  EXPECT_THAT(error("(prediction"), HasSubstr("11: ')' is expected"));
+  EXPECT_THAT(error("prediction target"), HasSubstr("11: an operator"));
+  EXPECT_THAT(error("max(prediction)"), HasSubstr("14: ',' is expected"));
+  EXPECT_THAT(error("cube(prediction)"), HasSubstr("0: 'cube' is no function"));
+  EXPECT_THAT(error("prediction + 1.2.3"), HasSubstr("13: this is no number"));
+  EXPECT_THAT(error("prediction - truth"), HasSubstr("13: 'truth' is unknown"));
+  EXPECT_THAT(error("target ^ 2"), HasSubstr("does not depend on the prediction"));
+  EXPECT_THAT(error("prediction - target.a"), HasSubstr("either of each 'prediction' by itself"));
+  EXPECT_THAT(error(std::string(200, '(') + "prediction"), HasSubstr("too many parentheses"));
+  EXPECT_THAT(error(std::string(200, '-') + "prediction"), HasSubstr("too many signs"));
+}
+
 // Losses 1 up to a rate of 1e-3, then falling to 0.2 at 1e-1, then rising tenfold a decade.
 RateCurve range_test(std::size_t trials) {
   RateCurve curve;
@@ -307,6 +366,36 @@ TEST(Loss, GradientsAreTheSlopes) {
   LossConfig config;
   config.kl_weight = 0.3;
   expect_slopes(Objective(config, variational), {1, 2, 3, 4, 5, 6, 7, 8});
+}
+
+TEST(Loss, OfAFormula) {
+  TargetShape shape;
+  shape.labels = {"a", "b"};
+  shape.cells = 2;
+  LossConfig config;
+  config.name = LossName::formula;
+  const std::vector<float> truths = {0.125F, -3, 0.5F, 4, 0.25F, -0.75F, 2, 1.5F};
+  for (const char* formula :
+       {"abs(prediction - target)^1.5 + 0.1 * prediction^2", "exp(0.5 * prediction) - target",
+        "(prediction.a - target.a)^2 + (prediction.a * prediction.b - target.b)^2"}) {
+    config.formula = formula;
+    expect_slopes(Objective(config, shape), truths);
+  }
+  // The mean of a formula of two targets is that of the formula, and padding counts nowhere.
+  config.formula = "prediction.a + 2 * prediction.b";
+  const Objective joint(config, shape);
+  std::vector<float> gradient(4);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> outputs = {1, 2, 3, 4};
+  EXPECT_EQ(joint.loss_and_gradient(outputs, std::vector<float>(4, 0.0F), 1, 1, gradient) / joint.terms(),
+            (1 + 6 + 2 + 8) / 2.0);
+  EXPECT_EQ(gradient, (std::vector<float>{2, 2, 4, 4}));
+  EXPECT_EQ(
+      joint.loss_and_gradient(outputs, std::vector<float>{0, nan, 0, nan}, 1, 1, gradient) / joint.terms(),
+      7);
+  EXPECT_EQ(gradient, (std::vector<float>{4, 0, 8, 0}));
+  config.formula = "prediction.a - target.c";
+  EXPECT_THROW(Objective(config, shape), Error);
 }
 
 TEST(Loss, KnownValues) {
