@@ -150,7 +150,8 @@ std::string describe_scale(const TrainConfig& asked, std::span<const SmallRun> r
     out += fmt::format("{}: batch {}, rate {:.3g}, loss {:.4g}, noise scale {:.0f} samples\n", run.folder,
                        run.config.batch, rate_of(run.config), run.loss, run.noise_scale);
   }
-  const SmallRun& best = *std::ranges::min_element(runs, is_better, &SmallRun::loss);
+  const SmallRun& best = *std::ranges::min_element(
+      runs, [](double a, double b) { return is_better(a, b); }, &SmallRun::loss);
   const double noise_scale = median(scales);
   const ScaledRun prediction = scaled_run(best, noise_scale, large.batch, large.epochs);
   out += "\n" + table_of(best, noise_scale, large);
