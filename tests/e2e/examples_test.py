@@ -94,6 +94,30 @@ class Examples(CampaignTest):
         self.check_campaign_in_python()
         self.check_predictions_of_a_table()
 
+    def run_alone(self, path, model):
+        """A study with one training, of several inputs or fields."""
+        self.wflow("run", SOURCE / "examples" / path, "-j", "2", "--vars", f"OUTPUT_PATH={self.folder}", f"N_SAMPLES={SAMPLES}",
+                   f"EPOCHS={EPOCHS}")
+        status = self.status()
+        self.assertEqual((status["state"], status["failures"]), ("finished", []))
+        (result_file,) = self.campaign().rglob("result.json")
+        result = json.loads(result_file.read_text())
+        self.assertEqual(result["model"]["name"], model)
+        if not SMALL:
+            self.assertLess(result["test"]["mean_mae_ratio"], 0.7, result["test"])  # 1: always the mean
+        self.directory = self.campaign() / "data"
+        self.manifest = json.loads((self.directory / "manifest.json").read_text())
+
+    def test_oscillator_series(self):
+        self.run_alone("oscillator/series.yaml", "lstm")
+        lengths = {int(sample["signal_mask"].sum()) for sample in self.samples().values()}
+        self.assertGreater(len(lengths), SAMPLES // 4)
+        self.assertTrue(all(30 <= length <= 100 for length in lengths), lengths)
+
+    def test_heat_operator(self):
+        self.run_alone("heat_equation/operator.yaml", "fno")
+        self.assertEqual({sample["s"].shape for sample in self.samples().values()}, {(2, 32, 32)})
+
     def check_predictions_of_a_table(self):
         """Its columns are the numbers of the model's one input, in any order."""
         training = self.directory.parent / "train"
