@@ -42,6 +42,9 @@ class Implosion(CampaignTest):
         self.assertEqual([r["model"]["name"] for r in results.values()], ["mlp", "decoder"])
         self.assertEqual([len(r["test"]["targets"]) for r in results.values()], [15, 4])
         self.assertLess(results["scalars"]["test"]["mean_mae_ratio"], 0.9)  # 1: always the mean
+        together = json.loads(next((campaign / "together").rglob("result.json")).read_text())
+        self.assertEqual(list(together["test"]["heads"]), ["images", "scalars"])
+        self.assertEqual(len(together["test"]["targets"]), 15 + 4)
 
     def check_physics(self, manifest, scalars, images):
         """Every sample satisfies this, whatever its parameters."""

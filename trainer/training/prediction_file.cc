@@ -33,7 +33,7 @@ class PredictionFile::HeadRows {
   bool wide_truth() const { return wide() || !known_.empty(); }
   std::size_t dataset(const char* name, std::int64_t channels, bool wide = false);
   std::vector<double> physical_truths(std::size_t first, std::span<const float> truths) const;
-  // What some rows predict, in physical units.
+  // The predictions of some rows, in physical units.
   struct Predicted {
     std::vector<double> values;
     std::vector<double> deviations = {};  // with a gaussian loss
