@@ -166,8 +166,11 @@ PLACES = [
     (at("study", "plugin"), ["study", 1, "plugin"], [{"library": "x.so"}]),
     (at("study", "train"), ["study", 2, "train"], [{"data": "c"}]),
     (at("study", "train", "model"), ["study", 2, "train", "model"], [{}, {"layers": ["flatten"]}]),
-    (at("study", "train", "model", "layers"), ["study", 2, "train", "model", "layers", 0], [{"convolution": 4}]),
-    (at("study", "train", "loss"), ["study", 2, "train", "loss"], [{}]),
+    (at("study", "train", "model", "layers"), ["study", 2, "train", "model", "layers", 0], [
+        {"convolution": 4}, {"embedding": 4}, {"slice": [0, 1]}, {"lstm": 4}, {"spectral_convolution": 4}, {"positions": None}]),
+    (at("study", "train", "loss"), ["study", 2, "train", "loss"], [{}, {"name": "focal"}, {"name": "quantile"}]),
+    (at("study", "train", "heads"), ["study", 2, "train", "heads", 0], [{"name": "a", "targets": ["b"]}]),
+    (resolve(at("study", "train")["properties"]["parts"]["additionalProperties"]), ["study", 2, "train", "parts", "encoder"], [{}]),
     (at("study", "train", "stage"), ["study", 2, "train", "stage"], [{"local": "/scratch"}]),
     (at("study", "train", "augment"), ["study", 2, "train", "augment"], [{"noise": 0.01}]),
     (at("study", "train", "transform"), ["study", 2, "train", "transform"], [{"log": 0.1}]),

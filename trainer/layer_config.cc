@@ -208,19 +208,23 @@ const config::Table<LayerConfig>& layer_table() {
            .only_if([](const LayerConfig& layer) { return layer.kind == LayerKind::slice; }),
        config::boolean("bidirectional", &LayerConfig::bidirectional,
                        "lstm and gru: a second layer of as many units reads the steps from the last on")
+           .usually("`false`")
            .only_if([](const LayerConfig& layer) { return is_recurrent(layer.kind); }),
        config::choice("output", &LayerConfig::output, kStepOutputs,
                       "lstm, gru and conv_lstm: the state after the last step (`last`) or after each step "
                       "(`sequence`)")
+           .usually("`last`")
            .only_if([](const LayerConfig& layer) {
              return is_recurrent(layer.kind) || layer.kind == LayerKind::conv_lstm;
            }),
        config::integer("modes", &LayerConfig::modes, 1, 1 << 16,
                        "spectral_convolution: lowest frequencies kept along each axis, at most half of its "
                        "cells")
+           .usually("`12`")
            .only_if([](const LayerConfig& layer) { return layer.kind == LayerKind::spectral_convolution; }),
        config::boolean("learned", &LayerConfig::learned,
                        "positions: a learned table instead of sines and cosines")
+           .usually("`false`")
            .only_if([](const LayerConfig& layer) { return layer.kind == LayerKind::positions; })});
   return table;
 }
