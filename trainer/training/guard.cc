@@ -63,10 +63,11 @@ bool Guard::came_again(Alarms& alarms, std::int64_t step, double value, const ch
   return false;
 }
 
-// After a rollback, for a step that is sound now.
+// After a rollback, for a step that is sound now. The same value again is no error: since the first alarm the
+// limit has risen.
 void Guard::look_back(Alarms& alarms, std::int64_t step, double value, const char* what) {
   const auto before = alarms.find(step);
-  if (before == alarms.end()) return;
+  if (before == alarms.end() || alike(before->second, value)) return;
   warning_ = fmt::format(
       "the {} of step {} was {:.3g}, and is {:.3g} when computed again: memory or a processor has failed",
       what, step + 1, before->second, value);

@@ -70,12 +70,28 @@ TEST(Guard, WhatComesAgainIsTheTrainingsOwn) {
   EXPECT_EQ(guard.look_at_loss(300, 50.0), "");
   EXPECT_NE(guard.take_note(), "");
   EXPECT_EQ(guard.take_note(), "");
+  // The limit, which rises with each false alarm, lies above it now.
+  EXPECT_EQ(guard.take_warning(), "");
   // A different value each time raises another alarm.
   EXPECT_NE(guard.look_at_loss(301, 5000.0), "");
   EXPECT_NE(guard.look_at_loss(301, 7000.0), "");
   // A loss that is not finite twice is left to the caller.
   EXPECT_NE(guard.look_at_loss(302, kNan), "");
   EXPECT_EQ(guard.look_at_loss(302, kNan), "");
+}
+
+// A spike just above the limit lies below it once the limit has risen: the memory is sound.
+TEST(Guard, AHardBatchIsNotTakenForFaultyMemory) {
+  Guard guard(GuardConfig{});
+  for (std::int64_t step = 0; step < 300; ++step) ASSERT_EQ(guard.look_at_loss(step, noisy(step)), "");
+  double spike = 1;
+  while (Guard(guard).look_at_loss(300, spike).empty()) spike *= 1.1;
+  EXPECT_NE(guard.look_at_loss(300, spike), "");
+  EXPECT_EQ(guard.look_at_loss(300, spike), "");
+  EXPECT_NE(guard.take_note(), "");
+  EXPECT_EQ(guard.take_warning(), "");
+  EXPECT_EQ(guard.look_at_loss(300, spike), "");  // after another rollback
+  EXPECT_EQ(guard.take_warning(), "");
 }
 
 TEST(Guard, SeesGradientsThatJump) {
