@@ -44,6 +44,7 @@ NOT_DURABLE = {
     ("engine/batch/slurm.cc", "kMark"),  # texts, not formats
     ("base/file.cc", "kTemporaryMark"),
     ("cli/campaign/campaigns.cc", "kExecMark"),  # an empty file
+    ("trainer/training/pictures.cc", "wflow_format"),  # a report without these pictures is a report
 }
 
 CONSTANT = re.compile(r'\b(k\w*(?:Format|Version|Magic|Mark|Protocol)|\w+_version|_?(?:FORMAT|VERSION)) = (?:"[^"]*"|\d)'
