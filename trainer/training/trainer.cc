@@ -51,12 +51,12 @@ void warn_of_quantiles(const Session& session, RunReport& report) {
   }
 }
 
-// `use`: "the search ranks by", for messages.
+// `use`: "the search ranks by 'accuracy'", for messages.
 void check_metric(Session& session, const MetricName& metric, const std::string& use) {
   const std::vector<std::string> labels = session.data.labels();
   if (!metric.target.empty() && std::ranges::find(labels, metric.target) == labels.end())
-    throw CommonError(ExitCode::spec, fmt::format("{} '{}', and the targets are {}", use, metric.text(),
-                                                  text::join(labels, ", ")));
+    throw CommonError(ExitCode::spec,
+                      fmt::format("{}, and the targets are {}", use, text::join(labels, ", ")));
   std::int64_t classes = 0;
   bool numbers = false;
   for (const TargetShape& head : session.data.targets()) {
@@ -66,11 +66,11 @@ void check_metric(Session& session, const MetricName& metric, const std::string&
   if ((metric.is_of_classes() && classes == 0) || (metric.is_of_numbers() && !numbers))
     throw CommonError(
         ExitCode::spec,
-        fmt::format("{} '{}', which this training does not have: it learns {}; choose another metric", use,
-                    metric.text(), numbers ? "numbers" : "classes"));
+        fmt::format("{}, which this training does not have: it learns {}; choose another metric", use,
+                    numbers ? "numbers" : "classes"));
   if (metric.of_class && static_cast<std::int64_t>(*metric.of_class) >= classes)
-    throw CommonError(ExitCode::spec, fmt::format("{} '{}', and the classes have the numbers 0 to {}", use,
-                                                  metric.text(), classes - 1));
+    throw CommonError(ExitCode::spec,
+                      fmt::format("{}, and the classes have the numbers 0 to {}", use, classes - 1));
 }
 
 // Before the first epoch: not after every training of the search has run in vain.
@@ -82,7 +82,8 @@ void check_metrics(Session& session) {
         fmt::format("'metric: {}' is of the validation samples, and the data set has none; leave "
                     "'metric' out, or raise the second fraction of 'split'",
                     session.config.metric.text()));
-  check_metric(session, session.config.metric, "epochs are compared by");
+  check_metric(session, session.config.metric,
+               fmt::format("epochs are compared by '{}'", session.config.metric.text()));
   const SearchConfig& search = session.options.search;
   if (!search.on()) return;
   const auto metric = search_metric(search.metric);
@@ -91,7 +92,7 @@ void check_metrics(Session& session) {
                       fmt::format("the search ranks by '{}', and the data set has no validation samples; say "
                                   "'metric: train_loss', or split some off",
                                   search.metric));
-  if (metric) check_metric(session, *metric, "the search ranks by");
+  if (metric) check_metric(session, *metric, fmt::format("the search ranks by '{}'", search.metric));
 }
 
 void report_staging(const Session& session, RunReport& report) {
