@@ -1841,7 +1841,7 @@ class WrongInput(TrainRun):
                 ("shuffle", {"model": {"layers": [{"pixel_shuffle": 2}, "flatten", {"dense": 2}]}}, "'x' gives 1 channels, which is no multiple"),
                 ("deep", {"model": {"name": "resnet", "depth": 3}}, "halves each axis 3 times, and the samples are 1 x 8 x 8 x 8"),
                 ("classes", {"loss": "cross_entropy"}, "learns the classes of one target"),
-                ("mixed", {"targets": ["x", "slope"]}, "a network learns one or the other"),
+                ("mixed", {"targets": ["x", "slope"]}, "give each a head of its own ('heads')"),
                 ("nothing", {"inputs": ["slope", "amplitude"], "model": "mlp"}, "nothing is left to learn")):
             for options in ((), ("--dry-run",)):
                 self.assertIn(sentence, self.train(self.config(f"unfit-{name}", **keys), 1, *options, code=3).stderr)
