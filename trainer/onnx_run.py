@@ -21,7 +21,7 @@ def padded(x, pads, value):
     return functional.pad(x, both, value=value) if any(pads) else x
 
 
-def convolution(x, w, b=None, *, kernel_shape, strides, pads, dilations, group):
+def convolution(x, w, b=None, *, kernel_shape, strides, pads, dilations=(1, 1, 1), group=1):
     assert list(w.shape[2:]) == list(kernel_shape)
     return functional.conv3d(padded(x, pads, 0), w, b, strides, 0, dilations, group)
 

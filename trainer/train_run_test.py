@@ -866,36 +866,6 @@ class Parts(TrainRun):
 
 class Sequences(TrainRun):
     """Series of different lengths, frames and fields, with recurrent, attention and spectral layers."""
-def make_pictures(root):
-    """Pictures of two channels; class 1 is where the first is high, class 2, which is rare, where both are."""
-    rng = numpy.random.default_rng(4)
-    rows = ["id,file"]
-    for i in range(48):
-        x = rng.normal(size=(2, 16, 16)).astype(numpy.float32)
-        kind = (x[0] > 0.5).astype(numpy.int32)
-        kind[(x[0] > 1) & (x[1] > 1)] = 2
-        with h5py.File(root / f"picture{i}.h5", "w") as file:
-            file["x"], file["kind"] = x, kind
-        rows.append(f"{i},{root}/picture{i}.h5")
-    (root / "pictures.csv").write_text("\n".join(rows) + "\n")
-    (root / "pictures.convert.yaml").write_text(
-        f"samples: {root}/pictures.csv\ninputs: {{x: {{dataset: x, layout: CHW}}}}\n"
-        f"targets: {{kind: {{dataset: kind, layout: HW}}}}\nshard_samples: 20\n"
-        f"split: {{train: 30, validation: 9, test: 9, seed: 3}}\noutput: {root}/pictures\nname: pictures\n")
-    subprocess.run([PROGRAMS.convert, root / "pictures.convert.yaml"], check=True, stdout=subprocess.DEVNULL)
-
-
-def area_under_roc(scores, positive):
-    """By ranks, with halves for ties (Mann and Whitney 1947)."""
-    order = numpy.concatenate([[0], numpy.cumsum(numpy.unique(scores, return_counts=True)[1])])
-    _, inverse = numpy.unique(scores, return_inverse=True)
-    ranks = ((order[:-1] + 1 + order[1:]) / 2)[inverse]
-    count = positive.sum()
-    return (ranks[positive].sum() - count * (count + 1) / 2) / (count * (len(scores) - count))
-
-
-class Classes(TrainRun):
-    """Metrics and weights of classes, quantiles, and epochs compared by a metric."""
 
     @classmethod
     def setUpClass(cls):
@@ -994,6 +964,42 @@ class Classes(TrainRun):
                  "keeps 12 modes along an axis of 20 cells of 's'; use at most 10"),
                 ("frames", {"model": "conv_lstm", "inputs": ["s"]}, "reads frames [channels, steps, cells ...]")):
             self.assertIn(sentence, self.train(self.series(f"unfit-{name}", **keys), 1, "--dry-run", code=3).stderr)
+
+
+def make_pictures(root):
+    """Pictures of two channels; class 1 is where the first is high, class 2, which is rare, where both are."""
+    rng = numpy.random.default_rng(4)
+    rows = ["id,file"]
+    for i in range(48):
+        x = rng.normal(size=(2, 16, 16)).astype(numpy.float32)
+        kind = (x[0] > 0.5).astype(numpy.int32)
+        kind[(x[0] > 1) & (x[1] > 1)] = 2
+        with h5py.File(root / f"picture{i}.h5", "w") as file:
+            file["x"], file["kind"] = x, kind
+        rows.append(f"{i},{root}/picture{i}.h5")
+    (root / "pictures.csv").write_text("\n".join(rows) + "\n")
+    (root / "pictures.convert.yaml").write_text(
+        f"samples: {root}/pictures.csv\ninputs: {{x: {{dataset: x, layout: CHW}}}}\n"
+        f"targets: {{kind: {{dataset: kind, layout: HW}}}}\nshard_samples: 20\n"
+        f"split: {{train: 30, validation: 9, test: 9, seed: 3}}\noutput: {root}/pictures\nname: pictures\n")
+    subprocess.run([PROGRAMS.convert, root / "pictures.convert.yaml"], check=True, stdout=subprocess.DEVNULL)
+
+
+def area_under_roc(scores, positive):
+    """By ranks, with halves for ties (Mann and Whitney 1947)."""
+    order = numpy.concatenate([[0], numpy.cumsum(numpy.unique(scores, return_counts=True)[1])])
+    _, inverse = numpy.unique(scores, return_inverse=True)
+    ranks = ((order[:-1] + 1 + order[1:]) / 2)[inverse]
+    count = positive.sum()
+    return (ranks[positive].sum() - count * (count + 1) / 2) / (count * (len(scores) - count))
+
+
+class Classes(TrainRun):
+    """Metrics and weights of classes, quantiles, and epochs compared by a metric."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
         make_pictures(cls.root)
 
     def segmentation(self, name, **keys):
