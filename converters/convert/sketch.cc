@@ -75,6 +75,17 @@ BucketRange bucket_range(std::span<const std::uint8_t> bytes) {
   return all;
 }
 
+// The range of the buckets of finite values; the least is above the most where there is none.
+BucketRange finite_range(std::span<const std::int32_t> buckets) {
+  BucketRange range{std::numeric_limits<std::int32_t>::max(), std::numeric_limits<std::int32_t>::min()};
+  for (const std::int32_t bucket : buckets) {
+    if (std::abs(bucket) > kMostBucket) continue;
+    range.least = std::min(range.least, bucket);
+    range.most = std::max(range.most, bucket);
+  }
+  return range;
+}
+
 }  // namespace
 
 std::int32_t bucket_of(double value) {
@@ -135,7 +146,9 @@ template <typename Value>
 void Sketch::add_few(std::span<const std::uint8_t> bytes) {
   for_each_block<Value>(bytes, [&](std::span<const std::int32_t> buckets, BucketRange range) {
     const bool finite = range.least >= -kMostBucket && range.most <= kMostBucket;
-    cover(std::max(range.least, -kMostBucket), std::min(range.most, kMostBucket));
+    if (!finite) range = finite_range(buckets);
+    if (range.least > range.most) return;  // no value is finite
+    cover(range.least, range.most);
     for (const std::int32_t bucket : buckets) {
       if (!finite && std::abs(bucket) > kMostBucket) continue;
       ++counts_[static_cast<std::size_t>(bucket - first_)];

@@ -98,6 +98,20 @@ TEST(Sketch, SmallWholeNumbersAndOddValues) {
   EXPECT_EQ(count_buckets(DType::uint8, raw_bytes(std::vector<std::uint8_t>(5000, 7))).front().second, 5000U);
 }
 
+// Before the first finite value, and after it.
+TEST(Sketch, ValuesThatAreAllNotFiniteCountNowhere) {
+  const std::vector<double> none(3, std::nan(""));
+  const std::vector<double> numbers = {1, -2};
+  const std::vector<double> mixed = {std::nan(""), 1, -std::numeric_limits<double>::infinity(), -2};
+  Sketch sketch;
+  sketch.add(DType::float64, raw_bytes(none));
+  EXPECT_TRUE(sketch.counts().empty());
+  sketch.add(DType::float64, raw_bytes(numbers));
+  sketch.add(DType::float64, raw_bytes(none));
+  EXPECT_EQ(sketch.counts(), count_buckets(DType::float64, raw_bytes(numbers)));
+  EXPECT_EQ(count_buckets(DType::float64, raw_bytes(mixed)), sketch.counts());
+}
+
 // The bins end where buckets do: every bin has the count that the values themselves give.
 TEST(Histogram, CountsAreThoseOfTheValues) {
   const auto check = [](const std::vector<double>& values, double least, double most) {
