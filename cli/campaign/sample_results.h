@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The results of each sample: the targets in the data set, and the predictions of a training for the samples
-// of its test split.
+// The results of each sample: its targets in the data set and, if it belongs to the test split, the
+// predictions of a training.
 #pragma once
 
 #include <cstddef>

@@ -19,8 +19,8 @@ struct StepRange {
   std::size_t count = 0;
 };
 
-// Values in C order of `shape`, with the axis moved to the front; and the way back: such values into a range
-// of steps of an array of `shape`. The other places stay as they are.
+// Moves the axis of values in C order of `shape` to the front. The reverse function writes such values into a
+// range of steps of an array of `shape`, and leaves its other values unchanged.
 std::vector<std::uint8_t> ragged_axis_first(std::vector<std::uint8_t> values,
                                             const std::vector<std::size_t>& shape, std::size_t axis,
                                             std::size_t width);

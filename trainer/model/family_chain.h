@@ -104,7 +104,10 @@ class Chain {
   void join_channels(std::size_t count) {
     std::vector<Value> parts;
     for (Value input = 0; input < count; ++input) parts.push_back(input);
-    if (count > 1) at_ = graph_.concatenate("inputs", parts);
+    join_channels(parts);
+  }
+  void join_channels(const std::vector<Value>& parts) {
+    at_ = parts.size() == 1 ? parts.front() : graph_.concatenate("inputs", parts);
   }
 
   // Throws Error{spec} unless the fields among the targets have the cells of the current value, and one is a

@@ -25,8 +25,8 @@ LayerConstant position_table(const Layer& layer);
 LayerConstant coordinate_table(const Layer& layer);
 
 // A Fourier transform along one axis as a product of matrices. The value is reshaped to `shape`, its axes
-// permuted to `order`, reshaped to `merged` (rows x matrix rows) and multiplied. Sizes are without the axis
-// of the samples, `order` is with it.
+// permuted to `order`, reshaped to `merged` (rows x matrix rows) and multiplied. `order` counts the
+// axis of the samples; the sizes leave it out.
 struct SpectralStep {
   std::vector<std::int64_t> shape;
   std::vector<std::int64_t> order;

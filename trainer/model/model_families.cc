@@ -277,8 +277,8 @@ TensorShape shape_of(const std::vector<std::int64_t>& list) {
   return shape;
 }
 
-// The cells that a resize layer gives: a factor acts on every axis that is not flat, a list names the cells
-// of each of these axes.
+// The cells that a resize layer gives: a factor acts on every axis that is not flat, and a list has a number
+// of cells for each such axis.
 std::array<std::int64_t, 3> resized_extent(const GraphBuilder& graph, const LayerConfig& layer,
                                            const TensorShape& input) {
   std::array<std::int64_t, 3> extent = input.extent;

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "trainer/model/graph_builder.h"
+#include "trainer/model/family_chain.h"
 
 namespace wflow::trainer {
 namespace {
@@ -12,43 +12,25 @@ namespace {
 using Value = GraphBuilder::Value;
 
 constexpr GraphBuilder::Window kPoint = {.kernel = 1};
-constexpr double kOvershoot = 1.2;  // as MLPerf's networks: targets lie in [-1, 1]
-
-Value activated(GraphBuilder& graph, const ModelConfig& config, Value from, const std::string& after) {
-  const double slope = config.activation == LayerKind::leaky_relu ? config.leaky_slope : 0;
-  return graph.pointwise(config.activation, fmt::format("{}.{}", after, name_of(config.activation)), from,
-                         slope);
-}
 
 // The hidden layers of `dense` and the output, each cell by itself.
-Value projected(GraphBuilder& graph, const ModelConfig& config, Value from, std::int64_t channels) {
+ModelGraph projected(const ModelConfig& config, Chain chain, const ModelTask& task) {
+  GraphBuilder& graph = chain.graph();
   graph.begin_part("head");
   for (std::size_t i = 0; i < config.dense.size(); ++i) {
     const std::string name = fmt::format("project{}", i + 1);
-    from = activated(graph, config, graph.convolution(name, from, config.dense[i], kPoint), name);
+    chain.set(graph.convolution(name, chain.at(), config.dense[i], kPoint));
+    chain.activation(name);
   }
-  return graph.convolution("out", from, channels, kPoint);
-}
-
-Value dense_head(GraphBuilder& graph, const ModelConfig& config, Value from, std::int64_t outputs) {
-  graph.begin_part("head");
-  for (std::size_t i = 0; i < config.dense.size(); ++i) {
-    const std::string name = fmt::format("dense{}", i + 1);
-    from = activated(graph, config, graph.linear(name, from, config.dense[i]), name);
-    if (config.dropout > 0)
-      from = graph.pointwise(LayerKind::dropout, fmt::format("dropout{}", i + 1), from, config.dropout);
-  }
-  from = graph.linear("out", from, outputs);
-  return config.tanh_output ? graph.pointwise(LayerKind::tanh_scale, "tanh", from, kOvershoot) : from;
-}
-
-ModelGraph finished(GraphBuilder graph, Value output) {
-  graph.output("out", output);
+  chain.set(graph.convolution(Chain::layer_of(task.name, "out"), chain.at(), task.output.channels, kPoint));
+  chain.output(task.name);
   return graph.finish();
 }
 
-Value joined(GraphBuilder& graph, const std::vector<Value>& inputs) {
-  return inputs.size() == 1 ? inputs.front() : graph.concatenate("inputs", inputs);
+// Numbers from the means of the field.
+ModelGraph pooled(Chain chain, const ModelTask& task) {
+  chain.global_mean();
+  return chain.head(task.output.channels);
 }
 
 [[noreturn]] void refuse_target(const char* network, const TensorShape& input, const TensorShape& target) {
@@ -59,30 +41,26 @@ Value joined(GraphBuilder& graph, const std::vector<Value>& inputs) {
 }
 
 // Li et al. 2021 (arXiv 2010.08895). Channels with the coordinates let the network know the edges.
-ModelGraph build_fno(const ModelConfig& config, const ModelTask& task) {
-  GraphBuilder graph(task.inputs, {task.output});
-  graph.begin_part("encoder");
-  std::vector<Value> inputs;
-  for (Value input = 0; input < task.inputs.size(); ++input) inputs.push_back(input);
+ModelGraph build_fno(const ModelConfig& config, Chain chain, const ModelTask& task) {
+  GraphBuilder& graph = chain.graph();
+  chain.join_channels(task.inputs.size());
   const TensorShape grid = task.inputs.front().shape;
   std::array<std::int64_t, 3> modes = {1, 1, 1};
   for (std::size_t axis = 0; axis < 3; ++axis)
     if (grid.extent[axis] > 1) modes[axis] = std::min(config.modes, grid.extent[axis] / 2);
-  Value at = graph.coordinates("coordinates", joined(graph, inputs));
-  at = graph.convolution("lift", at, config.width, kPoint);
+  chain.set(graph.coordinates("coordinates", chain.at()));
+  chain.set(graph.convolution("lift", chain.at(), config.width, kPoint));
   for (std::int64_t i = 1; i <= config.depth; ++i) {
     const std::string name = fmt::format("spectral{}", i);
-    const Value spectral = graph.spectral_convolution(name, at, config.width, modes);
-    const Value bypass = graph.convolution(fmt::format("bypass{}", i), at, config.width, kPoint);
-    at = graph.add(fmt::format("sum{}", i), {spectral, bypass});
-    at = graph.norm(fmt::format("norm{}", i), at, config.norm);
-    if (i < config.depth) at = activated(graph, config, at, name);
+    const Value spectral = graph.spectral_convolution(name, chain.at(), config.width, modes);
+    const Value bypass = graph.convolution(fmt::format("bypass{}", i), chain.at(), config.width, kPoint);
+    chain.set(graph.add(fmt::format("sum{}", i), {spectral, bypass}));
+    chain.norm(fmt::format("norm{}", i));
+    if (i < config.depth) chain.activation(name);
   }
-  const bool field = task.output.voxels() > 1;
-  if (field && task.output.extent != grid.extent) refuse_target("fno", grid, task.output);
-  if (field) return finished(std::move(graph), projected(graph, config, at, task.output.channels));
-  at = graph.global_pool(LayerKind::global_mean, "global_mean", at);
-  return finished(std::move(graph), dense_head(graph, config, at, task.output.channels));
+  if (task.output.voxels() == 1) return pooled(std::move(chain), task);
+  if (task.output.extent != grid.extent) refuse_target("fno", grid, task.output);
+  return projected(config, std::move(chain), task);
 }
 
 bool is_mask_of_another(const NamedShape& input, const ModelTask& task) {
@@ -91,9 +69,7 @@ bool is_mask_of_another(const NamedShape& input, const ModelTask& task) {
 }
 
 // An input NAME_mask beside NAME says which steps are padding.
-ModelGraph build_lstm(const ModelConfig& config, const ModelTask& task) {
-  GraphBuilder graph(task.inputs, {task.output});
-  graph.begin_part("encoder");
+ModelGraph build_lstm(const ModelConfig& config, Chain chain, const ModelTask& task) {
   std::vector<Value> series;
   std::vector<Value> masks;
   for (Value input = 0; input < task.inputs.size(); ++input)
@@ -102,37 +78,31 @@ ModelGraph build_lstm(const ModelConfig& config, const ModelTask& task) {
   const TensorShape steps = task.inputs.front().shape;
   const bool field = task.output.voxels() > 1;
   if (field && task.output.extent != steps.extent) refuse_target("lstm", steps, task.output);
-  Value at = joined(graph, series);
+  chain.join_channels(series);
   for (std::int64_t i = 1; i <= config.depth; ++i) {
-    std::vector<Value> from = {at};
+    std::vector<Value> from = {chain.at()};
     from.insert(from.end(), masks.begin(), masks.end());
     const bool sequence = field || i < config.depth;
-    at = graph.recurrent(LayerKind::lstm, fmt::format("lstm{}", i), from, config.width,
-                         {.output = sequence ? StepOutput::sequence : StepOutput::last});
+    chain.set(chain.graph().recurrent(LayerKind::lstm, fmt::format("lstm{}", i), from, config.width,
+                                      {.output = sequence ? StepOutput::sequence : StepOutput::last}));
   }
-  const Value output = field ? projected(graph, config, at, task.output.channels)
-                             : dense_head(graph, config, at, task.output.channels);
-  return finished(std::move(graph), output);
+  return field ? projected(config, std::move(chain), task) : chain.head(task.output.channels);
 }
 
 // Shi et al. 2015 (arXiv 1506.04214): frames to as many frames, to one, or to numbers.
-ModelGraph build_conv_lstm(const ModelConfig& config, const ModelTask& task) {
-  GraphBuilder graph(task.inputs, {task.output});
-  graph.begin_part("encoder");
-  std::vector<Value> inputs;
-  for (Value input = 0; input < task.inputs.size(); ++input) inputs.push_back(input);
+ModelGraph build_conv_lstm(const ModelConfig& config, Chain chain, const ModelTask& task) {
   const TensorShape frames = task.inputs.front().shape;
   const bool field = task.output.voxels() > 1;
   const bool sequence = field && task.output.extent == frames.extent;
-  Value at = joined(graph, inputs);
+  chain.join_channels(task.inputs.size());
   for (std::int64_t i = 1; i <= config.depth; ++i) {
-    at = graph.conv_lstm(fmt::format("conv_lstm{}", i), at, config.width, 3,
-                         sequence || i < config.depth ? StepOutput::sequence : StepOutput::last);
+    chain.set(
+        chain.graph().conv_lstm(fmt::format("conv_lstm{}", i), chain.at(), config.width, 3,
+                                sequence || i < config.depth ? StepOutput::sequence : StepOutput::last));
   }
-  if (field && graph.shape(at).extent != task.output.extent) refuse_target("conv_lstm", frames, task.output);
-  if (field) return finished(std::move(graph), projected(graph, config, at, task.output.channels));
-  at = graph.global_pool(LayerKind::global_mean, "global_mean", at);
-  return finished(std::move(graph), dense_head(graph, config, at, task.output.channels));
+  if (!field) return pooled(std::move(chain), task);
+  if (chain.shape().extent != task.output.extent) refuse_target("conv_lstm", frames, task.output);
+  return projected(config, std::move(chain), task);
 }
 
 }  // namespace
@@ -151,8 +121,10 @@ ModelGraph build_sequence_family(const ModelConfig& config, const ModelTask& tas
                        config.name == ModelName::lstm ? "series" : "fields", input.name,
                        input.shape.channels));
   }
-  if (config.name == ModelName::fno) return build_fno(config, task);
-  return config.name == ModelName::lstm ? build_lstm(config, task) : build_conv_lstm(config, task);
+  Chain chain(config, task);
+  if (config.name == ModelName::fno) return build_fno(config, std::move(chain), task);
+  if (config.name == ModelName::lstm) return build_lstm(config, std::move(chain), task);
+  return build_conv_lstm(config, std::move(chain), task);
 }
 
 }  // namespace wflow::trainer

@@ -88,11 +88,6 @@ void choose_classes(Predicted& predicted) {
   }
 }
 
-std::size_t nearest_to_median(std::span<const double> quantiles) {
-  const auto median = std::ranges::min_element(quantiles, {}, [](double q) { return std::abs(q - 0.5); });
-  return static_cast<std::size_t>(median - quantiles.begin());
-}
-
 // A layer's values have neither loss nor quantiles.
 Predicted predicted_of(ModelArray output, const std::string& loss, const std::vector<double>& quantiles) {
   Predicted predicted;

@@ -34,8 +34,8 @@ class Heads {
   // Divisor of the sum of one sample's losses: that of the first head.
   std::size_t terms() const { return heads_.front().objective.terms(); }
 
-  // As Objective::loss_and_gradient(), over all heads. The losses of the other heads are scaled to the terms
-  // of the first one, so that over terms() the sum is the weighted sum of the heads' mean losses.
+  // As Objective::loss_and_gradient(), over all heads. Each head's loss is scaled by
+  // terms() over its own number of terms: divided by terms(), the result is the weighted sum of mean losses.
   double loss_and_gradient(std::span<const float> outputs, Truths truths, std::size_t samples, double scale,
                            std::span<float> gradient) const;
 

@@ -184,4 +184,9 @@ Classification classification_of(std::size_t classes, std::span<const std::uint6
   return all;
 }
 
+std::size_t nearest_to_median(std::span<const double> quantiles) {
+  const auto median = std::ranges::min_element(quantiles, {}, [](double q) { return std::abs(q - 0.5); });
+  return static_cast<std::size_t>(median - quantiles.begin());
+}
+
 }  // namespace wflow::trainer

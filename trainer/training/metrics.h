@@ -60,4 +60,7 @@ std::size_t class_count_size(std::size_t classes);
 void count_class(std::size_t truth, std::span<const double> probabilities, std::span<std::uint64_t> counts);
 Classification classification_of(std::size_t classes, std::span<const std::uint64_t> counts);
 
+// The place of the quantile that is nearest to 0.5, which is the prediction of a quantile loss.
+std::size_t nearest_to_median(std::span<const double> quantiles);
+
 }  // namespace wflow::trainer

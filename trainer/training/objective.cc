@@ -72,9 +72,7 @@ std::int64_t Objective::output_channels() const {
 // The channels of a quantile loss are the first quantile of all targets, then the second.
 std::size_t Objective::prediction_channel() const {
   if (config_.name != LossName::quantile) return 0;
-  const auto median =
-      std::ranges::min_element(config_.quantiles, {}, [](double q) { return std::abs(q - 0.5); });
-  return static_cast<std::size_t>(median - config_.quantiles.begin()) * shape_.labels.size();
+  return nearest_to_median(config_.quantiles) * shape_.labels.size();
 }
 
 std::size_t Objective::truth_count() const {

@@ -9,19 +9,12 @@
 #include <nlohmann/json.hpp>
 
 #include "base/checksum.h"
+#include "base/csv.h"
 #include "base/file.h"
 #include "base/text.h"
 
 namespace wflow::trainer {
 namespace {
-
-// The user chooses label names: quotes them for CSV where necessary.
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + "\"";
-}
 
 // Null where the measurements of the epoch give no estimate.
 nlohmann::json noise_json(const NoiseSums& noise) {
@@ -69,7 +62,7 @@ std::string metrics_csv(const std::vector<std::string>& labels, const std::vecto
   std::size_t columns = 0;
   for (std::size_t i = 0; i < labels.size(); ++i) {
     for (const std::string& name : validation_columns(history, i)) {
-      out += "," + csv_field(fmt::format("validation_{}/{}", name, labels[i]));
+      out += "," + csv::cell(fmt::format("validation_{}/{}", name, labels[i]));
       ++columns;
     }
   }
