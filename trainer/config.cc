@@ -24,8 +24,8 @@ const std::array<std::string, 18> kModels = {
     "cosmoflow", "sc18",        "mlperf", "mlp", "cnn",  "unet",      "resnet", "deeplab",   "tiramisu",
     "decoder",   "autoencoder", "vae",    "fno", "lstm", "conv_lstm", "layers", "automatic", "module"};
 const std::array<std::string, 3> kTransforms = {"none", "log", "log1p"};
-const std::array<std::string, 9> kLosses = {"mse",  "mae",   "huber",    "gaussian", "cross_entropy",
-                                            "dice", "focal", "quantile", "formula"};
+const std::array<std::string, 11> kLosses = {"mse",   "mae",      "huber",   "gaussian", "cross_entropy", "dice",
+                                             "focal", "quantile", "formula", "bce",      "wasserstein"};
 // By number, the first is that of listed weights: without a list all are 1.
 const std::array<std::string, 3> kClassWeightings = {"none", "inverse", "inverse_root"};
 const std::array<std::string, 6> kOptimizers = {"adamw", "adam", "sgd", "lars", "larc", "lamb"};
@@ -65,7 +65,6 @@ void read_layer_list(yaml::MapReader& reader, std::span<const std::string> input
     return;
   }
   std::vector<std::string> names(inputs.begin(), inputs.end());
-  if (names.empty()) names.emplace_back(kField);
   model.layers = read_layers(*list, names, diagnostics);
   for (const LayerConfig& layer : model.layers) names.push_back(layer.name);
   for (const std::string& output : model.outputs) {
@@ -331,21 +330,128 @@ const config::Table<LossConfig>& loss_table() {
   return table;
 }
 
+bool compares_scores(LossName name) {
+  return name == LossName::bce || name == LossName::wasserstein;
+}
+
+void check_head(yaml::MapReader& reader, HeadConfig& head) {
+  yaml::Diagnostics& diagnostics = reader.diagnostics();
+  const int given = (head.targets.empty() ? 0 : 1) + (head.constant ? 1 : 0) + (head.like.empty() ? 0 : 1);
+  if (given != 1) {
+    diagnostics.error(reader.mark_of(given == 0 ? "name" : head.constant ? "constant" : "like"),
+                      fmt::format("the head '{}' needs one of 'targets', 'constant' and 'like'{}", head.name,
+                                  given == 0 ? "" : ", and has more"));
+  }
+  if (compares_scores(head.loss.name) && !head.constant)
+    diagnostics.error(reader.mark_of("loss"),
+                      fmt::format("the loss {} compares a score with a 'constant', 1 for real and 0 for made "
+                                  "samples; the head '{}' has none",
+                                  name_of(head.loss.name), head.name));
+  if (compares_scores(head.loss.name) && head.constant && (*head.constant < 0 || *head.constant > 1))
+    diagnostics.error(reader.mark_of("constant"),
+                      fmt::format("the loss {} needs a 'constant' from 0 to 1", name_of(head.loss.name)));
+  if (head.constant && (is_classification(head.loss.name) || head.loss.name == LossName::gaussian ||
+                        head.loss.name == LossName::quantile || head.loss.name == LossName::formula))
+    diagnostics.error(reader.mark_of("loss"),
+                      fmt::format("a 'constant' is compared by mse, mae, huber, bce or wasserstein, not by {}",
+                                  name_of(head.loss.name)));
+}
+
 const config::Table<HeadConfig>& head_table() {
   static const config::Table<HeadConfig> table(
       "a head",
       {config::text("name", &HeadConfig::name, "its name: in metrics, predictions and the exported model")
            .required(),
        config::texts("targets", &HeadConfig::targets, "what it learns: labels, or fields of one grid")
-           .required(),
+           .usually("needed without `constant` and `like`")
+           .unless_default(),
+       config::custom<HeadConfig>(
+           "constant", config::number_schema(-1e30, 1e30),
+           "a number in place of targets, which all values of the output are compared with",
+           [](yaml::MapReader& reader, std::string_view key, HeadConfig& head) {
+             if (reader.has(key)) head.constant = reader.real(key, 0, -1e30, 1e30);
+           },
+           [](const HeadConfig& head) { return yaml::scalar(text::from_real(*head.constant)); })
+           .usually("none")
+           .emitted_if([](const HeadConfig& head) { return head.constant.has_value(); }),
+       config::text("like", &HeadConfig::like,
+                    "a field in place of targets: the output is in its units and has no truth; it is exported "
+                    "and counts in no loss")
+           .usually("none")
+           .unless_default(),
        config::block("loss", &HeadConfig::loss, loss_table(),
                      "a [name](#losses) or a [mapping](#keys-of-loss), on normalised targets", "name")
            .usually("`mse`"),
        config::real("weight", &HeadConfig::weight, 0, 1e9, "factor of its loss in the sum of all"),
        config::text("output", &HeadConfig::output, "lists of layers: the layer that is compared")
            .usually("the layer with the head's name")
+           .unless_default(),
+       config::custom<HeadConfig>(
+           "export", config::boolean_schema(), "whether the exported model has this output",
+           [](yaml::MapReader& reader, std::string_view key, HeadConfig& head) {
+             if (reader.has(key)) head.save = reader.boolean(key, true);
+           },
+           [](const HeadConfig& head) { return config::emit_boolean(*head.save); })
+           .usually("`true`; with `constant` `false`")
+           .emitted_if([](const HeadConfig& head) { return head.save.has_value(); })},
+      check_head);
+  return table;
+}
+
+const config::Table<AlternateConfig>& alternate_table() {
+  static const config::Table<AlternateConfig> table(
+      "an entry of 'alternate'",
+      {config::texts("heads", &AlternateConfig::heads, "the heads whose losses count").required(),
+       config::texts("learn", &AlternateConfig::learn, "the parts that learn").usually("all").unless_default(),
+       config::integer("every", &AlternateConfig::every, 1, 1 << 20,
+                       "steps from one such update to the next")
            .unless_default()});
   return table;
+}
+
+void read_alternate(yaml::MapReader& reader, std::string_view key, TrainConfig& config) {
+  const yaml::Node* list = reader.find(key);
+  if (list == nullptr) return;
+  if (!list->is_sequence() || list->items.empty()) {
+    reader.diagnostics().error(
+        list->mark, fmt::format("'alternate' is a list of updates, such as [{{heads: [real, fake], learn: "
+                                "discriminator}}, {{heads: fooled, learn: generator}}]; found {}",
+                                list->describe()));
+    return;
+  }
+  for (const yaml::Node& item : list->items)
+    alternate_table().read(item, config.alternate.emplace_back(), reader.diagnostics(),
+                           fmt::format("entry {} of 'alternate'", config.alternate.size()));
+}
+
+void read_random_inputs(yaml::MapReader& reader, std::string_view key, TrainConfig& config) {
+  const yaml::Node* map = reader.find(key);
+  if (map == nullptr) return;
+  if (!map->is_map()) {
+    reader.diagnostics().error(map->mark,
+                               fmt::format("'random_inputs' gives names and numbers of values, such as {{z: "
+                                           "16}}; found {}",
+                                           map->describe()));
+    return;
+  }
+  yaml::MapReader sizes(*map, "'random_inputs'", reader.diagnostics());
+  for (const auto& [name, size] : map->entries)
+    config.random_inputs.push_back({name.text, sizes.integer(name.text, 1, 1, 1 << 20)});
+}
+
+yaml::Node random_inputs_node(const TrainConfig& config) {
+  std::vector<std::pair<std::string, yaml::Node>> entries;
+  for (const RandomInput& input : config.random_inputs)
+    entries.emplace_back(input.name, config::emit_integer(input.size));
+  return yaml::map(std::move(entries));
+}
+
+// What the layers of a list may read.
+std::vector<std::string> input_names(const TrainConfig& config) {
+  std::vector<std::string> names = config.inputs;
+  if (names.empty()) names.emplace_back(kField);
+  for (const RandomInput& input : config.random_inputs) names.push_back(input.name);
+  return names;
 }
 
 void read_heads(yaml::MapReader& reader, std::string_view key, TrainConfig& config) {
@@ -762,6 +868,12 @@ void check_heads(yaml::MapReader& reader, const TrainConfig& config) {
                       "'members' and 'heads' do not go together: an ensemble has one output");
   if (config.model.name == ModelName::module)
     diagnostics.error(reader.mark_of("model"), "a TorchScript module gives one output: leave out 'heads'");
+  for (const HeadConfig& head : config.heads) {
+    if (is_listed(config.model) || (!head.constant && head.like.empty())) continue;
+    diagnostics.error(reader.mark_of("heads"),
+                      fmt::format("the head '{}' has no targets, which needs a list of layers as the model",
+                                  head.name));
+  }
   if (!is_listed(config.model)) return;
   std::vector<std::string> names;
   for (const LayerConfig& layer : config.model.layers) names.push_back(layer.name);
@@ -773,6 +885,36 @@ void check_heads(yaml::MapReader& reader, const TrainConfig& config) {
                                   "this name, or name one in 'output'{}",
                                   head.name, layer, text::suggestion(layer, names)));
   }
+}
+
+void check_alternate(yaml::MapReader& reader, const TrainConfig& config) {
+  if (config.alternate.empty()) return;
+  yaml::Diagnostics& diagnostics = reader.diagnostics();
+  const yaml::Mark mark = reader.mark_of("alternate");
+  std::vector<std::string> heads;
+  for (const HeadConfig& head : config.heads) heads.push_back(head.name);
+  std::vector<std::string> parts;
+  for (const LayerConfig& layer : config.model.layers)
+    if (!layer.part.empty()) parts.push_back(layer.part);
+  for (const AlternateConfig& entry : config.alternate) {
+    for (const std::string& name : entry.heads) {
+      if (std::find(heads.begin(), heads.end(), name) != heads.end()) continue;
+      diagnostics.error(mark, fmt::format("'alternate' names '{}', which is no head{}", name,
+                                          text::suggestion(name, heads)));
+    }
+    for (const std::string& name : entry.learn) {
+      if (!is_listed(config.model) || std::find(parts.begin(), parts.end(), name) != parts.end()) continue;
+      diagnostics.error(mark, fmt::format("'alternate' names '{}', which is no part of the network{}", name,
+                                          text::suggestion(name, parts)));
+    }
+  }
+  if (config.optimizer.lag > 0)
+    diagnostics.error(reader.mark_of("optimizer"),
+                      "'lag: 1' applies gradients a step later, and 'alternate' makes several updates a step: "
+                      "leave out one of them");
+  if (config.noise_scale_every > 0)
+    diagnostics.error(reader.mark_of("noise_scale"),
+                      "'noise_scale' is of one loss, and 'alternate' has several: leave out one of them");
 }
 
 // Keys of the schedule against keys of the training.
@@ -840,6 +982,11 @@ void check_train(yaml::MapReader& reader, TrainConfig& config) {
                       "'seed' is too large: member K has the seed 'seed' + K - 1, which must be below 2^63");
   }
   check_heads(reader, config);
+  check_alternate(reader, config);
+  if (compares_scores(config.loss.name))
+    diagnostics.error(reader.mark_of("loss"),
+                      fmt::format("the loss {} compares a score with a constant: say it in a head with 'constant'",
+                                  name_of(config.loss.name)));
   if (config.ranks > config.batch) {
     diagnostics.error(
         reader.mark_of("ranks"),
@@ -860,6 +1007,32 @@ config::Key<TrainConfig> heads_key() {
                return yaml::sequence(std::move(heads));
              })
       .usually("one, of `targets` and `loss`")
+      .only_if_set();
+}
+
+config::Key<TrainConfig> alternate_key() {
+  return config::custom<TrainConfig>(
+             "alternate", {{"type", "array"}, {"items", alternate_table().schema()}, {"minItems", 1}},
+             "[several updates a step](#alternating-updates), each with losses and parts of its own",
+             read_alternate,
+             [](const TrainConfig& config) {
+               std::vector<yaml::Node> entries;
+               for (const AlternateConfig& entry : config.alternate)
+                 entries.push_back(alternate_table().write(entry));
+               return yaml::sequence(std::move(entries));
+             })
+      .usually("one, with the losses of all heads")
+      .only_if_set();
+}
+
+config::Key<TrainConfig> random_inputs_key() {
+  return config::custom<TrainConfig>(
+             "random_inputs",
+             {{"type", "object"}, {"additionalProperties", config::integer_schema(1, 1 << 20)}},
+             "inputs that are drawn from a normal distribution, with their numbers of values, such as `{z: "
+             "16}`: new ones for each sample and step, as a function of `seed`",
+             read_random_inputs, random_inputs_node)
+      .usually("none")
       .only_if_set();
 }
 
@@ -886,6 +1059,7 @@ const config::Table<TrainConfig>& train_table() {
        config::texts("targets", &TrainConfig::targets, "what it learns: labels, or fields of one grid")
            .usually("all targets")
            .emitted_if(has_one_head),
+       random_inputs_key(),
        config::integer("seed", &TrainConfig::seed, 0, std::numeric_limits<std::int64_t>::max(),
                        "seed of weights, order, augmentation, dropout"),
        config::integer("members", &TrainConfig::members, 1, 100,
@@ -972,7 +1146,7 @@ const config::Table<TrainConfig>& train_table() {
            "`cnn` (one and "
            "two), from numbers to numbers `mlp`, to a field `decoder`, from a field to a field `unet`",
            [](yaml::MapReader& reader, std::string_view key, TrainConfig& config) {
-             config.model = read_model(reader.find(key), config.inputs, reader.diagnostics());
+             config.model = read_model(reader.find(key), input_names(config), reader.diagnostics());
            },
            [](const TrainConfig& config) { return model_table().write(config.model); })
            .usually("by the data's shapes"),
@@ -1007,6 +1181,7 @@ const config::Table<TrainConfig>& train_table() {
            .usually("`mse`")
            .emitted_if(has_one_head),
        heads_key(),
+       alternate_key(),
        config::block("optimizer", &TrainConfig::optimizer, optimizer_table(),
                      "a [name](#optimizers) or a [mapping](#keys-of-optimizer)", "name")
            .usually("`adamw`"),
@@ -1256,6 +1431,7 @@ std::vector<config::Section> train_sections() {
           {"train.model.layers", layer_rows()},
           {"train.loss", loss_table().rows()},
           {"train.heads", head_table().rows()},
+          {"train.alternate", alternate_table().rows()},
           {"train.optimizer", optimizer_table().rows()},
           {"train.parts", part_table().rows()},
           {"train.gradients", gradient_table().rows()},

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,7 +40,20 @@ enum class TransformName { none, log, log1p };
 // gaussian: the network gives mean and logarithm of the variance of each target. focal: cross_entropy with
 // less weight on cells that are nearly right. quantile: the network gives quantiles of each target. formula:
 // written out by the user.
-enum class LossName { mse, mae, huber, gaussian, cross_entropy, dice, focal, quantile, formula };
+// bce, wasserstein: of a score against a constant, for adversarial training.
+enum class LossName {
+  mse,
+  mae,
+  huber,
+  gaussian,
+  cross_entropy,
+  dice,
+  focal,
+  quantile,
+  formula,
+  bce,
+  wasserstein
+};
 // Source of the class weights: the configuration, or the classes' shares of the training split.
 enum class ClassWeighting { listed, inverse, inverse_root };
 // larc: sgd with a layer-wise rate that is never above the common one.
@@ -130,10 +144,30 @@ bool is_classification(LossName name);
 struct HeadConfig {
   std::string name;
   std::vector<std::string> targets;  // labels, or fields of one grid
+  std::optional<double> constant;    // in place of targets
+  // In place of both: a field in whose units the output is. There is no truth, and so no loss.
+  std::string like;
   LossConfig loss;
   double weight = 1;   // of its loss in the sum of all
   std::string output;  // lists of layers: the layer that is compared; empty: the one with the head's name
+  std::optional<bool> save;  // as an output of the exported model
+  bool is_exported() const { return save.value_or(!constant); }
   bool operator==(const HeadConfig&) const = default;
+};
+
+// An input of numbers that are drawn from a normal distribution for each sample of each step.
+struct RandomInput {
+  std::string name;
+  std::int64_t size = 1;
+  bool operator==(const RandomInput&) const = default;
+};
+
+// One of several updates that a step makes, each with losses and parts of its own.
+struct AlternateConfig {
+  std::vector<std::string> heads;  // whose losses count
+  std::vector<std::string> learn;  // parts that learn; empty: all
+  std::int64_t every = 1;          // steps
+  bool operator==(const AlternateConfig&) const = default;
 };
 
 struct OptimizerConfig {
@@ -211,6 +245,7 @@ struct TrainConfig {
   std::string output = "training";   // directory for checkpoints, metrics, model
   std::vector<std::string> inputs;   // x, the data's field, or labels; empty: x
   std::vector<std::string> targets;  // labels, or x; empty: every label of the data
+  std::vector<RandomInput> random_inputs;
   std::uint64_t seed = 1;
   std::int64_t members = 1;  // trainings with different seeds; their mean is the prediction
   std::int64_t epochs = 10;
@@ -231,6 +266,7 @@ struct TrainConfig {
   AugmentConfig augment;
   LossConfig loss;
   std::vector<HeadConfig> heads;  // empty: one, of `targets` and `loss`
+  std::vector<AlternateConfig> alternate;  // empty: one update, with the losses of all heads
   OptimizerConfig optimizer;
   std::vector<PartConfig> parts;
   GradientConfig gradients;

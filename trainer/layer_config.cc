@@ -55,15 +55,21 @@ const std::array<std::string, kKinds> kNames = {"convolution",
                                                 "positions",
                                                 "coordinates",
                                                 "spectral_convolution",
-                                                "conv_lstm"};
+                                                "conv_lstm",
+                                                "stop",
+                                                "subtract",
+                                                "film",
+                                                "spread",
+                                                "apply"};
 
 const std::array<std::string, 2> kPaddings = {"same", "valid"};
 const std::array<std::string, 4> kInits = {"auto", "he", "torch", "zero"};
 const std::array<std::string, 4> kAxes = {"channels", "depth", "height", "width"};
 const std::array<std::string, 2> kStepOutputs = {"last", "sequence"};
 
-// Meaning of what follows a kind's name: a number, or a list of numbers; `cells`: a factor or a list.
-enum class Argument { none, size, value, shape, range, channels, cells };
+// Meaning of what follows a kind's name: a number, or a list of numbers; `cells`: a factor or a list; `part`:
+// the name of a part.
+enum class Argument { none, size, value, shape, range, channels, cells, part };
 
 struct Form {
   Argument argument = Argument::none;
@@ -107,7 +113,12 @@ Form form_of(LayerKind kind) {
     case LayerKind::concatenate:
       return {Argument::none, false, 0, 2, kMany};
     case LayerKind::sample:
+    case LayerKind::subtract:
+    case LayerKind::film:
+    case LayerKind::spread:
       return {Argument::none, false, 0, 2, 2};
+    case LayerKind::apply:
+      return {Argument::part, true, 0, 1, kMany};
     case LayerKind::lstm:
     case LayerKind::gru:
       return {Argument::size, true, 0, 1, 2};
@@ -138,6 +149,8 @@ std::pair<const char*, const char*> needed_text(Argument argument) {
       return {"range", "[0, 4]"};
     case Argument::channels:
       return {"channels", "[0, 2]"};
+    case Argument::part:
+      return {"part", "discriminator"};
     default:
       return {"size", "16"};
   }
@@ -180,13 +193,14 @@ const config::Table<LayerConfig>& layer_table() {
            .only_if_set(),
        config::custom<LayerConfig>(
            "padding", config::choice_schema(kPaddings),
-           "convolution: zeros around the field (`same`), or only windows that fit (`valid`)",
+           "convolutions: zeros around the field (`same`), or only windows that fit (`valid`). A transposed one "
+           "with `same` gives the cells times the stride, and cuts off what its windows reach beyond",
            [](yaml::MapReader& reader, std::string_view key, LayerConfig& layer) {
-             layer.same = reader.choice(key, 0, kPaddings) == 0;
+             layer.same = reader.choice(key, layer.same ? 0 : 1, kPaddings) == 0;
            },
            [](const LayerConfig& layer) { return yaml::scalar(layer.same ? "same" : "valid"); })
-           .usually("`same`")
-           .only_if(is_plain),
+           .usually("`same`; transposed `valid`")
+           .only_if(is_window),
        config::boolean("bias", &LayerConfig::bias, "convolutions: add a bias a channel")
            .only_if(is_window)
            .usually("`true`"),
@@ -263,6 +277,7 @@ class LayerReader {
     read_argument(reader, block, layer);
     layer.name = fmt::format("{}{}", kNames[kind], ++counts_[kind]);
     layer.kernel = layer.kind == LayerKind::transposed_convolution ? 2 : 3;
+    layer.same = layer.kind != LayerKind::transposed_convolution;
     if (!layers_.empty()) layer.part = layers_.back().part;
     layer_table().read_keys(reader, layer);
     const bool input = std::find(inputs_.begin(), inputs_.end(), layer.name) != inputs_.end();
@@ -338,11 +353,25 @@ class LayerReader {
       case Argument::cells:
         read_cells(reader, key, form, layer);
         break;
+      case Argument::part:
+        layer.applied = reader.string(key);
+        check_part(reader, key, layer.applied);
+        break;
       case Argument::none:
         // {add: [a, b]} and {relu: a}: names of the values that the layer reads.
         layer.from = reader.strings(key);
         break;
     }
+  }
+
+  void check_part(yaml::MapReader& reader, const char* key, const std::string& part) {
+    std::vector<std::string> parts;
+    for (const LayerConfig& layer : layers_)
+      if (!layer.part.empty() && layer.kind != LayerKind::apply) parts.push_back(layer.part);
+    if (!reader.has(key) || std::find(parts.begin(), parts.end(), part) != parts.end()) return;
+    diagnostics_.error(reader.mark_of(key),
+                       fmt::format("'apply' repeats the layers of a part, and no layer before it has 'part: {}'{}",
+                                   part, text::suggestion(part, parts)));
   }
 
   // {resize: 1.5}: a factor on every axis; {resize: [24, 36]}: the cells of each axis.
@@ -366,7 +395,7 @@ class LayerReader {
       diagnostics_.error(reader.mark_of("from"),
                          fmt::format("the layer '{}' ({}) reads {} values, and 'from' names {}", layer.name,
                                      name_of(layer.kind),
-                                     form.most_inputs > 2     ? "two or more"
+                                     form.most_inputs > 2     ? (form.least_inputs == 1 ? "one or more" : "two or more")
                                      : form.least_inputs == 2 ? "two"
                                      : form.most_inputs == 2  ? "one or two"
                                                               : "one",
@@ -440,6 +469,9 @@ yaml::Node to_yaml(const LayerConfig& layer) {
     case Argument::cells:
       argument = layer.shape.empty() ? yaml::scalar(text::from_real(layer.value))
                                      : config::emit_integers(layer.shape);
+      break;
+    case Argument::part:
+      argument = yaml::scalar(layer.applied);
       break;
     case Argument::none:
       break;

@@ -57,6 +57,11 @@ enum class LayerKind {
   coordinates,           // appends a channel for each axis, from 0 to 1
   spectral_convolution,  // weight [modes, in, 2, out]: real and imaginary parts
   conv_lstm,             // weight_x [4 out, in, kd, kh, kw], weight_h [4 out, out, kd, kh, kw], bias [4 out]
+  stop,                  // the value as it is; no gradient goes through
+  subtract,
+  film,    // x (1 + scale) + shift for each channel; the second input has the scales, then the shifts
+  spread,  // numbers as channels of a field with the cells of the second input
+  apply,   // in lists: the layers of a part once more, on other values, with the same weights
   count,                 // number of kinds that a list of layers may have
   module                 // a whole network in a TorchScript file
 };
@@ -96,6 +101,7 @@ struct LayerConfig {
   StepOutput output = StepOutput::last;  // lstm, gru, conv_lstm
   std::int64_t modes = 12;               // spectral_convolution
   bool learned = false;                  // positions
+  std::string applied;                   // apply: the part
   bool operator==(const LayerConfig&) const = default;
 };
 

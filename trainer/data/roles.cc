@@ -246,7 +246,7 @@ bool DataRoles::is_mask(std::size_t part) const {
 
 bool DataRoles::is_target(std::size_t part) const {
   return std::any_of(heads.begin(), heads.end(), [part](const Head& head) {
-    return std::find(head.fields.begin(), head.fields.end(), part) != head.fields.end();
+    return head.has_truth && std::find(head.fields.begin(), head.fields.end(), part) != head.fields.end();
   });
 }
 
@@ -285,13 +285,22 @@ DataRoles roles_of(const TrainConfig& config, const DatasetInfo& info) {
   for (const HeadConfig& asked : heads_of(config)) {
     DataRoles::Head head;
     head.name = asked.name;
-    for (const std::string& name : asked.targets) add_target(roles, head, name, config, info);
-    if (asked.targets.empty()) head.labels = remaining_labels(roles, info);
+    head.constant = asked.constant;
+    if (asked.constant) {
+      roles.heads.push_back(std::move(head));
+      continue;
+    }
+    head.has_truth = asked.like.empty();
+    const std::vector<std::string> targets = head.has_truth ? asked.targets : std::vector{asked.like};
+    for (const std::string& name : targets) add_target(roles, head, name, config, info);
+    if (targets.empty()) head.labels = remaining_labels(roles, info);
     check_targets(head, config, info, roles);
     check_classes(head, asked.loss, info, roles);
     roles.heads.push_back(std::move(head));
   }
   for (DataRoles::Head& head : roles.heads) {
+    if (!head.has_truth && !head.learns_fields())
+      throw Error(ExitCode::spec, fmt::format("'like' of the head '{}' names a label; it takes a field", head.name));
     for (const std::size_t part : head.fields) {
       const auto mask = mask_of(roles.parts[part].field, info);
       head.masks.push_back(mask ? std::optional(part_of(roles, info.fields[*mask].name, *mask))
@@ -307,6 +316,12 @@ namespace {
 TargetShape target_shape(const DataRoles::Head& head, const LossConfig& loss, const DatasetInfo& info,
                          const DataRoles& roles) {
   TargetShape shape;
+  if (head.constant) {
+    shape.truth = Truth::constant;
+    shape.labels = {head.name};
+    return shape;
+  }
+  if (!head.has_truth) shape.truth = Truth::none;
   for (const std::size_t part : head.fields) {
     const DataField& field = info.fields[roles.parts[part].field];
     const std::vector<std::string> names = channel_names(roles.parts[part].name, field);
@@ -325,6 +340,7 @@ TargetShape target_shape(const DataRoles::Head& head, const LossConfig& loss, co
 // The shape of a head's output.
 TensorShape output_shape(const DataRoles::Head& head, const LossConfig& loss, const TargetShape& targets,
                          const DatasetInfo& info, const DataRoles& roles) {
+  if (head.constant) return kAnyShape;
   TensorShape shape;
   shape.channels = Objective(loss, targets).output_channels();
   if (head.learns_fields()) shape.extent = info.fields[roles.parts[head.fields.front()].field].shape.extent;
@@ -353,6 +369,8 @@ ModelTask task_of(const TrainConfig& config, const DatasetInfo& info, const Data
   for (const DataRoles::Input& input : roles.inputs)
     task.inputs.push_back(
         {input.name, input.label ? TensorShape{} : info.fields[roles.parts[input.part].field].shape});
+  for (const RandomInput& input : config.random_inputs)
+    task.inputs.push_back({input.name, {input.size, {1, 1, 1}}});
   const std::vector<HeadConfig> heads = heads_of(config);
   const std::vector<TargetShape> targets = target_shapes(config, info, roles);
   for (std::size_t h = 0; h < heads.size(); ++h) {
@@ -369,6 +387,13 @@ ModelTask task_of(const TrainConfig& config, const DatasetInfo& info, const Data
   return task;
 }
 
+void complete_constants(std::vector<TargetShape>& targets, const ModelGraph& graph) {
+  for (std::size_t h = 0; h < targets.size(); ++h) {
+    if (targets[h].truth != Truth::constant) continue;
+    targets[h].cells = graph.shape_of(graph.outputs[graph.output_of_head(h, targets.size())].value).count();
+  }
+}
+
 Heads network_heads(const TrainConfig& config, std::vector<TargetShape> targets, const ModelGraph& graph) {
   const std::vector<HeadConfig> configs = heads_of(config);
   const std::size_t further = graph.outputs.size() - configs.size();
@@ -380,6 +405,7 @@ Heads network_heads(const TrainConfig& config, std::vector<TargetShape> targets,
                             graph.outputs.size(), configs.size(), configs.size() == 1 ? "" : "s"));
   }
   if (further == 2) targets.front().latent = count(1);
+  complete_constants(targets, graph);
   std::vector<Heads::Head> heads;
   for (std::size_t h = 0; h < configs.size(); ++h)
     heads.push_back({configs[h].name, Objective(configs[h].loss, std::move(targets[h])), configs[h].weight});

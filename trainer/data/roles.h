@@ -33,6 +33,8 @@ struct DataRoles {
     // For each field the part with its mask, if the data have one (`pad` of `convert:` writes it). The mask
     // is 0 where a cell is padding, which loss and errors ignore.
     std::vector<std::optional<std::size_t>> masks;
+    std::optional<double> constant = {};  // in place of targets
+    bool has_truth = true;                // false: `fields` only give the output's units
     bool learns_fields() const { return !fields.empty(); }
   };
   std::vector<Part> parts;  // every field once
@@ -60,6 +62,8 @@ DataRoles roles_of(const TrainConfig& config, const DatasetInfo& info);
 // One for each head. A label that several heads learn has the name HEAD/LABEL.
 std::vector<TargetShape> target_shapes(const TrainConfig& config, const DatasetInfo& info,
                                        const DataRoles& roles);
+// Sets the shapes of heads that are compared with constants, which are those of the network's outputs.
+void complete_constants(std::vector<TargetShape>& targets, const ModelGraph& graph);
 ModelTask task_of(const TrainConfig& config, const DatasetInfo& info, const DataRoles& roles);
 
 // The heads for the outputs of the network: one output a head, in their order; behind the first one may

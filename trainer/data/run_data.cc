@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/normal.h"
 #include "base/random.h"
 #include "base/resources.h"
 #include "base/text.h"
@@ -189,6 +190,10 @@ void RunData::normalise_inputs() {
     n.numbers_mean.push_back(scales ? range.mean : 0.0);
     n.numbers_std.push_back(scales ? safe_deviation(range.deviation) : 1.0);
   }
+  for (const RandomInput& input : config_.random_inputs) {
+    const auto size = static_cast<std::size_t>(input.size);
+    n.fields[input.name] = {std::vector<double>(size, 0.0), std::vector<double>(size, 1.0), false};
+  }
 }
 
 void RunData::add_target_scale(std::size_t head) {
@@ -198,6 +203,10 @@ void RunData::add_target_scale(std::size_t head) {
     const FieldScale scale = *n.of_field(roles_.parts[part].name);
     n.y_mean.insert(n.y_mean.end(), scale.mean.begin(), scale.mean.end());
     n.y_std.insert(n.y_std.end(), scale.std.begin(), scale.std.end());
+  }
+  if (roles_.heads[head].constant) {
+    n.y_mean.push_back(0);
+    n.y_std.push_back(1);
   }
   for (const std::size_t label : roles_.heads[head].labels) {
     const LabelRange& range = dataset_.info.label_range[label];
@@ -405,10 +414,27 @@ void RunData::hide_padding(const Batch& batch, const DataRoles::Head& head, std:
   }
 }
 
-void RunData::fill(Feed& feed, const Batch& batch, CachedSplit& split, bool training) const {
+void RunData::draw_inputs(Feed& feed, const Batch& batch, const std::optional<StepOfBatch>& step) const {
+  constexpr std::uint64_t kNoStep = std::numeric_limits<std::uint64_t>::max();
+  const std::uint64_t key = hash64(hash64(config_.seed, 7), step ? step->step : kNoStep);
+  for (std::size_t k = 0; k < config_.random_inputs.size(); ++k) {
+    const auto size = static_cast<std::size_t>(config_.random_inputs[k].size);
+    std::vector<float>& values = feed.numbers[roles_.inputs.size() + k];
+    values.resize(batch.items.size() * size);
+    for (std::size_t n = 0; n < batch.items.size(); ++n) {
+      const std::uint64_t sample = hash64(hash64(key, k), step ? step->first + n : batch.items[n].index);
+      for (std::size_t i = 0; i < size; ++i)
+        values[n * size + i] = static_cast<float>(normal_real(sample, static_cast<std::uint64_t>(i)));
+    }
+    feed.inputs.push_back(values);
+  }
+}
+
+void RunData::fill(Feed& feed, const Batch& batch, CachedSplit& split, bool training,
+                   const std::optional<StepOfBatch>& step) const {
   const std::size_t samples = batch.items.size();
   feed.inputs.clear();
-  feed.numbers.resize(roles_.inputs.size());
+  feed.numbers.resize(roles_.inputs.size() + config_.random_inputs.size());
   std::size_t number = 0;
   for (std::size_t i = 0; i < roles_.inputs.size(); ++i) {
     if (!roles_.inputs[i].label) {
@@ -424,11 +450,17 @@ void RunData::fill(Feed& feed, const Batch& batch, CachedSplit& split, bool trai
     feed.inputs.push_back(feed.numbers[i]);
     ++number;
   }
+  draw_inputs(feed, batch, step);
   feed.truths.resize(heads_.size());
   for (std::size_t h = 0; h < heads_.size(); ++h) {
     std::vector<float>& truths = feed.truths[h];
     const std::size_t labels = targets_[h].labels.size();
     truths.resize(samples * labels * static_cast<std::size_t>(targets_[h].cells));
+    if (targets_[h].truth != Truth::data) {
+      const double constant = roles_.heads[h].constant.value_or(std::numeric_limits<double>::quiet_NaN());
+      std::fill(truths.begin(), truths.end(), static_cast<float>(constant));
+      continue;
+    }
     if (roles_.heads[h].learns_fields()) {
       if (samples > 0) copy_fields(batch, h, truths);
       continue;

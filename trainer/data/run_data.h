@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -21,7 +22,7 @@ struct Feed {
   std::vector<std::span<const float>> inputs;  // in order of the network's inputs
   // For each head [samples, targets, cells], normalised; class numbers as they are.
   std::vector<std::vector<float>> truths;
-  std::vector<std::vector<float>> numbers;  // storage for inputs that are labels
+  std::vector<std::vector<float>> numbers;  // storage for inputs that are labels, then for random ones
 };
 
 class RunData {
@@ -57,13 +58,23 @@ class RunData {
   bool target_is_without_channels(std::size_t head) const;
   bool target_is_transformed(std::size_t head) const;
 
+  // The key of the random inputs of a step: sample n of the batch has number first + n in it. Without one they
+  // depend on the sample.
+  struct StepOfBatch {
+    std::uint64_t step = 0;
+    std::size_t first = 0;
+  };
   // `training`: with shuffle_labels, the targets are those of another sample.
-  void fill(Feed& feed, const Batch& batch, CachedSplit& split, bool training) const;
+  void fill(Feed& feed, const Batch& batch, CachedSplit& split, bool training,
+            const std::optional<StepOfBatch>& step = {}) const;
+  // Takes the shapes of outputs that are compared with constants from the network.
+  void complete_targets(const ModelGraph& graph) { complete_constants(targets_, graph); }
   // A head's labels of all samples of a split, physical.
   std::vector<double> truths(const SampleSource& source, std::size_t head) const;
 
  private:
   void normalise_inputs();
+  void draw_inputs(Feed& feed, const Batch& batch, const std::optional<StepOfBatch>& step) const;
   void add_target_scale(std::size_t head);
   // Cells of each class of a head in the training split, without padding. A collective call.
   std::vector<std::uint64_t> training_class_counts(std::size_t head, Communicator& communicator) const;

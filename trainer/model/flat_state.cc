@@ -64,12 +64,15 @@ void FlatState::fill_initial_buffers() {
   for (const FlatEntry& entry : buffers_.entries) fill_initial(entry.spec, 0, buffer(entry));
 }
 
-void FlatState::update_running_statistics(std::int64_t samples, double momentum) {
-  const std::span<const float> batch = batch_statistics();
-  const std::span<float> running = buffer_values_.span();
+void FlatState::update_running_statistics(std::int64_t samples, double momentum,
+                                          std::span<const FlatEntry> entries) {
   const auto keep = static_cast<float>(1 - momentum);
   const auto take = static_cast<float>(momentum / static_cast<double>(samples));
-  for (std::size_t i = 0; i < running.size(); ++i) running[i] = keep * running[i] + take * batch[i];
+  for (const FlatEntry& entry : entries) {
+    const std::span<const float> batch = batch_statistic(entry);
+    const std::span<float> running = buffer(entry);
+    for (std::size_t i = 0; i < running.size(); ++i) running[i] = keep * running[i] + take * batch[i];
+  }
 }
 
 void FlatState::add_to_running_statistics(std::int64_t samples) {

@@ -157,8 +157,8 @@ GraphBuilder::Value GraphBuilder::convolution(std::string name, Value from, std:
   return push(std::move(layer));
 }
 
-// Without padding: n cells become (n - 1) * stride + kernel. With kernel = stride that is n * stride, each
-// output cell from one input cell.
+// Without padding, n cells become (n - 1) * stride + kernel. With kernel = stride that is n * stride, each
+// output cell from one input cell. `same` cuts off what is beyond n * stride, the larger part at the beginning.
 GraphBuilder::Value GraphBuilder::transposed_convolution(std::string name, Value from, std::int64_t channels,
                                                          const Window& window) {
   Layer layer = begin(LayerKind::transposed_convolution, std::move(name), {from});
@@ -168,7 +168,15 @@ GraphBuilder::Value GraphBuilder::transposed_convolution(std::string name, Value
     const std::int64_t stride = flat_[axis] ? 1 : window.stride;
     layer.kernel[axis] = k;
     layer.stride[axis] = stride;
-    layer.output.extent[axis] = (layer.input.extent[axis] - 1) * stride + k;
+    const std::int64_t beyond = window.same ? k - stride : 0;
+    if (beyond < 0) {
+      refuse(fmt::format("the transposed convolution '{}' with 'padding: same' needs a kernel of at least its "
+                         "stride, {} cells",
+                         layer.name, stride));
+    }
+    layer.pad_low[axis] = beyond - beyond / 2;
+    layer.pad_high[axis] = beyond / 2;
+    layer.output.extent[axis] = (layer.input.extent[axis] - 1) * stride + k - beyond;
     fan_in *= std::max<std::int64_t>(1, k / stride);  // inputs that an output cell depends on
   }
   layer.output.channels = channels;
@@ -369,6 +377,54 @@ GraphBuilder::Value GraphBuilder::sample(std::string name, Value mean, Value log
   need_vector(layer);
   need_equal_extents(layer, true);
   return push(std::move(layer));
+}
+
+GraphBuilder::Value GraphBuilder::stop(std::string name, Value from) {
+  return push(begin(LayerKind::stop, std::move(name), {from}));
+}
+
+GraphBuilder::Value GraphBuilder::subtract(std::string name, Value from, Value other) {
+  Layer layer = begin(LayerKind::subtract, std::move(name), {from, other});
+  need_equal_extents(layer, true);
+  return push(std::move(layer));
+}
+
+GraphBuilder::Value GraphBuilder::film(std::string name, Value field, Value numbers) {
+  Layer layer = begin(LayerKind::film, std::move(name), {field, numbers});
+  if (shape(numbers) != TensorShape{2 * layer.input.channels, {1, 1, 1}}) {
+    refuse(fmt::format("the film layer '{}' needs {} numbers, a scale and a shift for each channel of '{}', and "
+                       "'{}' gives {}",
+                       layer.name, 2 * layer.input.channels, name_of(field), name_of(numbers),
+                       text_of(shape(numbers))));
+  }
+  return push(std::move(layer));
+}
+
+GraphBuilder::Value GraphBuilder::spread(std::string name, Value numbers, Value field) {
+  Layer layer = begin(LayerKind::spread, std::move(name), {numbers, field});
+  need_vector(layer);
+  layer.output.extent = shape(field).extent;
+  return push(std::move(layer));
+}
+
+void GraphBuilder::share_weights(Value original) {
+  const Layer& owner = graph_.layers.at(original - graph_.inputs.size());
+  Layer& layer = graph_.layers.back();
+  const auto take = [&](const std::vector<ParameterSpec>& from, std::vector<ParameterSpec>& to) {
+    WFLOW_CHECK(from.size() == to.size());
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      if (from[i].shape != to[i].shape) {
+        refuse(fmt::format("'apply' uses the weights of '{}', which reads {}, where the layer '{}' reads {}",
+                           owner.name, text_of(owner.input), layer.name, text_of(layer.input)));
+      }
+      to[i].name = from[i].name;
+    }
+  };
+  take(owner.parameters, layer.parameters);
+  take(owner.buffers, layer.buffers);
+  layer.init = owner.init;
+  layer.part = owner.part;
+  layer.is_repeated = true;
 }
 
 void choose_initial_weights(ModelGraph& graph, InitialWeights rule) {

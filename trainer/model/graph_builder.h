@@ -27,6 +27,7 @@ class GraphBuilder {
     std::int64_t kernel = 3;
     std::int64_t stride = 1;
     // "same": the output has ceil(n / stride) cells; "valid": windows that fit.
+    // Transposed: n cells become n * stride, or (n - 1) * stride + kernel.
     bool same = true;
     bool bias = true;
     std::int64_t dilation = 1;  // distance between the cells of a window
@@ -69,6 +70,17 @@ class GraphBuilder {
   Value reshape(std::string name, Value from, const TensorShape& shape);
   Value add(std::string name, const std::vector<Value>& from);
   Value concatenate(std::string name, const std::vector<Value>& from);
+  // The value as it is, through which no gradient goes.
+  Value stop(std::string name, Value from);
+  Value subtract(std::string name, Value from, Value other);
+  // Perez et al. 2018 (arXiv 1709.07871): `numbers` has two for each channel of the field.
+  Value film(std::string name, Value field, Value numbers);
+  // `numbers` as channels on the cells of `field`.
+  Value spread(std::string name, Value numbers, Value field);
+  // The initial weights of the last layer.
+  void choose_init(LayerInit init) { graph_.layers.back().init = init; }
+  // Gives the last layer the parameters and the buffers of another, and its settings of parts.
+  void share_weights(Value original);
   // mean + exp(log_variance / 2) * noise in training, the mean in predictions.
   Value sample(std::string name, Value mean, Value log_variance);
 

@@ -14,14 +14,10 @@
 #include "base/version.h"
 #include "trainer/model/layer_constants.h"
 #include "trainer/model/torch_layers.h"
+#include "trainer/model/torchscript_sequence.h"
 
 namespace wflow::trainer {
 namespace {
-
-std::string plain_name(std::string name) {
-  std::replace(name.begin(), name.end(), '.', '_');
-  return "p_" + name;  // a layer's name can't hide a member of the module
-}
 
 at::Tensor tensor_of(const FlatEntry& entry, std::span<const float> all) {
   // libtorch has no tensors of constants; only the clone is kept.
@@ -52,15 +48,15 @@ void add_network(torch::jit::Module& module, const ModelGraph& graph, const Flat
   }
   // The graph may be a part of the network that the state is of.
   for (const ParameterSpec& spec : graph.parameters())
-    module.register_parameter(plain_name(spec.name),
+    module.register_parameter(member_of(spec.name),
                               tensor_of(*state.parameters().find(spec.name), state.values()), false);
   for (const ParameterSpec& spec : graph.buffers())
-    module.register_buffer(plain_name(spec.name),
+    module.register_buffer(member_of(spec.name),
                            tensor_of(*state.buffers().find(spec.name), state.buffer_values()));
   for (const Layer& layer : graph.layers) {
     for (const LayerConstant& constant : constants_of(layer)) {
       const std::vector<double> values(constant.values.begin(), constant.values.end());
-      module.register_buffer(plain_name(constant.name), tensor_of(values, constant.shape, false));
+      module.register_buffer(member_of(constant.name), tensor_of(values, constant.shape, false));
     }
   }
 }
@@ -183,6 +179,11 @@ void export_model(const ModelGraph& graph, const FlatState& state, const Exporte
       ++number;
     }
     module.register_attribute("inputs", c10::ListType::ofStrings(), inputs);
+    std::vector<std::string> drawn = units.random_inputs;
+    std::erase_if(drawn, [&](const std::string& name) {
+      return std::ranges::find(graph.inputs, name, &NamedShape::name) == graph.inputs.end();
+    });
+    module.register_attribute("random_inputs", c10::ListType::ofStrings(), string_list(drawn));
     c10::List<c10::List<std::string>> columns;
     for (const std::vector<std::string>& of_input : units.columns) {
       columns.push_back(string_list(of_input));

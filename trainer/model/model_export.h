@@ -51,6 +51,7 @@ struct ExportedUnits {
   std::vector<std::vector<std::string>> columns = {};
   // Per input and channel the least and the greatest value of the training samples; empty if not known.
   std::vector<std::vector<std::pair<double, double>>> ranges = {};
+  std::vector<std::string> random_inputs = {};  // those that the training draws
   // True if an input must be normalised in float64, because float32 would lose its variation.
   bool input_needs_double(const std::string& name, std::size_t number) const;
 };
@@ -67,7 +68,8 @@ std::string torchscript_source(const ModelGraph& graph, const ExportedUnits& uni
 // `units` and `wflow` are the inputs, the names of their numbers, the outputs, the loss of the training, the
 // outputs' units (physical or transformed) and the version of wflow. `target_grid` and `target_has_channels`
 // are the stored shape of a predicted field; `shapes` ([C, D, H, W]) and `ranges` (least and greatest value
-// of each channel in the training samples) describe the inputs. With several heads, `heads` has their names,
+// of each channel in the training samples) describe the inputs; `random_inputs` names those that a training
+// draws from a normal distribution. With several heads, `heads` has their names,
 // `targets` the outputs of all, and `head_targets`, `head_losses`, `head_units`, `head_grids` and
 // `head_has_channels` describe each of them in place of `loss`, `units` and the stored shape.
 void export_model(const ModelGraph& graph, const FlatState& state, const ExportedUnits& units,

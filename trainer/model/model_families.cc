@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "trainer/model/convolution_families.h"
 #include "trainer/model/family_chain.h"
 #include "trainer/model/graph_builder.h"
@@ -349,6 +351,14 @@ Value add_layer(GraphBuilder& graph, const LayerConfig& layer, const std::vector
       return graph.concatenate(layer.name, from);
     case LayerKind::sample:
       return graph.sample(layer.name, from[0], from[1]);
+    case LayerKind::stop:
+      return graph.stop(layer.name, from[0]);
+    case LayerKind::subtract:
+      return graph.subtract(layer.name, from[0], from[1]);
+    case LayerKind::film:
+      return graph.film(layer.name, from[0], from[1]);
+    case LayerKind::spread:
+      return graph.spread(layer.name, from[0], from[1]);
     case LayerKind::lstm:
     case LayerKind::gru:
       return graph.recurrent(layer.kind, layer.name, from, layer.size, {layer.bidirectional, layer.output});
@@ -393,7 +403,7 @@ void add_outputs(const ModelConfig& config, const ModelTask& task, const std::ma
   for (std::size_t h = 0; h < heads.size(); ++h) {
     const Value value = values.at(layers[h]);
     graph.output(layers[h], value);
-    if (graph.shape(value) != heads[h].shape)
+    if (heads[h].shape != kAnyShape && graph.shape(value) != heads[h].shape)
       refuse(fmt::format("the network's output '{}' is {}, and targets and loss{} want {}", layers[h],
                          text_of(graph.shape(value)),
                          heads[h].name.empty() ? "" : fmt::format(" of the head '{}'", heads[h].name),
@@ -403,26 +413,82 @@ void add_outputs(const ModelConfig& config, const ModelTask& task, const std::ma
   }
 }
 
-// The graph of `model: {layers: [...]}`.
-ModelGraph build_layers(const ModelConfig& config, const ModelTask& task) {
-  GraphBuilder graph(task.inputs, shapes_of(heads_of(task)));
-  std::map<std::string, Value> values;
-  for (Value input = 0; input < task.inputs.size(); ++input) values[task.inputs[input].name] = input;
-  for (const LayerConfig& layer : config.layers) {
-    std::vector<Value> from;
-    for (const std::string& name : layer.from) from.push_back(values.at(name));
-    values[layer.name] = add_layer(graph, layer, from);
+// Adds the layers of a list to a graph.
+class ListedLayers {
+ public:
+  ListedLayers(const ModelConfig& config, const ModelTask& task)
+      : config_(config), task_(task), graph_(task.inputs, shapes_of(heads_of(task))) {}
+
+  ModelGraph build() {
+    for (Value input = 0; input < task_.inputs.size(); ++input) values_[task_.inputs[input].name] = input;
+    for (const LayerConfig& layer : config_.layers) {
+      if (layer.kind == LayerKind::apply) {
+        apply(layer);
+      } else {
+        graph_.begin_part(layer.part);
+        values_[layer.name] = add_layer(graph_, layer, values_of(layer.from));
+        graph_.choose_init(layer.init);
+      }
+    }
+    add_outputs(config_, task_, values_, graph_);
+    ModelGraph finished = graph_.finish();
+    check_all_lead_to_an_output(finished);
+    return finished;
   }
-  add_outputs(config, task, values, graph);
-  ModelGraph finished = graph.finish();
-  WFLOW_CHECK(finished.layers.size() == config.layers.size());
-  for (std::size_t i = 0; i < finished.layers.size(); ++i) {
-    finished.layers[i].init = config.layers[i].init;
-    finished.layers[i].part = config.layers[i].part;
+
+ private:
+  std::vector<Value> values_of(const std::vector<std::string>& names) const {
+    std::vector<Value> values;
+    for (const std::string& name : names) values.push_back(values_.at(name));
+    return values;
   }
-  check_all_lead_to_an_output(finished);
-  return finished;
-}
+
+  // The layers of the part, up to `before`.
+  std::vector<const LayerConfig*> layers_of(const std::string& part, const LayerConfig& before) const {
+    std::vector<const LayerConfig*> layers;
+    for (const LayerConfig& layer : config_.layers) {
+      if (&layer == &before) break;
+      if (layer.part == part && layer.kind != LayerKind::apply) layers.push_back(&layer);
+    }
+    return layers;
+  }
+
+  // What the part reads from outside is replaced by the values of `from`, in order of the first layers that
+  // read them.
+  void apply(const LayerConfig& apply) {
+    const std::vector<const LayerConfig*> layers = layers_of(apply.applied, apply);
+    std::set<std::string> inside;
+    std::vector<std::string> outside;
+    for (const LayerConfig* layer : layers) {
+      for (const std::string& name : layer->from)
+        if (!inside.contains(name) && std::ranges::find(outside, name) == outside.end())
+          outside.push_back(name);
+      inside.insert(layer->name);
+    }
+    if (outside.size() != apply.from.size())
+      refuse(fmt::format("'apply: {}' needs a value for each that the part reads from outside, which are {}; 'from' "
+                         "of '{}' names {}",
+                         apply.applied, text::join(outside, ", "), apply.name, apply.from.size()));
+    std::map<std::string, Value> now;
+    for (std::size_t i = 0; i < outside.size(); ++i) now[outside[i]] = values_.at(apply.from[i]);
+    for (const LayerConfig* layer : layers) {
+      LayerConfig copy = *layer;
+      copy.name = layer == layers.back() ? apply.name : apply.name + "_" + layer->name;
+      if (values_.contains(copy.name))
+        refuse(fmt::format("'apply' needs the name '{}' for a layer: give another one another name", copy.name));
+      std::vector<Value> from;
+      for (const std::string& name : layer->from) from.push_back(now.at(name));
+      const Value value = add_layer(graph_, copy, from);
+      graph_.share_weights(values_.at(layer->name));
+      now[layer->name] = values_[copy.name] = value;
+    }
+  }
+
+  const ModelConfig& config_;
+  const ModelTask& task_;
+  GraphBuilder graph_;
+  std::map<std::string, Value> values_;
+};
 
 }  // namespace
 
@@ -478,7 +544,7 @@ ModelGraph build_named(const ModelConfig& config, const ModelTask& task) {
 
 ModelGraph build_model(const ModelConfig& config, const ModelTask& task) {
   ModelGraph graph =
-      config.name == ModelName::layers ? build_layers(config, task) : build_named(config, task);
+      config.name == ModelName::layers ? ListedLayers(config, task).build() : build_named(config, task);
   choose_initial_weights(graph, config.initial);
   return graph;
 }

@@ -8,6 +8,7 @@
 #include <functional>
 #include <numbers>
 #include <numeric>
+#include <set>
 
 #include "base/error.h"
 #include "base/random.h"
@@ -75,7 +76,7 @@ std::int64_t ParameterSpec::count() const {
 
 bool Layer::in_place() const {
   return kind == LayerKind::leaky_relu || kind == LayerKind::flatten || kind == LayerKind::reshape ||
-         kind == LayerKind::dropout || kind == LayerKind::tanh_scale;
+         kind == LayerKind::dropout || kind == LayerKind::tanh_scale || kind == LayerKind::stop;
 }
 
 std::int64_t Layer::forward_flops() const {
@@ -109,7 +110,11 @@ std::int64_t Layer::forward_flops() const {
     case LayerKind::slice:
     case LayerKind::gather:
     case LayerKind::embedding:
+    case LayerKind::stop:
+    case LayerKind::spread:
       return 0;
+    case LayerKind::film:
+      return 2 * output.count();
     case LayerKind::resize:
       return 8 * output.count();
     default:
@@ -127,10 +132,15 @@ std::int64_t ModelGraph::output_count() const {
   return sum;
 }
 
-std::vector<ParameterSpec> ModelGraph::parameters() const {
+namespace {
+
+// Each array once: layers may share them.
+std::vector<ParameterSpec> distinct(const std::vector<Layer>& layers, std::vector<ParameterSpec> Layer::*specs) {
   std::vector<ParameterSpec> all;
+  std::set<std::string> names;
   for (const Layer& layer : layers) {
-    for (ParameterSpec spec : layer.parameters) {
+    for (ParameterSpec spec : layer.*specs) {
+      if (!names.insert(spec.name).second) continue;
       spec.part = layer.part;
       spec.frozen = layer.frozen;
       all.push_back(std::move(spec));
@@ -139,15 +149,14 @@ std::vector<ParameterSpec> ModelGraph::parameters() const {
   return all;
 }
 
+}  // namespace
+
+std::vector<ParameterSpec> ModelGraph::parameters() const {
+  return distinct(layers, &Layer::parameters);
+}
+
 std::vector<ParameterSpec> ModelGraph::buffers() const {
-  std::vector<ParameterSpec> all;
-  for (const Layer& layer : layers) {
-    for (ParameterSpec spec : layer.buffers) {
-      spec.part = layer.part;
-      all.push_back(std::move(spec));
-    }
-  }
-  return all;
+  return distinct(layers, &Layer::buffers);
 }
 
 std::int64_t ModelGraph::parameter_count() const {
@@ -184,7 +193,9 @@ std::string ModelGraph::describe() const {
   for (const Layer& layer : layers) {
     out += fmt::format("  {:<16} {:<22} {:<22} {:>12} {:>12.2f}\n", layer.name, name_of(layer.kind),
                        text_of(layer.output),
-                       text::format_count(static_cast<std::uint64_t>(sum_counts(layer.parameters))),
+                       layer.is_repeated && !layer.parameters.empty()
+                           ? std::string("shared")
+                           : text::format_count(static_cast<std::uint64_t>(sum_counts(layer.parameters))),
                        static_cast<double>(layer.forward_flops()) * 1e-6);
   }
   return out;

@@ -23,6 +23,8 @@ struct TensorShape {
   std::int64_t count() const { return channels * voxels(); }
   bool operator==(const TensorShape&) const = default;
 };
+// Of an output that is compared with a constant: it may have any shape.
+inline constexpr TensorShape kAnyShape = {0, {1, 1, 1}};
 // "8 x 32 x 32 x 32", or the number of values of a vector.
 std::string text_of(const TensorShape& shape);
 
@@ -69,9 +71,15 @@ struct Layer {
   LayerInit init = LayerInit::automatic;
   std::string part;     // "encoder", "head", ...; empty: none
   bool frozen = false;  // its parameters do not learn
+  // A layer of `apply`: its parameters and buffers have the names of an earlier layer's, and are the same.
+  bool is_repeated = false;
   std::vector<ParameterSpec> parameters;
   std::vector<ParameterSpec> buffers;  // norms: mean, then variance
 
+  // True if the gradient of the output reaches an input.
+  bool passes_gradient(std::size_t input) const {
+    return kind != LayerKind::stop && (kind != LayerKind::spread || input == 0);
+  }
   // Cells that a window spans along an axis.
   std::int64_t reach(std::size_t axis) const { return (kernel[axis] - 1) * dilation[axis] + 1; }
   bool in_place() const;               // true if a back end needs no second array for the output
@@ -104,7 +112,7 @@ struct ModelGraph {
     return head == 0 ? 0 : head + outputs.size() - heads;
   }
 
-  std::vector<ParameterSpec> parameters() const;  // in order of the layers
+  std::vector<ParameterSpec> parameters() const;  // each once, in order of the layers
   std::vector<ParameterSpec> buffers() const;
   std::int64_t parameter_count() const;
   std::int64_t forward_flops() const;

@@ -73,6 +73,8 @@ class Writer {
   std::string resized(const Layer& layer);
   std::string pixel_shuffle(const Layer& layer);
   std::string embedding(const Layer& layer, const std::string& x);
+  std::string film(const Layer& layer, const std::string& x);
+  std::string spread(const Layer& layer);
 
   const ModelGraph& graph_;
   OnnxGraph& onnx_;
@@ -181,6 +183,24 @@ std::string Writer::embedding(const Layer& layer, const std::string& x) {
   return onnx_.node("Transpose", {rows}, Attributes().integers("perm", back));
 }
 
+std::string Writer::film(const Layer& layer, const std::string& x) {
+  const std::int64_t channels = layer.input.channels;
+  OnnxNames parts = onnx_.split(names_[layer.inputs[1]], {channels, channels}, 1);
+  if (layer.output.voxels() > 1)
+    for (std::string& part : parts) part = onnx_.node("Reshape", {part, onnx_.integers({0, channels, 1, 1, 1})});
+  const std::string scale = onnx_.node("Add", {parts[0], onnx_.real(1)});
+  return onnx_.node("Add", {onnx_.node("Mul", {x, scale}), parts[1]});
+}
+
+std::string Writer::spread(const Layer& layer) {
+  const std::int64_t channels = layer.output.channels;
+  const auto& e = layer.output.extent;
+  const std::string& x = names_[layer.inputs[0]];
+  if (layer.output.voxels() == 1) return x;
+  const std::string thin = onnx_.node("Reshape", {x, onnx_.integers({0, channels, 1, 1, 1})});
+  return onnx_.node("Expand", {thin, onnx_.integers({1, channels, e[0], e[1], e[2]})});
+}
+
 std::string Writer::plain(const Layer& layer) {
   const std::string& x = names_[layer.inputs[0]];
   const std::int64_t axes[] = {2, 3, 4};
@@ -192,7 +212,8 @@ std::string Writer::plain(const Layer& layer) {
                             .integers("dilations", layer.dilation)
                             .integer("group", layer.groups));
     case LayerKind::transposed_convolution:
-      return onnx_.node("ConvTranspose", with_parameters(field(layer), layer), window(layer));
+      return onnx_.node("ConvTranspose", with_parameters(field(layer), layer),
+                        window(layer).integers("pads", both(layer.pad_low, layer.pad_high)));
     case LayerKind::batch_norm: {
       OnnxNames inputs = with_parameters(field(layer), layer);
       for (const ParameterSpec& buffer : layer.buffers) inputs.push_back(buffer.name);
@@ -248,6 +269,14 @@ std::string Writer::plain(const Layer& layer) {
     case LayerKind::add:
     case LayerKind::concatenate:
       return combined(layer);
+    case LayerKind::stop:
+      return x;
+    case LayerKind::subtract:
+      return onnx_.node("Sub", {x, names_[layer.inputs[1]]});
+    case LayerKind::film:
+      return film(layer, x);
+    case LayerKind::spread:
+      return spread(layer);
     default:
       break;
   }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -30,33 +31,59 @@ OutputUnits plain_units(const std::string& name, const TensorShape& shape) {
   return units;
 }
 
-// Cuts a part out of a graph and numbers its values anew.
+// True for the layers that lead to the values.
+std::vector<bool> layers_before(const ModelGraph& graph, const std::vector<std::size_t>& values) {
+  std::vector<bool> needed(graph.inputs.size() + graph.layers.size(), false);
+  for (const std::size_t value : values) needed[value] = true;
+  for (std::size_t i = graph.layers.size(); i-- > 0;)
+    if (needed[graph.inputs.size() + i])
+      for (const std::size_t value : graph.layers[i].inputs) needed[value] = true;
+  return {needed.begin() + static_cast<std::ptrdiff_t>(graph.inputs.size()), needed.end()};
+}
+
+// Cuts some layers out of a graph and numbers its values anew.
 class Cutter {
  public:
-  Cutter(const ModelGraph& graph, const ExportedUnits& units, const std::string& part)
-      : graph_(graph), units_(units), part_(part) {
+  Cutter(const ModelGraph& graph, const ExportedUnits& units, std::vector<bool> own)
+      : graph_(graph), units_(units), own_(std::move(own)) {
     model_.units.transform = units.transform;
     model_.units.normalisation.x_mean = units.normalisation.x_mean;
     model_.units.normalisation.x_std = units.normalisation.x_std;
     model_.units.normalisation.fields = units.normalisation.fields;
     model_.units.without_channels = units.without_channels;
+    model_.units.random_inputs = units.random_inputs;
   }
 
+  // With the values that the other layers read as outputs.
   PartModel cut() {
-    for (std::size_t i = 0; i < graph_.layers.size(); ++i)
-      if (is_own(i))
-        for (const std::size_t value : graph_.layers[i].inputs) add_input(value);
-    for (std::size_t i = 0; i < graph_.layers.size(); ++i)
-      if (is_own(i)) add_layer(i);
+    cut_layers();
     for (std::size_t i = 0; i < graph_.layers.size(); ++i)
       if (is_own(i) && is_read_outside(i)) add_output(value_of(i));
     if (model_.units.outputs.size() == 1) model_.units.outputs.front().name.clear();
     return std::move(model_);
   }
 
+  PartModel cut(std::span<const std::size_t> heads) {
+    cut_layers();
+    for (const std::size_t head : heads) {
+      const ModelGraph::Output& output = graph_.outputs[graph_.output_of_head(head, units_.outputs.size())];
+      model_.graph.outputs.push_back({output.name, numbers_.at(output.value)});
+      model_.units.outputs.push_back(units_.outputs[head]);
+    }
+    return std::move(model_);
+  }
+
  private:
   std::size_t value_of(std::size_t layer) const { return graph_.inputs.size() + layer; }
-  bool is_own(std::size_t layer) const { return graph_.layers[layer].part == part_; }
+  bool is_own(std::size_t layer) const { return own_[layer]; }
+
+  void cut_layers() {
+    for (std::size_t i = 0; i < graph_.layers.size(); ++i)
+      if (is_own(i))
+        for (const std::size_t value : graph_.layers[i].inputs) add_input(value);
+    for (std::size_t i = 0; i < graph_.layers.size(); ++i)
+      if (is_own(i)) add_layer(i);
+  }
 
   void add_input(std::size_t value) {
     const bool is_layer = value >= graph_.inputs.size();
@@ -123,7 +150,7 @@ class Cutter {
 
   const ModelGraph& graph_;
   const ExportedUnits& units_;
-  const std::string& part_;
+  const std::vector<bool> own_;
   PartModel model_;
   std::map<std::size_t, std::size_t> numbers_;  // of the graph's values in the part
 };
@@ -160,8 +187,43 @@ void apply_parts(ModelGraph& graph, std::span<const PartConfig> parts) {
     throw Error(ExitCode::spec, "'parts' freezes every layer that has weights: nothing is left to learn");
 }
 
+ModelGraph update_graph(const ModelGraph& graph, std::span<const std::size_t> outputs,
+                        std::span<const std::string> learn) {
+  ModelGraph cut;
+  cut.inputs = graph.inputs;
+  std::vector<std::size_t> values;
+  for (const std::size_t output : outputs) values.push_back(graph.outputs[output].value);
+  const std::vector<bool> needed = layers_before(graph, values);
+  std::vector<std::size_t> numbers(graph.inputs.size() + graph.layers.size());
+  std::iota(numbers.begin(), numbers.end(), std::size_t{0});
+  for (std::size_t i = 0; i < graph.layers.size(); ++i) {
+    if (!needed[i]) continue;
+    Layer layer = graph.layers[i];
+    for (std::size_t& value : layer.inputs) value = numbers[value];
+    if (!learn.empty() && std::find(learn.begin(), learn.end(), layer.part) == learn.end()) layer.frozen = true;
+    numbers[graph.inputs.size() + i] = cut.inputs.size() + cut.layers.size();
+    cut.layers.push_back(std::move(layer));
+  }
+  for (const std::size_t output : outputs)
+    cut.outputs.push_back({graph.outputs[output].name, numbers[graph.outputs[output].value]});
+  return cut;
+}
+
 PartModel part_model(const ModelGraph& graph, const ExportedUnits& units, const std::string& part) {
-  return Cutter(graph, units, part).cut();
+  std::vector<bool> own;
+  for (const Layer& layer : graph.layers) own.push_back(layer.part == part && !layer.is_repeated);
+  return Cutter(graph, units, std::move(own)).cut();
+}
+
+PartModel model_of_heads(const ModelGraph& graph, const ExportedUnits& units,
+                         std::span<const std::size_t> heads) {
+  if (heads.size() == units.outputs.size()) return {graph, units};
+  std::vector<std::size_t> values;
+  for (const std::size_t head : heads)
+    values.push_back(graph.outputs[graph.output_of_head(head, units.outputs.size())].value);
+  PartModel model = Cutter(graph, units, layers_before(graph, values)).cut(heads);
+  if (heads.size() == 1) model.units.outputs.front().name.clear();
+  return model;
 }
 
 }  // namespace wflow::trainer

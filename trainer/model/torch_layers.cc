@@ -9,6 +9,7 @@
 #include <numbers>
 
 #include "base/error.h"
+#include "base/normal.h"
 #include "base/random.h"
 
 namespace wflow::trainer {
@@ -392,7 +393,7 @@ class Sample final : public TorchLayer {
       const std::uint64_t row =
           hash64(hash64(key.seed ^ key_, key.step), static_cast<std::uint64_t>(key.first_sample + n));
       for (std::int64_t i = 0; i < values; ++i)
-        to[n * values + i] = static_cast<float>(normal(row, static_cast<std::uint64_t>(i)));
+        to[n * values + i] = static_cast<float>(normal_real(row, static_cast<std::uint64_t>(i)));
     }
     scaled_noise_ = noise.to(inputs[0].device()).mul_(inputs[1].mul(0.5).exp_());
     return inputs[0].add(scaled_noise_);
@@ -402,12 +403,6 @@ class Sample final : public TorchLayer {
   }
 
  private:
-  static double normal(std::uint64_t key, std::uint64_t i) {
-    const double u = 1 - unit_real(hash64(key, 2 * i));
-    const double v = unit_real(hash64(key, 2 * i + 1));
-    return std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v);
-  }
-
   std::uint64_t key_ = 0;
   at::Tensor scaled_noise_;
 };
@@ -444,21 +439,38 @@ at::Tensor class_indices(const at::Tensor& x, const Layer& layer) {
   return numbers.to(at::kLong).select(1, 0);
 }
 
+// libtorch cuts off as much on both sides and adds cells behind.
+std::vector<std::int64_t> output_padding(const Layer& layer) {
+  std::vector<std::int64_t> cells;
+  for (std::size_t axis = 0; axis < 3; ++axis) cells.push_back(layer.pad_low[axis] - layer.pad_high[axis]);
+  return cells;
+}
+
+at::Tensor modulated(const at::Tensor& x, const at::Tensor& numbers) {
+  const std::int64_t channels = x.size(1);
+  std::vector<std::int64_t> shape(static_cast<std::size_t>(x.dim()), 1);
+  shape[0] = x.size(0);
+  shape[1] = channels;
+  const at::Tensor scale = numbers.narrow(1, 0, channels).reshape(shape);
+  const at::Tensor shift = numbers.narrow(1, channels, channels).reshape(shape);
+  return x * (scale + 1) + shift;
+}
+
 LayerFunction function_of(const Layer& layer, Precision precision) {
   using Tensors = TorchLayer::Tensors;
   const std::vector<std::int64_t> stride = list(layer.stride);
   const std::vector<std::int64_t> extent = list(layer.output.extent);
   switch (layer.kind) {
     case LayerKind::transposed_convolution:
-      return [stride, precision](const Tensors& x, const Tensors& p) {
+      return [stride, precision, pads = list(layer.pad_low), longer = output_padding(layer)](
+                 const Tensors& x, const Tensors& p) {
         const std::vector<std::int64_t> ones = {1, 1, 1};
-        const std::vector<std::int64_t> zeros = {0, 0, 0};
         const bool rounds = precision != Precision::full;
         const bool has_bias = p.size() > 1;
         const c10::optional<at::Tensor> bias =
             has_bias && !rounds ? c10::optional<at::Tensor>(p[1]) : c10::nullopt;
         const at::Tensor y = at::convolution(factor(x[0], precision), factor(p[0], precision), bias, stride,
-                                             zeros, ones, true, zeros, 1);
+                                             pads, ones, true, longer, 1);
         if (!rounds) return y;
         const at::Tensor sums = y.to(at::kFloat);
         return has_bias ? sums + p[1].view({1, -1, 1, 1, 1}) : sums;
@@ -517,6 +529,19 @@ LayerFunction function_of(const Layer& layer, Precision precision) {
       };
     case LayerKind::concatenate:
       return [](const Tensors& x, const Tensors&) { return at::cat(x, 1); };
+    case LayerKind::stop:
+      return [](const Tensors& x, const Tensors&) { return x[0].clone(); };
+    case LayerKind::subtract:
+      return [](const Tensors& x, const Tensors&) { return x[0] - x[1]; };
+    case LayerKind::film:
+      return [](const Tensors& x, const Tensors&) { return modulated(x[0], x[1]); };
+    case LayerKind::spread:
+      return [extent](const Tensors& x, const Tensors&) {
+        return x[0]
+            .reshape({x[0].size(0), x[0].size(1), 1, 1, 1})
+            .expand({-1, -1, extent[0], extent[1], extent[2]})
+            .contiguous();
+      };
     default: {
       LayerFunction function = sequence_function(layer);
       WFLOW_CHECK(function);

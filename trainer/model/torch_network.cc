@@ -4,8 +4,12 @@
 
 #include <time.h>
 
+#include <algorithm>
 #include <atomic>
 #include <limits>
+#include <map>
+#include <string>
+#include <utility>
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -56,6 +60,7 @@ class TorchNetwork final : public Network {
   void forward(Inputs inputs, std::int64_t samples, const StepKey& key, std::span<float> outputs) override {
     const at::NoGradGuard no_gradients;
     run(inputs, samples, outputs, [&](TorchLayer& layer, const Tensors& x) { return layer.forward(x, key); });
+    for (const Shared& shared : statistics_) shared.average();
     if (!on_cpu_) download(state_.batch_statistics(), device_statistics_);
   }
 
@@ -64,8 +69,9 @@ class TorchNetwork final : public Network {
     const auto samples = static_cast<std::int64_t>(output_gradients.size()) / graph_.output_count();
     Tensors gradients = gradients_of_outputs(output_gradients, samples);
     for (std::size_t i = stages_.size(); i-- > 0;) {
-      backward_stage(stages_[i], samples, gradients);
       const Stage& stage = stages_[i];
+      backward_stage(stage, samples, gradients);
+      for (const Shared& shared : stage.shared) shared.add();
       if (stage.gradients_from < 0) continue;
       if (!on_cpu_) {
         const std::int64_t from = stage.gradients_from - state_.gradients_begin();
@@ -73,7 +79,7 @@ class TorchNetwork final : public Network {
                                             static_cast<std::size_t>(stage.gradient_floats)),
                  device_gradients_.narrow(0, from, stage.gradient_floats));
       }
-      ready(stage.gradients_from);
+      ready(stage.final_from);
     }
   }
 
@@ -92,6 +98,21 @@ class TorchNetwork final : public Network {
  private:
   using Tensors = TorchLayer::Tensors;
 
+  // An array that several layers compute: that of the first one, and those of the others.
+  struct Shared {
+    at::Tensor first;
+    std::vector<at::Tensor> others;
+    void add() const {
+      for (const at::Tensor& other : others) first.add_(other);
+    }
+    void average() const {
+      add();
+      first.div_(static_cast<double>(1 + others.size()));
+    }
+  };
+
+  using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+
   // A layer, or several that one block replaces.
   struct Stage {
     std::unique_ptr<TorchLayer> layer;
@@ -105,6 +126,12 @@ class TorchNetwork final : public Network {
     std::string text;
     std::int64_t gradients_from = -1;  // position in the exchange array; -1: no parameters
     std::int64_t gradient_floats = 0;
+    // All gradients from here on in the exchange array are final after the stage: those of layers with shared
+    // weights, and of networks that are a part of the state's, are in another order than the stages.
+    std::int64_t final_from = 0;
+    NamedTensors gradients;      // that its layers compute
+    NamedTensors statistics;     // of its norms
+    std::vector<Shared> shared;  // gradients that are complete after this stage
   };
 
   std::vector<std::int64_t> sizes(std::int64_t samples, std::size_t value, bool as_field) const {
@@ -157,7 +184,10 @@ class TorchNetwork final : public Network {
   }
 
   void backward_stage(const Stage& stage, std::int64_t samples, Tensors& gradients) {
-    if (!learned_[stage.output]) return;
+    if (!learned_[stage.output]) {
+      for (const auto& unreached : stage.gradients) unreached.second.zero_();
+      return;
+    }
     at::Tensor gradient = std::move(gradients[stage.output]);
     WFLOW_CHECK(gradient.defined());  // every layer leads to an output
     if (stage.gives_fields && !stage.gives_blocks)
@@ -189,6 +219,16 @@ class TorchNetwork final : public Network {
   std::size_t add_fused_stage(std::span<const Layer> chain, std::size_t first, KernelChoice kernels);
   std::vector<LayerTensors> tensors_of(std::span<const Layer> group, Stage& stage);
   void add_stage(std::span<const Layer> group, std::size_t first, const char* text, Stage stage);
+  // Each array that a layer computes, by its first layer.
+  struct Owner {
+    std::size_t stage = 0;
+    Shared array;
+  };
+  using Owners = std::map<std::string, Owner>;
+  at::Tensor own_place(const at::Tensor& all, const FlatEntry& entry, const Owners& owners) const;
+  void share(const NamedTensors& computed, Owners& owners);
+  void collect_shared();
+  void find_final_gradients();
   void link_blocks();
 
   ModelGraph graph_;
@@ -204,8 +244,11 @@ class TorchNetwork final : public Network {
   std::vector<Stage> stages_;
   std::vector<OnednnBlock*> blocks_;  // per stage; nullptr: another kind
   std::shared_ptr<BlockScratch> scratch_ = std::make_shared<BlockScratch>();
+  Owners gradient_owners_;
+  Owners statistic_owners_;
+  std::vector<Shared> statistics_;  // those of norms that are applied several times
   std::vector<int> uses_;      // per value: number of layers and outputs that read it
-  std::vector<bool> learned_;  // true for values that depend on a parameter
+  std::vector<bool> learned_;  // true for values that depend on a parameter and on which an output depends
 };
 
 TorchNetwork::TorchNetwork(const ModelGraph& graph, FlatState& state, KernelChoice kernels, bool allow_gpu,
@@ -234,7 +277,24 @@ TorchNetwork::TorchNetwork(const ModelGraph& graph, FlatState& state, KernelChoi
     }
     at += length;
   }
+  collect_shared();
+  find_final_gradients();
   link_blocks();
+}
+
+void TorchNetwork::collect_shared() {
+  for (const auto& [name, owner] : gradient_owners_)
+    if (!owner.array.others.empty()) stages_[owner.stage].shared.push_back(owner.array);
+  for (const auto& [name, owner] : statistic_owners_)
+    if (!owner.array.others.empty()) statistics_.push_back(owner.array);
+}
+
+void TorchNetwork::find_final_gradients() {
+  std::int64_t end = 0;  // of the gradients of the stages before
+  for (Stage& stage : stages_) {
+    stage.final_from = std::max(stage.gradients_from, end);
+    if (stage.gradients_from >= 0) end = std::max(end, stage.gradients_from + stage.gradient_floats);
+  }
 }
 
 // Returns the number of layers that the new stage replaces; 0: no stage was added.
@@ -304,12 +364,23 @@ void TorchNetwork::count_uses() {
   for (std::size_t i = 0; i < graph_.layers.size(); ++i) {
     const Layer& layer = graph_.layers[i];
     learned_[value_of(i)] = !layer.parameters.empty() && !layer.frozen;
-    for (const std::size_t value : layer.inputs) {
-      ++uses_[value];
-      if (learned_[value]) learned_[value_of(i)] = true;
+    for (std::size_t k = 0; k < layer.inputs.size(); ++k) {
+      ++uses_[layer.inputs[k]];
+      if (learned_[layer.inputs[k]] && layer.passes_gradient(k)) learned_[value_of(i)] = true;
     }
   }
-  for (const ModelGraph::Output& output : graph_.outputs) ++uses_[output.value];
+  std::vector<bool> reached(uses_.size(), false);
+  for (const ModelGraph::Output& output : graph_.outputs) {
+    ++uses_[output.value];
+    reached[output.value] = true;
+  }
+  for (std::size_t i = graph_.layers.size(); i-- > 0;) {
+    const Layer& layer = graph_.layers[i];
+    for (std::size_t k = 0; k < layer.inputs.size(); ++k)
+      if (reached[value_of(i)] && layer.passes_gradient(k)) reached[layer.inputs[k]] = true;
+  }
+  for (std::size_t value = 0; value < uses_.size(); ++value)
+    if (!reached[value]) learned_[value] = false;
 }
 
 // Number of layers, from `first` on, that read only the one before.
@@ -353,17 +424,36 @@ std::vector<LayerTensors> TorchNetwork::tensors_of(std::span<const Layer> group,
             {view(device_values_, entry), at::zeros(entry.spec.shape, device_gradients_.options())});
         continue;
       }
-      tensors[i].parameters.push_back({view(device_values_, entry), view(device_gradients_, entry)});
+      const at::Tensor gradient = own_place(device_gradients_, entry, gradient_owners_);
+      tensors[i].parameters.push_back({view(device_values_, entry), gradient});
+      stage.gradients.emplace_back(spec.name, gradient);
+      if (gradient_owners_.contains(spec.name)) continue;
       if (stage.gradients_from < 0) stage.gradients_from = state_.gradients_begin() + entry.offset;
       stage.gradient_floats = state_.gradients_begin() + entry.offset + entry.count - stage.gradients_from;
     }
     for (const ParameterSpec& spec : group[i].buffers) {
       const FlatEntry& entry = *state_.buffers().find(spec.name);
       tensors[i].running.push_back(view(device_buffers_, entry));
-      tensors[i].statistics.push_back(view(device_statistics_, entry));
+      tensors[i].statistics.push_back(own_place(device_statistics_, entry, statistic_owners_));
+      stage.statistics.emplace_back(spec.name, tensors[i].statistics.back());
     }
   }
   return tensors;
+}
+
+// The place in the state's array for the first layer that has the parameter or buffer, memory of its own for
+// the others.
+at::Tensor TorchNetwork::own_place(const at::Tensor& all, const FlatEntry& entry, const Owners& owners) const {
+  const at::Tensor first = all.narrow(0, entry.offset, entry.count).view(entry.spec.shape);
+  return owners.contains(entry.spec.name) ? at::zeros_like(first) : first;
+}
+
+// Registers what the stage that is added next computes.
+void TorchNetwork::share(const NamedTensors& computed, Owners& owners) {
+  for (const auto& [name, tensor] : computed) {
+    const auto [owner, is_first] = owners.emplace(name, Owner{stages_.size(), {tensor, {}}});
+    if (!is_first) owner->second.array.others.push_back(tensor);
+  }
 }
 
 void TorchNetwork::add_stage(std::span<const Layer> group, std::size_t first, const char* text, Stage stage) {
@@ -374,6 +464,8 @@ void TorchNetwork::add_stage(std::span<const Layer> group, std::size_t first, co
                        group.back().kind != LayerKind::global_max;
   for (const std::size_t value : stage.inputs) stage.wanted.push_back(learned_[value]);
   stage.text = group.front().name + (group.size() > 1 ? " .. " + group.back().name : "") + "  " + text;
+  share(stage.gradients, gradient_owners_);
+  share(stage.statistics, statistic_owners_);
   stages_.push_back(std::move(stage));
   blocks_.push_back(nullptr);
 }

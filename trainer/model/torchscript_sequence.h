@@ -8,8 +8,10 @@
 
 namespace wflow::trainer {
 
-// The module's attribute with a parameter, buffer or constant (torchscript_source.cc).
-std::string attribute_of(std::string name);
+// The member of the module with a parameter, buffer or constant (torchscript_source.cc), and the expression
+// for it: "p_dense1_weight", "self.p_dense1_weight".
+std::string member_of(const std::string& name);
+std::string attribute_of(const std::string& name);
 
 // The lines that compute a recurrent, attention or spectral layer; the last one sets `value`. Empty for other
 // kinds. `inputs`: the values that the layer reads.

@@ -11,9 +11,23 @@
 
 namespace wflow::trainer {
 
-std::string attribute_of(std::string name) {
-  std::replace(name.begin(), name.end(), '.', '_');
-  return "self.p_" + name;
+std::string member_of(const std::string& name) {
+  std::string member = "p_";  // a layer's name can't hide a member of the module
+  for (const char c : name) {
+    const bool plain = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_';
+    if (plain) {
+      member += c;
+    } else if (c == '.') {
+      member += '_';
+    } else {
+      member += fmt::format("_x{:02x}", static_cast<unsigned char>(c));
+    }
+  }
+  return member;
+}
+
+std::string attribute_of(const std::string& name) {
+  return "self." + member_of(name);
 }
 
 namespace {
@@ -84,8 +98,10 @@ class Source {
             triple(layer.dilation), layer.groups);
       }
       case LayerKind::transposed_convolution:
-        return fmt::format("torch.conv_transpose3d({}, {}, {}, {})", field, parameter(0), bias,
-                           triple(layer.stride));
+        return fmt::format("torch.conv_transpose3d({}, {}, {}, {}, {}, {})", field, parameter(0), bias,
+                           triple(layer.stride), triple(layer.pad_low),
+                           triple({layer.pad_low[0] - layer.pad_high[0], layer.pad_low[1] - layer.pad_high[1],
+                                   layer.pad_low[2] - layer.pad_high[2]}));
       case LayerKind::batch_norm:
         return fmt::format("torch.batch_norm({}, {}, {}, {}, {}, False, 0.0, {}, False)", field, parameter(0),
                            parameter(1), attribute_of(layer.buffers[0].name),
@@ -156,6 +172,21 @@ class Source {
         for (std::size_t i = 1; i < layer.inputs.size(); ++i) list += ", " + value(layer, i, false);
         return fmt::format("torch.cat([{}], 1)", list);
       }
+      case LayerKind::subtract:
+        return fmt::format("torch.sub({}, {})", x, value(layer, 1, false));
+      case LayerKind::film: {
+        const std::string thin = layer.output.voxels() > 1 ? ", 1, 1, 1" : "";
+        const auto half = [&](int which) {
+          return fmt::format("torch.chunk({}, 2, 1)[{}].reshape([-1, {}{}])", value(layer, 1, false), which,
+                             layer.input.channels, thin);
+        };
+        return fmt::format("torch.add(torch.mul({}, torch.add({}, 1)), {})", x, half(0), half(1));
+      }
+      case LayerKind::spread:
+        return layer.output.voxels() == 1
+                   ? x
+                   : fmt::format("{}.reshape({}).expand([-1, -1, {}, {}, {}])", x, sizes(layer.input, true),
+                                 layer.output.extent[0], layer.output.extent[1], layer.output.extent[2]);
       case LayerKind::module:
         return fmt::format("self.network.forward({}).reshape({})", module_arguments(layer),
                            sizes(layer.output, false));

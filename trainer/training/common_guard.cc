@@ -16,17 +16,19 @@ constexpr const char* kAlarmElsewhere = "the gradient of another rank is wrong";
 
 }  // namespace
 
-bool CommonGuard::is_sound(std::int64_t step, double loss, double largest_gradient, bool alarm_sent) {
-  reason_ = guard_.look_at_loss(step, loss);
+bool CommonGuard::is_sound(std::int64_t step, double loss, double largest_gradient, bool alarm_sent,
+                           std::size_t which) {
+  Guard& guard = guards_.at(which);
+  reason_ = guard.look_at_loss(step, loss);
   may_come_again_ = true;
   if (reason_.empty() && alarm_sent) {
     may_come_again_ = !own_alarm_.empty();
     reason_ = may_come_again_ ? own_alarm_ : kAlarmElsewhere;
   }
-  own_alarm_ = guard_.look_at_gradient(step, largest_gradient);
+  own_alarm_ = guard.look_at_gradient(step, largest_gradient);
   if (reason_.empty() && communicator_.size() == 1) reason_ = own_alarm_;
-  if (const std::string note = guard_.take_note(); !note.empty()) report_.announce(note);
-  const std::string warning = guard_.take_warning();
+  if (const std::string note = guard.take_note(); !note.empty()) report_.announce(note);
+  const std::string warning = guard.take_warning();
   if (communicator_.rank() == 0 && !warning.empty()) report_.warn(warning);
   return reason_.empty();
 }

@@ -3,9 +3,11 @@
 // all go back or none.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "trainer/parallel/communicator.h"
 #include "trainer/training/guard.h"
@@ -15,8 +17,10 @@ namespace wflow::trainer {
 
 class CommonGuard {
  public:
-  CommonGuard(const GuardConfig& config, Communicator& communicator, RunReport& report)
-      : config_(config), communicator_(communicator), report_(report), guard_(config) {}
+  // `losses`: number of updates in a step; each has a loss of its own.
+  CommonGuard(const GuardConfig& config, Communicator& communicator, RunReport& report,
+              std::size_t losses = 1)
+      : config_(config), communicator_(communicator), report_(report), guards_(losses, Guard(config)) {}
 
   // At the start and after each step back.
   void begin_at(std::int64_t step) {
@@ -30,7 +34,9 @@ class CommonGuard {
   bool has_own_alarm() const { return !own_alarm_.empty(); }
 
   // Before the update of a step: `loss` and `alarm_sent` (some rank had an alarm) are sums over the ranks.
-  bool is_sound(std::int64_t step, double loss, double largest_gradient, bool alarm_sent);
+  // `which`: the number of the update.
+  bool is_sound(std::int64_t step, double loss, double largest_gradient, bool alarm_sent,
+                std::size_t which = 0);
 
   // A collective call after `step` steps: compares the ranks' hashes of their states. True with one rank.
   bool ranks_agree(std::int64_t step, const std::function<std::string()>& hash);
@@ -47,7 +53,7 @@ class CommonGuard {
   const GuardConfig config_;
   Communicator& communicator_;
   RunReport& report_;
-  Guard guard_;
+  std::vector<Guard> guards_;
   std::string own_alarm_;
   std::string reason_;
   bool may_come_again_ = false;

@@ -106,6 +106,7 @@ Evaluation evaluate(const Heads& heads, std::span<const double> deviations, std:
       evaluation.loss *= head.weight;
       return evaluation;
     }
+    if (head.objective.shape().truth == Truth::none) continue;
     all.loss += head.weight * evaluation.loss;
     all.heads.push_back({head.name, evaluation.loss, evaluation.targets.size(), evaluation.classes});
     all.targets.insert(all.targets.end(), evaluation.targets.begin(), evaluation.targets.end());

@@ -23,6 +23,10 @@ struct Term {
   double slope;
 };
 
+double probability_of(double score) {
+  return 1 / (1 + std::exp(-score));
+}
+
 Term term(const LossConfig& loss, double difference) {
   const double size = std::abs(difference);
   switch (loss.name) {
@@ -137,6 +141,9 @@ double Objective::first_output(std::span<const float> outputs, std::span<const f
       return dice(outputs, truths, scale, gradient);
     case LossName::formula:
       return formula_->evaluate(outputs, truths, scale, gradient);
+    case LossName::bce:
+    case LossName::wasserstein:
+      return score(outputs, truths, scale, gradient);
     default:
       return regression(outputs, truths, scale, gradient);
   }
@@ -153,6 +160,26 @@ double Objective::regression(std::span<const float> outputs, std::span<const flo
     const Term t = term(config_, static_cast<double>(outputs[i]) - truths[i]);
     sum += t.value;
     gradient[i] = static_cast<float>(scale * t.slope);
+  }
+  return sum;
+}
+
+// bce: the cross entropy of the probability 1 / (1 + exp(-score)) (Goodfellow et al. 2014; as the generator's
+// loss against 1 it is their second one, which does not saturate). wasserstein: the score of made samples minus
+// that of real ones (Arjovsky et al. 2017).
+double Objective::score(std::span<const float> outputs, std::span<const float> truths, double scale,
+                        std::span<float> gradient) const {
+  double sum = 0;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const double y = outputs[i];
+    const double truth = truths[i];
+    if (config_.name == LossName::wasserstein) {
+      sum += (1 - 2 * truth) * y;
+      gradient[i] = static_cast<float>(scale * (1 - 2 * truth));
+      continue;
+    }
+    sum += std::max(y, 0.0) - y * truth + std::log1p(std::exp(-std::abs(y)));
+    gradient[i] = static_cast<float>(scale * (probability_of(y) - truth));
   }
   return sum;
 }
@@ -335,16 +362,20 @@ Objective::TargetSums Objective::number_sums(std::span<const float> outputs, std
   const auto value = [&](double normalised) {
     return physical ? physical(normalised, target) - guess : normalised;
   };
+  const auto prediction = [&](double output) {
+    return value(config_.name == LossName::bce ? probability_of(output) : output);
+  };
   TargetSums sums;
   for (std::size_t cell = target * cells; cell < (target + 1) * cells; ++cell) {
     if (std::isnan(truths[cell])) continue;
     ++sums.cells;
     const double truth = value(truths[cell]);
-    const double difference = value(y[cell]) - truth;
+    const double difference = prediction(y[cell]) - truth;
     sums.absolute += std::abs(difference);
     sums.squared += difference * difference;
     // A constant target equals its mean but for rounding.
-    if (physical || std::abs(truth) > kRounding) sums.mean_guess += std::abs(truth);
+    if (shape_.truth == Truth::data && (physical || std::abs(truth) > kRounding))
+      sums.mean_guess += std::abs(truth);
     sums.truth += truth;
     sums.truth_squared += truth * truth;
   }

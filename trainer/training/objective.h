@@ -20,6 +20,9 @@
 
 namespace wflow::trainer {
 
+// none: the output is compared with nothing; all truths are NaN. constant: one number.
+enum class Truth { data, constant, none };
+
 // The targets of one sample: `targets` numbers, or as many channels of a field with `cells` cells each.
 struct TargetShape {
   std::vector<std::string> labels;  // one per target or channel
@@ -29,6 +32,7 @@ struct TargetShape {
   std::int64_t usual_class = 0;  // the most frequent class of the training split, as the guess
   // Cells of each class in the training split, where the class weights follow from them.
   std::vector<std::uint64_t> class_counts = {};
+  Truth truth = Truth::data;
 };
 
 // Weights by the classes' shares of the counted cells: 1 / share, or its root, scaled so that their mean over
@@ -114,6 +118,8 @@ class Objective {
   std::size_t counts_of_target() const;
   void count_calibration(std::span<const float> outputs, std::span<const float> truths, std::size_t target,
                          std::span<std::uint64_t> counts) const;
+  double score(std::span<const float> outputs, std::span<const float> truths, double scale,
+               std::span<float> gradient) const;
   double dice(std::span<const float> outputs, std::span<const float> truths, double scale,
               std::span<float> gradient) const;
   double weight(std::size_t cls) const {

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/training/part_optimizers.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
+
+#include "base/error.h"
 
 namespace wflow::trainer {
 namespace {
@@ -23,44 +27,61 @@ std::span<float> part(std::span<float> all, const FlatEntry& entry) {
   return all.subspan(static_cast<std::size_t>(entry.offset), static_cast<std::size_t>(entry.count));
 }
 
+// The settings of parts that have an optimizer of their own.
+std::vector<PartConfig> separate_parts(std::span<const PartConfig> parts,
+                                       std::span<const std::string> alternating) {
+  std::vector<PartConfig> separate;
+  const auto alternates = [&](const std::string& name) {
+    return std::find(alternating.begin(), alternating.end(), name) != alternating.end();
+  };
+  for (const PartConfig& part : parts)
+    if (!part.freeze && (part.own_optimizer || part.rate != 1 || alternates(part.name))) separate.push_back(part);
+  for (const std::string& name : alternating) {
+    const auto is_named = [&](const PartConfig& part) { return part.name == name; };
+    if (std::none_of(parts.begin(), parts.end(), is_named)) separate.emplace_back().name = name;
+  }
+  return separate;
+}
+
 }  // namespace
 
 PartOptimizers::PartOptimizers(const OptimizerConfig& common, std::span<const PartConfig> parts,
-                               const FlatLayout& layout) {
+                               const FlatLayout& layout, std::span<const std::string> alternating) {
+  const std::vector<PartConfig> separate = separate_parts(parts, alternating);
   std::vector<FlatEntry> remaining;
-  for (const FlatEntry& entry : layout.entries) {
-    const PartConfig* settings = settings_of(entry, parts);
-    if (!entry.spec.frozen && (settings == nullptr || (!settings->own_optimizer && settings->rate == 1)))
-      remaining.push_back(entry);
-  }
+  for (const FlatEntry& entry : layout.entries)
+    if (!entry.spec.frozen && settings_of(entry, separate) == nullptr) remaining.push_back(entry);
   whole_ = remaining.size() == layout.entries.size();
   // A group without weights counts the steps of a network whose parts all have settings of their own.
-  add(common, 1, std::move(remaining));
-  for (const PartConfig& settings : parts) {
-    if (settings.freeze || (!settings.own_optimizer && settings.rate == 1)) continue;
+  add(common, 1, std::move(remaining), {});
+  for (const PartConfig& settings : separate) {
     std::vector<FlatEntry> entries;
     for (const FlatEntry& entry : layout.entries)
-      if (entry.spec.part == settings.name) entries.push_back(entry);
+      if (entry.spec.part == settings.name && !entry.spec.frozen) entries.push_back(entry);
     const OptimizerConfig& config = settings.own_optimizer ? settings.optimizer : common;
     const double proportion = common.learning_rate > 0 ? config.learning_rate / common.learning_rate : 0.0;
-    add(config, settings.rate * proportion, std::move(entries));
+    add(config, settings.rate * proportion, std::move(entries), settings.name);
   }
 }
 
-void PartOptimizers::add(const OptimizerConfig& config, double rate, std::vector<FlatEntry> entries) {
+void PartOptimizers::add(const OptimizerConfig& config, double rate, std::vector<FlatEntry> entries,
+                         std::string part) {
   const FlatLayout layout(specs_of(entries));
-  groups_.push_back({std::move(entries), layout, Optimizer(config, layout), rate});
+  groups_.push_back({std::move(entries), layout, Optimizer(config, layout), rate, std::move(part)});
   if (whole_) return;
   groups_.back().values = FloatBuffer(layout.size);
   groups_.back().gradients = FloatBuffer(layout.size);
 }
 
-void PartOptimizers::step(std::span<float> values, std::span<float> gradients, double learning_rate) {
+void PartOptimizers::step(std::span<float> values, std::span<float> gradients, double learning_rate,
+                          std::span<const std::string> learn) {
   if (whole_) {
     groups_.front().optimizer.step(values, gradients, learning_rate);
     return;
   }
-  for (Group& group : groups_) step(group, values, gradients, learning_rate * group.rate);
+  for (Group& group : groups_)
+    if (learn.empty() || std::find(learn.begin(), learn.end(), group.part) != learn.end())
+      step(group, values, gradients, learning_rate * group.rate);
 }
 
 void PartOptimizers::step(Group& group, std::span<float> values, std::span<float> gradients,
@@ -76,8 +97,19 @@ void PartOptimizers::step(Group& group, std::span<float> values, std::span<float
                       part(values, group.entries[i]).begin());
 }
 
-void PartOptimizers::set_steps(std::int64_t steps) {
-  for (Group& group : groups_) group.optimizer.set_steps(steps);
+std::vector<std::int64_t> PartOptimizers::steps() const {
+  std::vector<std::int64_t> steps;
+  for (const Group& group : groups_) steps.push_back(group.optimizer.steps());
+  return steps;
+}
+
+void PartOptimizers::set_steps(const std::vector<std::int64_t>& steps) {
+  if (steps.size() != 1 && steps.size() != groups_.size())
+    throw Error(ExitCode::data, fmt::format("the checkpoint has {} optimizers, and the training {}; use --fresh to "
+                                            "start anew",
+                                            steps.size(), groups_.size()));
+  for (std::size_t g = 0; g < groups_.size(); ++g)
+    groups_[g].optimizer.set_steps(steps.size() == 1 ? steps.front() : steps[g]);
 }
 
 std::vector<PartOptimizers::Slot> PartOptimizers::slots() {

@@ -15,14 +15,20 @@ namespace wflow::trainer {
 
 class PartOptimizers {
  public:
-  PartOptimizers(const OptimizerConfig& common, std::span<const PartConfig> parts, const FlatLayout& layout);
+  // `alternating`: parts that have an optimizer of their own even without settings.
+  PartOptimizers(const OptimizerConfig& common, std::span<const PartConfig> parts, const FlatLayout& layout,
+                 std::span<const std::string> alternating = {});
 
   // As Optimizer::step(); `learning_rate`: that of the common optimizer, which the others follow in
-  // proportion. `clip_norm` limits the gradient of each optimizer by itself.
-  void step(std::span<float> values, std::span<float> gradients, double learning_rate);
+  // proportion. `clip_norm` limits the gradient of each optimizer by itself. `learn`: the parts that move;
+  // empty: all.
+  void step(std::span<float> values, std::span<float> gradients, double learning_rate,
+            std::span<const std::string> learn = {});
 
-  std::int64_t steps() const { return groups_.front().optimizer.steps(); }
-  void set_steps(std::int64_t steps);
+  // Of each optimizer, in a fixed order.
+  std::vector<std::int64_t> steps() const;
+  // One number is that of all.
+  void set_steps(const std::vector<std::int64_t>& steps);
 
   // The state arrays of all optimizers, each with its layout.
   struct Slot {
@@ -38,11 +44,12 @@ class PartOptimizers {
     std::vector<FlatEntry> entries;  // places in the whole arrays
     FlatLayout layout;
     Optimizer optimizer;
-    double rate = 1;  // over the common rate
+    double rate = 1;    // over the common rate
+    std::string part;  // empty: those without an optimizer of their own
     FloatBuffer values = {};
     FloatBuffer gradients = {};
   };
-  void add(const OptimizerConfig& config, double rate, std::vector<FlatEntry> entries);
+  void add(const OptimizerConfig& config, double rate, std::vector<FlatEntry> entries, std::string part);
   void step(Group& group, std::span<float> values, std::span<float> gradients, double learning_rate);
 
   bool whole_ = true;  // one group with all weights

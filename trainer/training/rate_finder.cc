@@ -22,6 +22,7 @@
 #include "trainer/training/training_loop.h"
 #include "trainer/training/training_state.h"
 #include "trainer/training/training_step.h"
+#include "trainer/training/updates.h"
 
 namespace wflow::trainer {
 namespace {
@@ -62,14 +63,16 @@ void forget_epoch(TrainingCounters& counters) {
 RateCurve curve_of(Session& session) {
   const TrainConfig& config = session.config;
   const Heads heads = network_heads(config, session.data.targets(), session.graph);
-  TrainingState state(session.graph, config.optimizer, config.ema, &session.communicator, config.parts);
+  TrainingState state(session.graph, config.optimizer, config.ema, &session.communicator, config.parts,
+                      alternating_parts(config));
   RunReport report(session);
   state.flat.fill_initial_values(hash64(config.seed, 0));
   if (session.graph.is_module()) fill_from_module(session.graph, state.flat);
   begin_training(session, state, report);
   const std::unique_ptr<Network> network =
       make_network(config.backend, config.precision, session.graph, state.flat);
-  CommonGuard guard(config.guard, session.communicator, report);
+  Updates updates(session, heads, state.flat, *network);
+  CommonGuard guard(config.guard, session.communicator, report, updates.all().size());
   PassBuffers buffers;
   RateCurve curve;
   TrainingCounters& counters = state.counters;
@@ -77,7 +80,7 @@ RateCurve curve_of(Session& session) {
     return curve.diverged() || counters.step >= kTrials ||
            (session.options.stop_asked && session.options.stop_asked());
   };
-  TrainingStep step(session, heads, state, *network, buffers, guard, report, is_done);
+  TrainingStep step(session, heads, state, updates, buffers, guard, report, is_done);
   const double reference = static_cast<double>(config.optimizer.reference_batch);
   const double scaled = reference > 0 ? static_cast<double>(config.batch) / reference : 1.0;
   const auto rate_at = [&](std::int64_t trial) { return rate_of(config.optimizer.learning_rate, trial); };

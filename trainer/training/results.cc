@@ -44,11 +44,21 @@ std::int64_t select_weights(Session& session, TrainingState& state, const Checkp
   return counters.best_epoch;
 }
 
-void write_onnx(const Session& session, const FlatState& state, RunReport& report) {
-  const ModelGraph& graph = session.graph;
+// The network with the outputs that are exported, and the inputs that they need. All, if none is exported.
+PartModel exported_model(const Session& session) {
+  const std::vector<HeadConfig> heads = heads_of(session.config);
+  std::vector<std::size_t> exported;
+  for (std::size_t h = 0; h < heads.size(); ++h)
+    if (heads[h].is_exported()) exported.push_back(h);
+  if (exported.empty()) return {session.graph, session.units()};
+  return model_of_heads(session.graph, session.units(), exported);
+}
+
+void write_onnx(const Session& session, const PartModel& model, const FlatState& state, RunReport& report) {
+  const ModelGraph& graph = model.graph;
   const fs::path path = fs::path(session.config.output) / "model.onnx";
   if (fits_onnx(graph)) {
-    write_file_durably(path, onnx_file(graph, state, session.units()));
+    write_file_durably(path, onnx_file(graph, state, model.units));
     return;
   }
   fs::remove(path);  // left by an earlier run
@@ -206,8 +216,9 @@ void write_results(Session& session, const Heads& heads, TrainingState& state, c
   write_file_durably(output / "predictions.csv", file->table());
   report.write_metrics(counters.history);
   write_file_durably(output / "train.yaml", yaml::emit(to_yaml(session.config)));
-  export_model(session.graph, state.flat, session.units(), (output / "model.pt").string());
-  write_onnx(session, state.flat, report);
+  const PartModel exported = exported_model(session);
+  export_model(exported.graph, state.flat, exported.units, (output / "model.pt").string());
+  write_onnx(session, exported, state.flat, report);
   write_parts(session, state.flat);
   nlohmann::json result = result_of(session, counters, network, epoch, test, performance, times);
   add_class_weights(heads, result);

@@ -60,7 +60,9 @@ Session::Session(const TrainConfig& completed, Communicator& ranks, const RunOpt
       data(config, communicator),
       graph(network_graph(config, task_of(config, data.info(), data.roles()), &communicator)),
       plan(step_plan(config, options.search, data, communicator)),
-      fingerprint(fingerprint_of(config, data.info(), graph)) {}
+      fingerprint(fingerprint_of(config, data.info(), graph)) {
+  data.complete_targets(graph);
+}
 
 ExportedUnits Session::units() const {
   ExportedUnits units = {config.transform, data.normalisation(), {}};
@@ -82,6 +84,10 @@ ExportedUnits Session::units() const {
     if (data.target_is_transformed(h)) output.transform = config.transform;
     output.grid = data.target_grid(h);
     output.has_channels = !data.target_is_without_channels(h);
+    if (data.targets()[h].truth == Truth::constant && data.targets()[h].cells > 1) {
+      output.grid = {data.targets()[h].cells};
+      output.has_channels = false;
+    }
   }
   for (const DataRoles::Part& part : data.roles().parts)
     if (!data.info().fields[part.field].has_channels) units.without_channels.push_back(part.name);
@@ -97,6 +103,9 @@ ExportedUnits Session::units() const {
     for (const LabelRange& range : field.range) ranges.emplace_back(range.least, range.most);
     if (field.shape.voxels() == 1) columns = field.channels;
   }
+  for (const RandomInput& input : config.random_inputs) units.random_inputs.push_back(input.name);
+  units.columns.resize(graph.inputs.size());  // random inputs have neither
+  units.ranges.resize(graph.inputs.size());
   return units;
 }
 

@@ -23,6 +23,7 @@
 #include "trainer/training/training_loop.h"
 #include "trainer/training/training_state.h"
 #include "trainer/training/training_step.h"
+#include "trainer/training/updates.h"
 
 namespace wflow::trainer {
 namespace {
@@ -166,7 +167,8 @@ Outcome run(Session& session) {
   const SearchConfig& search = session.options.search;
   const Clock::time_point begin = Clock::now();
   const Heads heads = network_heads(config, session.data.targets(), session.graph);
-  TrainingState state(session.graph, config.optimizer, config.ema, &session.communicator, config.parts);
+  TrainingState state(session.graph, config.optimizer, config.ema, &session.communicator, config.parts,
+                      alternating_parts(config));
   TrainingCounters& counters = state.counters;
   RunReport report(session);
   check_the_data(session, report);
@@ -182,7 +184,8 @@ Outcome run(Session& session) {
   // After the start: a back end on a GPU copies the values when it is made.
   const std::unique_ptr<Network> network =
       make_network(config.backend, config.precision, session.graph, state.flat);
-  CommonGuard guard(config.guard, session.communicator, report);
+  Updates updates(session, heads, state.flat, *network);
+  CommonGuard guard(config.guard, session.communicator, report, updates.all().size());
   guard.begin_at(counters.step);
   Recovery recovery(session, state, checkpoints, report, begin);
   PassBuffers buffers;
@@ -192,7 +195,7 @@ Outcome run(Session& session) {
         session.leader() && config.max_seconds > 0 && seconds_since(begin) >= config.max_seconds;
     return out_of_time || (session.options.stop_asked && session.options.stop_asked());
   };
-  TrainingStep step(session, heads, state, *network, buffers, guard, report, stop_wanted);
+  TrainingStep step(session, heads, state, updates, buffers, guard, report, stop_wanted);
   LoopHooks hooks;
   hooks.step_done = [&] { report.progress(counters.step); };
   hooks.step_sound = [&] {
@@ -206,7 +209,7 @@ Outcome run(Session& session) {
   TrainingLoop::End end = loop.run();
   for (; end == TrainingLoop::End::unsound; end = loop.run()) {
     recovery.go_back(guard);
-    network->values_changed();
+    updates.values_changed();
   }
   if (end == TrainingLoop::End::interrupted) {
     recovery.write();

@@ -234,6 +234,7 @@ std::string snapshot(TrainingState& state, const Normalisation& normalisation,
                      const nlohmann::json& fingerprint) {
   const TrainingCounters& counters = state.counters;
   const FlatLayout& parameters = state.flat.parameters();
+  const std::vector<std::int64_t> steps = state.optimizer.steps();
   nlohmann::json history = nlohmann::json::array();
   for (const EpochRow& row : counters.history) history.push_back(json_of(row));
   nlohmann::json header = {{"format", kCheckpointVersion},
@@ -243,7 +244,7 @@ std::string snapshot(TrainingState& state, const Normalisation& normalisation,
                            {"epoch", counters.epoch},
                            {"step_of_epoch", counters.step_of_epoch},
                            {"step", counters.step},
-                           {"optimizer_steps", state.optimizer.steps()},
+                           {"optimizer_steps", steps.size() == 1 ? nlohmann::json(steps.front()) : nlohmann::json(steps)},
                            {"epoch_loss", counters.epoch_loss},
                            {"epoch_samples", counters.epoch_samples},
                            {"epoch_seconds", counters.epoch_seconds},
@@ -376,7 +377,9 @@ Normalisation restore_checkpoint(const Checkpoint& checkpoint, TrainingState& st
     load(checkpoint, slot.layout, slot.name, slot.values);
   try {
     const nlohmann::json& header = checkpoint.header;
-    state.optimizer.set_steps(header.at("optimizer_steps").get<std::int64_t>());
+    const nlohmann::json& steps = header.at("optimizer_steps");
+    state.optimizer.set_steps(steps.is_array() ? steps.get<std::vector<std::int64_t>>()
+                                               : std::vector{steps.get<std::int64_t>()});
     Normalisation normalisation = normalisation_from_json(header.at("normalisation"));
     counters.epoch = header.at("epoch").get<std::int64_t>();
     counters.step_of_epoch = header.at("step_of_epoch").get<std::int64_t>();

@@ -60,11 +60,12 @@ struct TrainingCounters {
 
 // The state of a training.
 struct TrainingState {
-  // `communicator`: for LaggedSums.
+  // `communicator`: for LaggedSums. `alternating`: parts that learn in some updates only.
   TrainingState(const ModelGraph& graph, const OptimizerConfig& method, double average_decay,
-                Communicator* communicator, std::span<const PartConfig> parts = {})
+                Communicator* communicator, std::span<const PartConfig> parts = {},
+                std::span<const std::string> alternating = {})
       : flat(graph),
-        optimizer(method, parts, flat.parameters()),
+        optimizer(method, parts, flat.parameters(), alternating),
         average(average_decay, flat.parameters()),
         lagged(communicator) {}
   // Hash of everything that all ranks must have in common.

@@ -18,13 +18,13 @@ void multiply(std::span<float> values, double factor) {
 
 }  // namespace
 
-TrainingStep::TrainingStep(Session& session, const Heads& heads, TrainingState& state, Network& network,
+TrainingStep::TrainingStep(Session& session, const Heads& heads, TrainingState& state, Updates& updates,
                            PassBuffers& buffers, CommonGuard& guard, RunReport& report,
                            std::function<bool()> stop_wanted)
     : session_(session),
       heads_(heads),
       state_(state),
-      network_(network),
+      updates_(updates),
       buffers_(buffers),
       guard_(guard),
       report_(report),
@@ -47,23 +47,34 @@ Wire TrainingStep::wire() const {
 }
 
 bool TrainingStep::take(const Batch& batch) {
-  const TrainConfig& config = session_.config;
   const TrainingOrder& order = session_.plan.order_in(state_.counters.epoch);
-  FlatState& flat = state_.flat;
   const auto step_of_epoch = static_cast<std::uint64_t>(state_.counters.step_of_epoch);
-  inject(BitFlip::Where::weights, flat.values());
-  const std::size_t samples = batch.items.size();
-  const std::size_t global_batch = order.global_batch(step_of_epoch);
-  const auto share = order.share(step_of_epoch);
-  WFLOW_CHECK(samples == share.second - share.first);
-  session_.data.fill(buffers_.feed, batch, session_.data.train(), true);
-  const double scale = 1.0 / static_cast<double>(global_batch * heads_.terms());
+  inject(BitFlip::Where::weights, state_.flat.values());
+  const auto [first, end] = order.share(step_of_epoch);
+  const Share share = {batch.items.size(), first, order.global_batch(step_of_epoch)};
+  WFLOW_CHECK(share.samples == end - first);
+  session_.data.fill(buffers_.feed, batch, session_.data.train(), true,
+                     RunData::StepOfBatch{static_cast<std::uint64_t>(state_.counters.step), first});
+  stopping_ = false;
+  loss_ = 0;
+  for (const Update& update : updates_.all())
+    if (is_due(update) && !take(update, share)) return false;
+  if (updates_.alternate()) finish_step(static_cast<std::int64_t>(share.global_batch));
+  return true;
+}
+
+bool TrainingStep::take(const Update& update, const Share& share) {
+  const TrainConfig& config = session_.config;
+  FlatState& flat = state_.flat;
+  Network& network = *update.network;
+  const std::size_t samples = share.samples;
   // A batch that has grown takes more passes, each as large as before: it needs no more memory.
   const std::size_t passes = std::min(
       samples, static_cast<std::size_t>(config.accumulate * session_.plan.growth(state_.counters.epoch)));
   double loss = 0;
-  if (samples == 0) {
-    // This rank has no part of the last batch: it adds zeros and takes part in every collective.
+  if (samples == 0 || updates_.alternate()) {
+    // A rank that has no part of the last batch adds zeros and takes part in every collective; and so do
+    // weights that this update does not reach.
     std::fill(flat.exchange().begin(), flat.exchange().end(), 0.0F);
   }
   const bool measures = measures_noise();
@@ -71,18 +82,18 @@ bool TrainingStep::take(const Batch& batch) {
   if (measures && passes == 1) {
     // The gradients of a single pass are summed over the ranks while it runs: half of it runs once more.
     const auto half = std::max<std::size_t>(1, samples / 2);
-    forward({0, half}, share.first, scale);
-    network_.backward(output_gradients_, [](std::int64_t) {});
-    own = small_gradient(half, global_batch);
+    forward(update, {0, half}, share);
+    network.backward(output_gradients_, [](std::int64_t) {});
+    own = small_gradient(half, share.global_batch);
   }
   for (std::size_t pass = 0; pass + 1 < passes; ++pass) {
     const auto part = even_part(samples, pass, passes);
-    loss += forward(part, share.first, scale);
-    network_.backward(output_gradients_, [](std::int64_t) {});
-    if (pass == 0 && measures) own = small_gradient(part.second - part.first, global_batch);
+    loss += forward(update, part, share);
+    network.backward(output_gradients_, [](std::int64_t) {});
+    if (pass == 0 && measures) own = small_gradient(part.second - part.first, share.global_batch);
     accumulated_.add(flat.exchange());
   }
-  if (samples > 0) loss += forward(even_part(samples, passes - 1, passes), share.first, scale);
+  if (samples > 0) loss += forward(update, even_part(samples, passes - 1, passes), share);
   flat.scalar(Scalar::loss) = static_cast<float>(loss);
   flat.scalar(Scalar::alarm) = guard_.has_own_alarm() ? 1.0F : 0.0F;
   flat.scalar(Scalar::stop) = stop_wanted_() ? 1.0F : 0.0F;
@@ -90,57 +101,70 @@ bool TrainingStep::take(const Batch& batch) {
   exchange_.set_wire(wire());
   if (samples > 0) {
     inject(BitFlip::Where::gradients, output_gradients_);
-    network_.backward(output_gradients_, [this, lags](std::int64_t from) {
+    network.backward(output_gradients_, [this, lags](std::int64_t from) {
       accumulated_.add_to(state_.flat.exchange(), from);
       if (!lags) exchange_.ready(from);
     });
   }
   accumulated_.add_to(flat.exchange(), kScalarSpace);
-  const LaggedSums::Step now = {static_cast<std::int64_t>(global_batch), state_.counters.loss_scale.value,
-                                rate()};
+  const LaggedSums::Step now = {static_cast<std::int64_t>(share.global_batch),
+                                state_.counters.loss_scale.value, rate()};
   if (!lags) {
     exchange_.finish();
-    return measures ? apply(now, mean_over_ranks(own)) : apply(now);
+    return measures ? apply(update, now, mean_over_ranks(own)) : apply(update, now);
   }
   const auto before = state_.lagged.exchange(flat.exchange(), now, wire());
-  return !before || apply(*before);
+  return !before || apply(update, *before);
 }
 
 bool TrainingStep::take_lagged() {
   if (session_.config.optimizer.lag == 0) return true;
   const auto last = state_.lagged.take(state_.flat.exchange());
-  return !last || apply(*last);
+  return !last || apply(updates_.all().front(), *last);
 }
 
 // Applies the sums over the ranks, which are in state_.flat.exchange().
-bool TrainingStep::apply(const LaggedSums::Step& step, const std::optional<SmallGradient>& small) {
+bool TrainingStep::apply(const Update& update, const LaggedSums::Step& step,
+                         const std::optional<SmallGradient>& small) {
   FlatState& flat = state_.flat;
   TrainingCounters& counters = state_.counters;
   const auto global_batch = static_cast<std::size_t>(step.samples);
   if (counters.loss_scale.on) multiply(flat.gradients(), 1 / step.loss_scale);
   const double total = flat.scalar(Scalar::loss);
   const double largest = largest_of(flat.gradients());
-  loss_ = total / static_cast<double>(global_batch * heads_.terms());
+  const double loss = total / static_cast<double>(global_batch * update.heads.terms());
+  const auto number = static_cast<std::size_t>(&update - updates_.all().data());
   const bool taken = counters.loss_scale.takes(std::isfinite(largest));
   if (taken && session_.config.guard.on) {
-    if (!guard_.is_sound(counters.step, loss_, largest, flat.scalar(Scalar::alarm) > 0)) return false;
+    const bool alarm = flat.scalar(Scalar::alarm) > 0;
+    if (!guard_.is_sound(counters.step, loss, largest, alarm, number)) return false;
   }
   if (taken && !guard_.has_own_alarm()) check_finite(total, std::isfinite(largest));
-  stopping_ = flat.scalar(Scalar::stop) > 0;
-  if (std::isfinite(total)) counters.epoch_loss += total;  // a step that is left out may overflow
-  counters.epoch_samples += static_cast<std::int64_t>(global_batch);
+  stopping_ = stopping_ || flat.scalar(Scalar::stop) > 0;
+  loss_ = updates_.alternate() ? loss_ + loss : loss;
+  if (std::isfinite(total)) {  // a step that is left out may overflow
+    const double terms = static_cast<double>(heads_.terms()) / static_cast<double>(update.heads.terms());
+    counters.epoch_loss += total * terms * static_cast<double>(update.every);
+  }
+  if (!updates_.alternate()) counters.epoch_samples += step.samples;
   if (!taken) return true;
   if (small) counters.epoch_noise.add(*small, square_of(flat.gradients()), static_cast<double>(global_batch));
   if (session_.graph.is_module()) {
     flat.add_to_running_statistics(step.samples);
   } else {
-    flat.update_running_statistics(step.samples, kNormMomentum);
+    flat.update_running_statistics(step.samples, kNormMomentum, update.buffers);
   }
   inject(BitFlip::Where::optimizer, state_.optimizer.slots().back().values);
-  state_.optimizer.step(flat.values(), flat.gradients(), step.rate);
-  state_.average.update(flat.values(), counters.step + 1);
-  network_.values_changed();
+  state_.optimizer.step(flat.values(), flat.gradients(), step.rate, update.learn);
+  if (!updates_.alternate()) state_.average.update(flat.values(), counters.step + 1);
+  updates_.values_changed();
   return true;
+}
+
+// After the updates of a step that has several.
+void TrainingStep::finish_step(std::int64_t samples) {
+  state_.counters.epoch_samples += samples;
+  state_.average.update(state_.flat.values(), state_.counters.step + 1);
 }
 
 bool TrainingStep::measures_noise() const {
@@ -185,16 +209,17 @@ void TrainingStep::inject(BitFlip::Where where, std::span<float> values) {
     if (what.where != where || what.step != state_.counters.step) return false;
     if (what.rank != session_.communicator.rank()) return true;
     report_.warn("injected " + flip(what, values));
-    network_.values_changed();
+    updates_.values_changed();
     return true;
   });
 }
 
 // Runs the samples [part) of the batch in buffers_.feed. Returns the sum of their losses and leaves the
 // gradient of the outputs in output_gradients_.
-double TrainingStep::forward(const std::pair<std::size_t, std::size_t>& part, std::size_t first_of_rank,
-                             double scale) {
+double TrainingStep::forward(const Update& update, const std::pair<std::size_t, std::size_t>& part,
+                             const Share& share) {
   const Feed& feed = buffers_.feed;
+  const Heads& heads = update.heads;
   std::vector<float>& outputs = buffers_.outputs;
   const LossScale& loss_scale = state_.counters.loss_scale;
   const std::size_t samples = part.second - part.first;
@@ -205,15 +230,16 @@ double TrainingStep::forward(const std::pair<std::size_t, std::size_t>& part, st
   for (std::size_t i = 0; i < feed.inputs.size(); ++i)
     inputs.push_back(slice(feed.inputs[i], static_cast<std::size_t>(session_.graph.inputs[i].shape.count())));
   std::vector<std::span<const float>> truths;
-  for (std::size_t h = 0; h < feed.truths.size(); ++h)
-    truths.push_back(slice(feed.truths[h], heads_.all()[h].objective.truth_count()));
-  outputs.resize(samples * heads_.all_output_count());
+  for (std::size_t h = 0; h < update.numbers.size(); ++h)
+    truths.push_back(slice(feed.truths[update.numbers[h]], heads.all()[h].objective.truth_count()));
+  outputs.resize(samples * heads.all_output_count());
   output_gradients_.resize(outputs.size());
   const StepKey key = {hash64(session_.config.seed, 3), static_cast<std::uint64_t>(state_.counters.step),
-                       static_cast<std::int64_t>(first_of_rank + part.first)};
-  network_.forward(inputs, static_cast<std::int64_t>(samples), key, outputs);
+                       static_cast<std::int64_t>(share.first + part.first)};
+  update.network->forward(inputs, static_cast<std::int64_t>(samples), key, outputs);
   inject(BitFlip::Where::activations, outputs);
-  const double loss = heads_.loss_and_gradient(outputs, truths, samples, scale, output_gradients_);
+  const double scale = 1.0 / static_cast<double>(share.global_batch * heads.terms());
+  const double loss = heads.loss_and_gradient(outputs, truths, samples, scale, output_gradients_);
   if (loss_scale.on) multiply(output_gradients_, loss_scale.value);
   return loss;
 }

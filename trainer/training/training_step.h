@@ -20,6 +20,7 @@
 #include "trainer/training/run_report.h"
 #include "trainer/training/session.h"
 #include "trainer/training/training_state.h"
+#include "trainer/training/updates.h"
 
 namespace wflow::trainer {
 
@@ -31,9 +32,9 @@ class NotFinite : public CommonError {
 
 class TrainingStep {
  public:
-  // `stop_wanted`: called once a step; where a rank returns true, stopping() is true on all ranks after this
+  // `heads`: all of the training, `updates`: those of a step. `stop_wanted`: called for each update; where a rank returns true, stopping() is true on all ranks after this
   // step.
-  TrainingStep(Session& session, const Heads& heads, TrainingState& state, Network& network,
+  TrainingStep(Session& session, const Heads& heads, TrainingState& state, Updates& updates,
                PassBuffers& buffers, CommonGuard& guard, RunReport& report,
                std::function<bool()> stop_wanted);
 
@@ -42,14 +43,25 @@ class TrainingStep {
   // With a lag, at the end of an epoch: applies the gradient of the last step. As take() otherwise.
   bool take_lagged();
   bool stopping() const { return stopping_; }
-  // The mean loss of the last step that was applied.
+  // The mean loss of the last step that was applied: the sum over its updates.
   double loss() const { return loss_; }
   // A rate in place of the schedule's, for the rate finder.
   void set_rate(double rate) { fixed_rate_ = rate; }
 
  private:
-  double forward(const std::pair<std::size_t, std::size_t>& part, std::size_t first_of_rank, double scale);
-  bool apply(const LaggedSums::Step& step, const std::optional<SmallGradient>& small = {});
+  // This rank's part of a batch.
+  struct Share {
+    std::size_t samples = 0;
+    std::size_t first = 0;  // position of its first sample in the global batch
+    std::size_t global_batch = 0;
+  };
+  bool is_due(const Update& update) const { return state_.counters.step % update.every == 0; }
+  bool take(const Update& update, const Share& share);
+  double forward(const Update& update, const std::pair<std::size_t, std::size_t>& part,
+                 const Share& share);
+  bool apply(const Update& update, const LaggedSums::Step& step,
+             const std::optional<SmallGradient>& small = {});
+  void finish_step(std::int64_t samples);
   bool measures_noise() const;
   // This rank's gradient in state_.flat, of `samples` of the `global_batch`.
   SmallGradient small_gradient(std::size_t samples, std::size_t global_batch);
@@ -62,7 +74,7 @@ class TrainingStep {
   Session& session_;
   const Heads& heads_;
   TrainingState& state_;
-  Network& network_;
+  Updates& updates_;
   PassBuffers& buffers_;
   CommonGuard& guard_;
   RunReport& report_;
