@@ -89,7 +89,9 @@ class Alternating(train_run_test.TrainRun):
         _, header = self.weights(name)
         scale = header["normalisation"]
         x = torch.from_numpy(numpy.concatenate(pictures)).float().reshape(-1, 1, SIDE, SIDE)
-        return (x - scale["x_mean"][0]) / scale["x_std"][0], dict(zip("abuvw", numpy.concatenate(labels).T))
+        if scale["x_mean"]:
+            x = (x - scale["x_mean"][0]) / scale["x_std"][0]
+        return x, dict(zip("abuvw", numpy.concatenate(labels).T))
 
     def check(self, name, expected):
         """`expected`: parameters in the order of the layers. Weights and biases of a layer are compared together."""
@@ -102,47 +104,192 @@ class Alternating(train_run_test.TrainRun):
             found, wanted = (torch.cat(arrays) for arrays in both)
             self.assertLess(float((found - wanted).norm() / wanted.norm()), 1e-4, f"{name} {layer}")
 
-    LAYERS = [{"dense": 8 * 9, "from": "z", "part": "generator"}, {"reshape": [8, 3, 3]}, "batch_norm", "relu",
-              {"transposed_convolution": 4, "kernel": 4, "stride": 2, "padding": "same", "bias": False}, "batch_norm", "relu",
-              {"transposed_convolution": 1, "kernel": 5, "stride": 2, "padding": "same", "name": "made"},
-              {"convolution": 4, "kernel": 4, "stride": 2, "from": "x", "part": "discriminator"}, {"leaky_relu": 0.2},
-              {"convolution": 8, "kernel": 4, "stride": 2, "bias": False}, "batch_norm", {"leaky_relu": 0.2}, "flatten",
-              {"dense": 1, "name": "score"}, {"apply": "discriminator", "from": "made", "name": "score_made"}]
-    GAN = {"inputs": ["x"], "random_inputs": {"z": 5}, "model": {"layers": LAYERS},
-           "heads": [{"name": "real", "output": "score", "constant": 1, "loss": "bce"},
-                     {"name": "found", "output": "score_made", "constant": 0, "loss": "bce"},
-                     {"name": "fooled", "output": "score_made", "constant": 1, "loss": "bce"},
-                     {"name": "picture", "output": "made", "like": "x"}],
-           "alternate": [{"heads": ["real", "found"], "learn": "discriminator"}, {"heads": "fooled", "learn": "generator"}]}
-
-    def test_a_gan_is_that_of_torch(self):
-        generator = nn.Sequential(
-            nn.Linear(5, 72), nn.Unflatten(1, (8, 3, 3)), nn.BatchNorm2d(8), nn.ReLU(), nn.ConvTranspose2d(8, 4, 4, 2, 1, bias=False),
-            nn.BatchNorm2d(4), nn.ReLU(), nn.ConvTranspose2d(4, 1, 5, 2, 2, 1))
-        discriminator = nn.Sequential(nn.Conv2d(1, 4, 4, 2, 1), nn.LeakyReLU(0.2), nn.Conv2d(4, 8, 4, 2, 1, bias=False), nn.BatchNorm2d(8),
-                                      nn.LeakyReLU(0.2), nn.Flatten(), nn.Linear(72, 1))
-        parameters = [*generator.parameters(), *discriminator.parameters()]
-        begun = self.begin("gan-begin", **self.GAN)
+    def load(self, begun, *nets):
+        """Sets the weights before the first step; returns all parameters in the order of the layers."""
+        parameters = [p for net in nets for p in net.parameters()]
         with torch.no_grad():
             for parameter, values in zip(parameters, begun.values(), strict=True):
                 parameter.copy_(values.reshape(parameter.shape))
+        return parameters
+
+    def test_a_gan_is_that_of_torch(self):
+        keys = {"model": {"name": "gan", "width": 4, "depth": 2, "latent": 5}}
+        generator, discriminator = generator_of(5, 4), discriminator_of(4)
+        begun = self.begin("gan-begin", **keys)
+        parameters = self.load(begun, generator, discriminator)
         x, _ = self.truth("gan-begin")
         optimizers = [torch.optim.Adam(net.parameters(), 2e-4, (0.5, 0.999)) for net in (discriminator, generator)]
-
-        def loss(scores, constant):
-            return functional.binary_cross_entropy_with_logits(scores, torch.full_like(scores, constant))
-
         for step in range(STEPS):
             z = random_inputs(1, step, TRAIN, 5)
-            optimizers[0].zero_grad()
-            (loss(discriminator(x), 1) + loss(discriminator(generator(z).detach()), 0)).backward()
-            optimizers[0].step()
-            optimizers[1].zero_grad()
-            loss(discriminator(generator(z)), 1).backward()
-            optimizers[1].step()
-        self.run_of("gan", **self.GAN)
+            descend(optimizers[0], score(discriminator(x), 1) + score(discriminator(generator(z).detach()), 0))
+            descend(optimizers[1], score(discriminator(generator(z)), 1))
+        self.run_of("gan", **keys)
         self.check("gan", parameters)
-        self.assertGreater(float((begun["dense1.weight"] - parameters[0]).abs().max()), 1e-3)
+        moved = [float((p - b.reshape(p.shape)).abs().max()) for p, b in zip(parameters, begun.values())]
+        self.assertGreater(min(moved), 1e-4)
+
+    def test_a_wasserstein_autoencoder_is_that_of_torch(self):
+        keys = {"model": {"name": "wae", "width": 4, "depth": 2, "latent": 3, "dense": [16]}, "loss": {"kl_weight": 0.1}}
+        encoder = nn.Sequential(
+            nn.Conv2d(1, 4, 4, 2, 1, bias=False), nn.BatchNorm2d(4), nn.LeakyReLU(0.2), nn.Conv2d(4, 8, 4, 2, 1, bias=False), nn.BatchNorm2d(8),
+            nn.LeakyReLU(0.2), nn.Flatten(), nn.Linear(72, 16), nn.LeakyReLU(0.2), nn.Linear(16, 3))
+        decoder = generator_of(3, 4)
+        discriminator = nn.Sequential(nn.Linear(3, 16), nn.LeakyReLU(0.2), nn.Linear(16, 1))
+        parameters = self.load(self.begin("wae-begin", **keys), encoder, decoder, discriminator)
+        x, _ = self.truth("wae-begin")
+        first = torch.optim.Adam(discriminator.parameters(), 2e-4, (0.5, 0.999))
+        second = torch.optim.Adam([*encoder.parameters(), *decoder.parameters()], 2e-4, (0.5, 0.999))
+        for step in range(STEPS):
+            z = random_inputs(1, step, TRAIN, 3)
+            descend(first, score(discriminator(z), 1) + score(discriminator(encoder(x).detach()), 0))
+            code = encoder(x)
+            descend(second, functional.mse_loss(decoder(code), x) + 0.1 * score(discriminator(code), 1))
+        self.run_of("wae", **keys)
+        self.check("wae", parameters)
+
+    def test_a_cycle_surrogate_is_that_of_torch(self):
+        keys = {"model": {"name": "cycle", "latent": 3, "dense": [16], "auxiliary_weight": 0.1}, "inputs": ["a", "b"], "targets": ["u", "v", "w"]}
+        elu = nn.ELU()
+        encoder = nn.Sequential(nn.Linear(3, 16), elu, nn.Linear(16, 3))
+        decoder = nn.Sequential(nn.Linear(3, 16), nn.ReLU(), nn.Linear(16, 3))
+        forward = nn.Sequential(nn.Linear(2, 32), elu, nn.Linear(32, 256), elu, nn.Linear(256, 1024), elu, nn.Linear(1024, 3))
+        inverse = nn.Sequential(nn.Linear(3, 16), elu, nn.Linear(16, 128), elu, nn.Linear(128, 64), elu, nn.Linear(64, 2))
+        nets = (encoder, decoder, forward, inverse)
+        parameters = self.load(self.begin("cycle-begin", **keys), *nets)
+        _, labels = self.truth("cycle-begin")
+        truth = {key: torch.from_numpy((values - values.mean()) / values.std()).float()[:, None] for key, values in labels.items()}
+        p, y = torch.cat([truth["a"], truth["b"]], 1), torch.cat([truth["u"], truth["v"], truth["w"]], 1)
+        optimizers = [torch.optim.Adam([q for net in part for q in net.parameters()], 2e-4, (0.5, 0.999))
+                      for part in ((encoder, decoder), (forward,), (inverse,))]
+        mse = functional.mse_loss
+        for _ in range(STEPS):
+            descend(optimizers[0], mse(decoder(encoder(y)), y))
+            code = forward(p)
+            descend(optimizers[1], mse(code, encoder(y).detach()) + 0.1 * (mse(decoder(code), y) + mse(inverse(code), p)))
+            found = inverse(encoder(y).detach())
+            descend(optimizers[2], mse(found, p) + 0.1 * mse(decoder(forward(found)), y))
+        self.run_of("cycle", **keys)
+        self.check("cycle", parameters)
+
+
+    GAN = {"inputs": ["x"], "random_inputs": {"z": 5},
+           "model": {"layers": [
+               {"dense": 72, "from": "z", "part": "generator"}, {"reshape": [8, 3, 3]}, "batch_norm", "relu",
+               {"transposed_convolution": 4, "kernel": 4, "stride": 2, "padding": "same"}, "batch_norm", "relu",
+               {"transposed_convolution": 1, "kernel": 4, "stride": 2, "padding": "same", "name": "made"},
+               {"convolution": 4, "kernel": 4, "stride": 2, "from": "x", "part": "discriminator"}, "leaky_relu", {"dropout": 0.2},
+               {"convolution": 8, "kernel": 4, "stride": 2}, "batch_norm", "leaky_relu", "flatten", {"dense": 1, "name": "score"},
+               {"apply": "discriminator", "from": "made", "name": "score_made"}]},
+           "heads": [{"name": "real", "output": "score", "constant": 1, "loss": "wasserstein"},
+                     {"name": "found", "output": "score_made", "constant": 0, "loss": "wasserstein"},
+                     {"name": "fooled", "output": "score_made", "constant": 1, "loss": "bce"},
+                     {"name": "picture", "output": "made", "like": "x"}],
+           "alternate": [{"heads": ["real", "found"], "learn": "discriminator"}, {"heads": "fooled", "learn": "generator", "every": 2}],
+           "parts": {"generator": {"optimizer": {"name": "sgd", "learning_rate": 0.01}, "export": True}}}
+
+    def test_sigkill_and_ranks(self):
+        keys = {**self.GAN, "epochs": 8, "batch": 7, "ema": 0.9, "checkpoint": {"every_steps": 1, "keep_last": 2}, "accumulate": 2}
+        self.run_of("whole", **keys)
+        path = self.config("killed", transform=None, augment=None, schedule="none", optimizer=ADAM, **{k: v for k, v in keys.items()})
+        self.kill_after_step(path, 9)
+        self.train(path)
+        self.assertEqual(self.weights("killed")[0], self.weights("whole")[0])
+        self.assertEqual(self.weights("whole")[1]["optimizer_steps"], [0, 12, 24])
+        for ranks in (2, 4):
+            self.run_of(f"ranks-{ranks}", ranks, **{**keys, "model": {"layers": [layer for layer in keys["model"]["layers"] if layer != "batch_norm"]}})
+        two, four = self.arrays("ranks-2")["parameter"], self.arrays("ranks-4")["parameter"]
+        self.assertLess(numpy.abs(two - four).max(), 1e-4 * numpy.abs(two).max())
+
+    def test_each_update_moves_its_parts_only(self):
+        keys = {**self.GAN, "parts": None, "epochs": 1, "batch": TRAIN}
+        begun = self.begin("still-begin", **keys)
+        generator = {key for key in begun if not key.startswith(("convolution", "batch_norm3", "score"))}
+        # The two losses of scores move the last bias in opposite directions.
+        for part, expected in (("generator", generator), ("discriminator", set(begun) - generator - {"score.bias"})):
+            only = [entry for entry in keys["alternate"] if entry["learn"] == part]
+            self.run_of(f"only-{part}", **{**keys, "alternate": only})
+            found = self.parameters(f"only-{part}")
+            self.assertEqual({key for key in found if not torch.equal(found[key], begun[key])}, expected)
+
+    def test_what_is_exported(self):
+        self.run_of("exported", **{**self.GAN, "epochs": 2})
+        model = torch.jit.load(str(self.root / "exported/model.pt"))
+        self.assertEqual((model.inputs, model.random_inputs, model.targets), (["z"], ["z"], ["x"]))
+        made = model(torch.zeros(3, 5)).detach()
+        self.assertEqual(made.shape, (3, 1, 1, SIDE, SIDE))
+        self.assertTrue(torch.equal(torch.jit.load(str(self.root / "exported/model-generator.pt"))(torch.zeros(3, 5)), made))
+        import onnx_run
+        z = torch.randn(4, 5, generator=torch.Generator().manual_seed(1))
+        onnx = onnx_run.Model(str(self.root / "exported/model.onnx"))(z.reshape(4, 5, 1, 1, 1))
+        self.assertLess(float((onnx - model(z)).abs().max()), 1e-5 * float(model(z).abs().max()))
+        files = [self.root / f"made-{k}.h5" for k in range(3)]
+        for file, seed in zip(files, (1, 1, 2)):
+            self.predict(self.root / "exported", 6, "-o", file, "--seed", seed, "--batch", 4 if seed == 1 else 6)
+        one, again, other = (h5py.File(file)["prediction"][:] for file in files)
+        self.assertEqual(one.shape, (6, SIDE, SIDE))
+        self.assertTrue(numpy.array_equal(one, again))
+        self.assertFalse(numpy.array_equal(one, other))
+        self.assertGreater(one.std(axis=0).max(), 0)
+        done = self.predict(self.root / "exported", self.root / "shards", "-o", self.root / "never.h5", code=2)
+        self.assertIn("reads random numbers only: give a number of samples in place of", done.stderr)
+        row = json.loads((self.root / "exported/metrics.jsonl").read_text().splitlines()[-1])
+        self.assertEqual(set(row["validation_heads"]), {"real", "found", "fooled"})
+
+    def test_the_ring_of_gaussians_is_covered(self):
+        """Eight normal distributions on a circle, a classic of generators that forget some of them."""
+        rng = numpy.random.default_rng(1)
+        rows = ["id,a,b"] + [f"{i},{math.cos(i * math.pi / 4) + 0.02 * rng.normal()},{math.sin(i * math.pi / 4) + 0.02 * rng.normal()}" for i in range(1040)]
+        (self.root / "ring.csv").write_text("\n".join(rows) + "\n")
+        (self.root / "ring.yaml").write_text(
+            f"samples: {self.root}/ring.csv\ninputs: {{p: {{columns: [a, b]}}}}\ntargets: [a]\nsplit: {{train: 1024, validation: 8, test: 8}}\n"
+            f"output: {self.root}/ring\n")
+        subprocess.run([train_run_test.PROGRAMS.convert, self.root / "ring.yaml"], check=True, stdout=subprocess.DEVNULL)
+        path = self.config("ring-gan", data=str(self.root / "ring"), inputs=["p"], transform=None, augment=None, epochs=300, batch=256, model={"name": "gan", "latent": 8, "dense": [64, 64]},
+                           optimizer={"name": "adam", "learning_rate": 1e-3, "beta1": 0.5}, schedule="none", checkpoint={"every_epochs": 300})
+        self.train(path)
+        self.predict(self.root / "ring-gan", 800, "-o", self.root / "ring.h5")
+        with h5py.File(self.root / "ring.h5") as file:
+            x, y = file["prediction"][:].T
+        angle, radius = numpy.arctan2(y, x) * 4 / math.pi, numpy.hypot(x, y)
+        near = numpy.hypot(radius - 1, 0.785 * (angle - numpy.round(angle))) < 0.2
+        counts = numpy.bincount(numpy.round(angle[near]).astype(int) % 8, minlength=8)
+        self.assertGreater(counts.min(), 20, counts)
+        self.assertGreater(near.mean(), 0.6)
+
+    def test_what_does_not_fit(self):
+        for change, said in (
+                ({"alternate": [{"heads": "reel", "learn": "generator"}]}, "'alternate' names 'reel', which is no head; did you mean 'real'?"),
+                ({"alternate": [{"heads": "real", "learn": "critic"}]}, "'alternate' names 'critic', which is no part of the network"),
+                ({"heads": [{"name": "real", "output": "score", "loss": "bce"}]}, "the head 'real' needs one of 'targets', 'constant' and 'like'"),
+                ({"heads": [{"name": "real", "output": "score", "constant": 1, "loss": "dice"}]}, "a 'constant' is compared by mse"),
+                ({"heads": [{"name": "real", "output": "score", "targets": "a", "loss": "bce"}]}, "compares a score with a 'constant'"),
+                ({"optimizer": {"name": "sgd", "lag": 1}}, "'lag: 1' applies gradients a step later"),
+                ({"model": {"layers": [{"apply": "judge", "from": "x"}, {"dense": 1, "name": "score"}]}}, "no layer before it has 'part: judge'"),
+                ({"model": "gan"}, "the network gan has heads, updates and random inputs of its own"),
+                ({"random_inputs": {"z": 0}}, "z")):
+            done = self.train(self.config("wrong", **{**self.GAN, "parts": None, **change}), code=3)
+            self.assertIn(said, done.stderr)
+
+
+def generator_of(latent, width):
+    return nn.Sequential(
+        nn.Linear(latent, 18 * width), nn.Unflatten(1, (2 * width, 3, 3)), nn.BatchNorm2d(2 * width), nn.ReLU(),
+        nn.ConvTranspose2d(2 * width, width, 5, 2, 2, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(), nn.ConvTranspose2d(width, 1, 5, 2, 2, 1))
+
+
+def discriminator_of(width):
+    return nn.Sequential(nn.Conv2d(1, width, 4, 2, 1), nn.LeakyReLU(0.2), nn.Conv2d(width, 2 * width, 4, 2, 1, bias=False),
+                         nn.BatchNorm2d(2 * width), nn.LeakyReLU(0.2), nn.Flatten(), nn.Linear(18 * width, 1))
+
+
+def score(scores, constant):
+    return functional.binary_cross_entropy_with_logits(scores, torch.full_like(scores, constant))
+
+
+def descend(optimizer, loss):
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
 
 
 if __name__ == "__main__":

@@ -20,9 +20,10 @@
 namespace wflow::trainer {
 namespace {
 
-const std::array<std::string, 18> kModels = {
-    "cosmoflow", "sc18",        "mlperf", "mlp", "cnn",  "unet",      "resnet", "deeplab",   "tiramisu",
-    "decoder",   "autoencoder", "vae",    "fno", "lstm", "conv_lstm", "layers", "automatic", "module"};
+const std::array<std::string, 22> kModels = {
+    "cosmoflow", "sc18",   "mlperf",    "mlp",         "cnn",   "unet", "resnet", "deeplab",
+    "tiramisu",  "decoder", "autoencoder", "vae",       "fno",   "lstm", "conv_lstm", "gan",
+    "wae",       "cycle",  "semi_supervised", "layers", "automatic", "module"};
 const std::array<std::string, 3> kTransforms = {"none", "log", "log1p"};
 const std::array<std::string, 11> kLosses = {"mse",   "mae",      "huber",   "gaussian", "cross_entropy", "dice",
                                              "focal", "quantile", "formula", "bce",      "wasserstein"};
@@ -160,13 +161,21 @@ const config::Table<ModelConfig>& model_table() {
            .only_if(is_named),
        config::integer(
            "depth", &ModelConfig::depth, 1, 12,
-           "unet, resnet, deeplab, tiramisu: how often the grid is halved; fno, lstm, conv_lstm: layers "
-           "one after another")
+           "unet, resnet, deeplab, tiramisu, gan, wae, cycle: how often the grid is halved; fno, lstm, "
+           "conv_lstm: layers one after another")
            .usually("resnet, deeplab and lstm `2`, fno `4`, conv_lstm `1`, else `3`")
            .only_if(is_named),
        config::integer("latent", &ModelConfig::latent, 1, 1 << 20,
-                       "autoencoder, vae: values between encoder and decoder")
+                       "autoencoder, vae, wae, cycle, semi_supervised: values between encoder and decoder; gan: "
+                       "random numbers of a sample")
+           .usually("gan `64`, wae and cycle `20`, else `16`")
            .only_if(is_named),
+       config::real("auxiliary_weight", &ModelConfig::auxiliary_weight, 0, 1e9,
+                    "cycle: weight of predictions and cycles beside the latent code; semi_supervised: of the "
+                    "reconstruction")
+           .only_if([](const ModelConfig& model) {
+             return model.name == ModelName::cycle || model.name == ModelName::semi_supervised;
+           }),
        config::integer("modes", &ModelConfig::modes, 1, 1 << 16,
                        "fno: lowest frequencies kept along each axis, at most half of its cells")
            .only_if(is_named),
@@ -311,7 +320,8 @@ const config::Table<LossConfig>& loss_table() {
        config::integer("classes", &LossConfig::classes, 0, 1 << 20,
                        "cross_entropy, focal, dice; 0: as many as the training data have"),
        config::real("smooth", &LossConfig::smooth, 0, 1e9, "dice: added to numerator and denominator"),
-       config::real("kl_weight", &LossConfig::kl_weight, 0, 1e9, "vae: weight of the KL term"),
+       config::real("kl_weight", &LossConfig::kl_weight, 0, 1e9,
+                    "vae, wae: weight of the term that makes codes normally distributed"),
        config::real("gamma", &LossConfig::gamma, 0, 100,
                     "focal: exponent of 1 - the probability of the true class; 0: cross_entropy")
            .usually("2")
@@ -887,6 +897,21 @@ void check_heads(yaml::MapReader& reader, const TrainConfig& config) {
   }
 }
 
+// A network that stands for lists of its own.
+void check_composed(yaml::MapReader& reader, const TrainConfig& config) {
+  const ModelName name = config.model.name;
+  const bool composed = name == ModelName::gan || name == ModelName::wae || name == ModelName::cycle;
+  if (!composed && name != ModelName::semi_supervised) return;
+  for (const char* key : {"heads", "alternate", "random_inputs", "members"}) {
+    if (!reader.has(key)) continue;
+    reader.diagnostics().error(
+        reader.mark_of(key),
+        fmt::format("the network {} has heads, updates and random inputs of its own: leave out '{}', or write "
+                    "the layers out (train.yaml of a run of {} has them)",
+                    name_of(name), key, name_of(name)));
+  }
+}
+
 void check_alternate(yaml::MapReader& reader, const TrainConfig& config) {
   if (config.alternate.empty()) return;
   yaml::Diagnostics& diagnostics = reader.diagnostics();
@@ -983,7 +1008,9 @@ void check_train(yaml::MapReader& reader, TrainConfig& config) {
   }
   check_heads(reader, config);
   check_alternate(reader, config);
-  if (compares_scores(config.loss.name))
+  check_composed(reader, config);
+  const bool adversarial = config.model.name == ModelName::gan || config.model.name == ModelName::wae;
+  if (compares_scores(config.loss.name) && !adversarial)
     diagnostics.error(reader.mark_of("loss"),
                       fmt::format("the loss {} compares a score with a constant: say it in a head with 'constant'",
                                   name_of(config.loss.name)));
@@ -1369,6 +1396,19 @@ ModelConfig default_model(ModelName name) {
       model.width = 8;
       model.dense = {128};
       model.initial = InitialWeights::torch;
+      break;
+    case ModelName::semi_supervised:
+      model.width = 8;
+      model.dense = {128};
+      model.initial = InitialWeights::torch;
+      break;
+    case ModelName::gan:
+    case ModelName::wae:
+    case ModelName::cycle:
+      model.width = 32;
+      model.norm = Norm::batch;
+      model.dense = {128, 128};
+      model.latent = name == ModelName::gan ? 64 : 20;
       break;
     case ModelName::fno:
       model.width = 32;

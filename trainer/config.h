@@ -32,6 +32,10 @@ enum class ModelName {
   fno,
   lstm,
   conv_lstm,
+  gan,
+  wae,
+  cycle,
+  semi_supervised,
   layers,
   automatic,
   module
@@ -90,7 +94,9 @@ struct ModelConfig {
   LayerKind activation = LayerKind::leaky_relu;
   // unet, resnet, deeplab, tiramisu: number of times that the grid is halved; fno, lstm, conv_lstm: layers
   std::int64_t depth = 3;
-  std::int64_t latent = 16;  // autoencoder, vae: values between encoder and decoder
+  std::int64_t latent = 16;  // values between encoder and decoder; gan: random numbers
+  // cycle: weight of predictions and cycles beside the latent code; semi_supervised: of the reconstruction
+  double auxiliary_weight = 1;
   InitialWeights initial = InitialWeights::automatic;
   std::int64_t modes = 12;      // fno: lowest frequencies along each axis
   bool level_means = false;     // cosmoflow: the dense layers read the means of every level

@@ -203,8 +203,10 @@ Examples:
   wflow predict training shards --split test             predictions beside the truths, errors at the end
   wflow predict network.pt shards -o predictions.h5      of anybody's TorchScript file; fields go to HDF5
   wflow predict training shards --layer latent           the values of a layer, such as an encoder's code
+  wflow predict gan/training 100 -o made.h5              100 samples of a generator
 
-DATA is a data set of wflow-convert, or a table with a column for each input of the model.)";
+DATA is a data set of wflow-convert, or a table with a column for each input of the model. Of a model that reads random numbers
+only, DATA is the number of samples to make.)";
 
 struct PredictArguments {
   trainer::PredictOptions options;
@@ -216,7 +218,9 @@ CLI::App& add_predict(CLI::App& app, PredictArguments& arguments) {
   CLI::App& command = *app.add_subcommand("predict", "what an exported model says of samples");
   command.footer(kPredictExamples);
   command.add_option("MODEL", options.model, "a training's folder, or a TorchScript file")->required();
-  command.add_option("DATA", options.data, "a data set's folder, or a table (.csv)")->required();
+  command.add_option("DATA", options.data, "a data set's folder, a table (.csv), or a number of samples")
+      ->required();
+  command.add_option("--seed", options.seed, "of random inputs")->capture_default_str();
   command.add_option("-o,--output", options.output, "file for them: .csv or .h5 [standard output, as CSV]");
   command.add_option("--split", options.split, "train, validation, test or all, of a data set")
       ->check(CLI::IsMember({"train", "validation", "test", "all"}))

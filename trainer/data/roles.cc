@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "trainer/data/composed_models.h"
 
 namespace wflow::trainer {
 
@@ -257,10 +258,21 @@ std::vector<std::string> channel_names(const std::string& name, const DataField&
   return names;
 }
 
+// Every target that is no input.
+static std::vector<std::string> remaining_names(const TrainConfig& config, const DatasetInfo& info) {
+  std::vector<std::string> names = names_of(info, false);
+  if (names.empty()) names = info.labels;
+  std::erase_if(names, [&](const std::string& name) {
+    return std::find(config.inputs.begin(), config.inputs.end(), name) != config.inputs.end();
+  });
+  return names;
+}
+
 TrainConfig completed(const TrainConfig& config, const DatasetInfo& info) {
   TrainConfig full = config;
   const bool from_labels = full.model.name == ModelName::decoder && !info.labels.empty();
-  const bool to_itself = full.model.name == ModelName::autoencoder || full.model.name == ModelName::vae;
+  const bool to_itself = full.model.name == ModelName::autoencoder || full.model.name == ModelName::vae ||
+                         full.model.name == ModelName::gan || full.model.name == ModelName::wae;
   if (full.inputs.empty()) {
     if (from_labels) {
       full.inputs = info.labels;
@@ -275,6 +287,9 @@ TrainConfig completed(const TrainConfig& config, const DatasetInfo& info) {
       full.targets = names_of(info, false);
     }
   }
+  if (full.model.name == ModelName::cycle && full.targets.empty())
+    full.targets = remaining_names(full, info);
+  if (is_composed(full.model.name)) return expanded(full, info);
   if (full.model.name == ModelName::automatic) full.model = default_model(automatic_model(full, info));
   return full;
 }

@@ -21,6 +21,7 @@ struct ExportedModel::State {
   std::vector<Head> heads;
   std::vector<std::vector<std::int64_t>> shapes;
   std::vector<std::vector<double>> ranges;
+  std::vector<std::string> random_inputs;
   bool own = false;  // written by wflow-train
 
   [[noreturn]] void fail(const std::string& why) const {
@@ -136,10 +137,11 @@ ModelArray array_of(at::Tensor output) {
 }  // namespace
 
 ExportedModel::ExportedModel(const std::filesystem::path& file)
-    : state_(new State{file, load(file), {}, {}, {}, {}, {}, {}}) {
+    : state_(new State{file, load(file), {}, {}, {}, {}, {}, {}, {}}) {
   state_->inputs = names(state_->module, "inputs");
   state_->columns = columns_of(state_->module, state_->inputs.size());
   state_->targets = names(state_->module, "targets");
+  state_->random_inputs = names(state_->module, "random_inputs");
   state_->heads = heads_of(state_->module);
   state_->own = state_->module.hasattr("wflow");
   const auto lists = [this](const char* name) {
@@ -156,6 +158,9 @@ ExportedModel::~ExportedModel() = default;
 
 const std::vector<std::string>& ExportedModel::inputs() const {
   return state_->inputs;
+}
+const std::vector<std::string>& ExportedModel::random_inputs() const {
+  return state_->random_inputs;
 }
 const std::vector<std::vector<std::string>>& ExportedModel::columns() const {
   return state_->columns;

@@ -28,6 +28,8 @@ class ExportedModel {
 
   // Names as export_model() stores them; empty in files of other programs.
   const std::vector<std::string>& inputs() const;
+  // Those that the training drew from a normal distribution.
+  const std::vector<std::string>& random_inputs() const;
   // Per input the names of its numbers. Empty for a field, for an input that is one number, and in files that
   // store none.
   const std::vector<std::vector<std::string>>& columns() const;

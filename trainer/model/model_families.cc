@@ -533,6 +533,10 @@ ModelGraph build_named(const ModelConfig& config, const ModelTask& task) {
     case ModelName::fno:
     case ModelName::lstm:
     case ModelName::conv_lstm:
+    case ModelName::gan:
+    case ModelName::wae:
+    case ModelName::cycle:
+    case ModelName::semi_supervised:
     case ModelName::layers:
     case ModelName::automatic:
     case ModelName::module:

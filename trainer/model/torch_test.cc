@@ -69,8 +69,23 @@ torch::Tensor one_layer(const Layer& layer, const std::vector<torch::Tensor>& p,
       return torch::conv3d(torch::constant_pad_nd(x, {a[2], b[2], a[1], b[1], a[0], b[0]}), p[0],
                            p.size() > 1 ? p[1] : torch::Tensor(), stride, zeros, dilation, layer.groups);
     }
-    case LayerKind::transposed_convolution:
-      return torch::conv_transpose3d(x, p[0], p.size() > 1 ? p[1] : torch::Tensor(), stride);
+    case LayerKind::transposed_convolution: {
+      torch::Tensor y = torch::conv_transpose3d(x, p[0], p.size() > 1 ? p[1] : torch::Tensor(), stride);
+      for (std::size_t axis = 0; axis < 3; ++axis)
+        y = y.narrow(static_cast<std::int64_t>(axis) + 2, layer.pad_low[axis], layer.output.extent[axis]);
+      return y;
+    }
+    case LayerKind::stop:
+      return x.detach();
+    case LayerKind::subtract:
+      return in[0] - in[1];
+    case LayerKind::film: {
+      const auto numbers = in[1].reshape({x.size(0), 2, x.size(1), 1, 1, 1});
+      return x * (1 + numbers.select(1, 0)) + numbers.select(1, 1);
+    }
+    case LayerKind::spread:
+      return x.reshape({x.size(0), x.size(1), 1, 1, 1}) +
+             torch::zeros({1, 1, layer.output.extent[0], layer.output.extent[1], layer.output.extent[2]});
     case LayerKind::batch_norm:
       return torch::batch_norm(x, p[0], p[1], {}, {}, true, 0.1, kNormEpsilon, false);
     case LayerKind::group_norm: {
@@ -159,6 +174,7 @@ torch::Tensor one_layer(const Layer& layer, const std::vector<torch::Tensor>& p,
       return torch::cat(in, 1);
     case LayerKind::sample:
     case LayerKind::instance_norm:
+    case LayerKind::apply:
     case LayerKind::count:
     case LayerKind::module:
       return x;
@@ -299,7 +315,7 @@ void compare_with_autograd(const ModelGraph& graph, std::int64_t samples, Kernel
     }
   }
   // With the batch's own statistics as the running ones, prediction is nearly the forward pass.
-  state.update_running_statistics(samples, 1.0);
+  state.update_running_statistics(samples, 1.0, state.buffers().entries);
   network->values_changed();
   std::vector<float> predicted(outputs.size());
   network->predict(inputs, samples, predicted);
@@ -502,6 +518,36 @@ TEST(LayerList, GradientsAreAutogradsForMoreKinds) {
   const ModelTask task = {{{"x", field}, {"kind", {1, {1, 1, 1}}}, {"map", {1, field.extent}}},
                           {3, {1, 1, 1}}};
   const ModelGraph graph = graph_of(kMoreLayers, task);
+  for (const KernelChoice kernels : kAllKernels) compare_with_autograd(graph, 3, kernels, false);
+}
+
+const char* const kRepeated = R"(
+- {convolution: 4, from: x, part: trunk, name: seen}
+- instance_norm
+- leaky_relu
+- {transposed_convolution: 3, kernel: 5, stride: 2, padding: same, name: up}
+- {global_mean: up, name: first}
+- {apply: trunk, from: y, name: second}
+- {dense: 6, from: a, part: rest, name: settings}
+- {film: [up, settings], name: modulated}
+- {spread: [settings, modulated], name: wide}
+- {concatenate: [modulated, wide]}
+- {transposed_convolution: 2, kernel: 4, stride: 2, padding: same}
+- {global_mean: transposed_convolution1, name: top}
+- {stop: first, name: stopped}
+- {subtract: [second, stopped], name: difference}
+- {apply: trunk, from: x, name: third}
+- {stop: third, name: unreached}
+- {concatenate: [first, second, difference, top, unreached]}
+- {dense: 3}
+)";
+
+// Weights that layers share have the sum of the gradients; nothing goes back through `stop`.
+TEST(LayerList, GradientsOfSharedWeightsAreAutograds) {
+  const TensorShape field = {2, {4, 6, 6}};
+  const ModelTask task = {{{"x", field}, {"y", field}, {"a", {1, {1, 1, 1}}}}, {3, {1, 1, 1}}};
+  const ModelGraph graph = graph_of(kRepeated, task);
+  EXPECT_EQ(graph.parameters().size(), 10U);
   for (const KernelChoice kernels : kAllKernels) compare_with_autograd(graph, 3, kernels, false);
 }
 

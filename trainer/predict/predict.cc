@@ -491,20 +491,43 @@ std::vector<std::string> names_in_data(const ExportedModel::Head& head) {
   return names;
 }
 
-std::unique_ptr<PredictionRows> rows_of(const PredictOptions& options, const ExportedModel& model) {
+std::unique_ptr<PredictionRows> rows_of(const PredictOptions& options, const ExportedModel& model,
+                                        const std::vector<std::string>& inputs,
+                                        const std::vector<std::vector<std::string>>& columns) {
   const fs::path data = options.data;
   if (fs::is_directory(data)) {
     std::vector<std::vector<std::string>> targets;
     // Truths in other units than the predictions are not used.
     for (const ExportedModel::Head& head : model.heads())
       targets.push_back(head.units == kTransformed ? std::vector<std::string>{} : names_in_data(head));
-    return rows_of_dataset(data, model.inputs(), targets, options.split);
+    return rows_of_dataset(data, inputs, targets, options.split);
   }
-  if (data.extension() == ".csv") return rows_of_table(data, model.inputs(), model.columns());
+  if (data.extension() == ".csv") return rows_of_table(data, inputs, columns);
   throw Error(ExitCode::data,
               fmt::format("{} is neither a data set (a folder with manifest.json) nor a table "
                           "(.csv)",
                           options.data));
+}
+
+std::unique_ptr<PredictionRows> rows_of(const PredictOptions& options, const ExportedModel& model) {
+  if (model.random_inputs().empty()) return rows_of(options, model, model.inputs(), model.columns());
+  std::vector<std::string> others;
+  std::vector<std::vector<std::string>> columns;
+  RandomNumbers random = {{}, options.seed};
+  for (std::size_t i = 0; i < model.inputs().size(); ++i) {
+    const bool drawn = std::ranges::find(model.random_inputs(), model.inputs()[i]) != model.random_inputs().end();
+    random.sizes.push_back(drawn ? static_cast<std::size_t>(model.shapes().at(i).at(0)) : 0);
+    if (drawn) continue;
+    others.push_back(model.inputs()[i]);
+    columns.push_back(model.columns()[i]);
+  }
+  const auto count = text::to_integer(options.data);
+  if (others.empty() && (!count || *count < 1))
+    throw Error(ExitCode::usage,
+                fmt::format("{} reads random numbers only: give a number of samples in place of {}", options.model,
+                            options.data));
+  if (others.empty()) return rows_with_random_inputs(nullptr, static_cast<std::size_t>(*count), std::move(random));
+  return rows_with_random_inputs(rows_of(options, model, others, columns), 0, std::move(random));
 }
 
 std::unique_ptr<Output> output_of(const PredictOptions& options, const PredictionRows& rows,

@@ -9,6 +9,8 @@
 
 #include "base/csv.h"
 #include "base/error.h"
+#include "base/normal.h"
+#include "base/random.h"
 #include "base/text.h"
 #include "trainer/config.h"
 #include "trainer/data/roles.h"
@@ -285,7 +287,61 @@ class TableRows final : public PredictionRows {
   std::vector<std::vector<std::string>> rows_;
 };
 
+class DrawnRows final : public PredictionRows {
+ public:
+  DrawnRows(std::unique_ptr<PredictionRows> rows, std::size_t count, RandomNumbers random)
+      : rows_(std::move(rows)), count_(rows_ ? rows_->size() : count), random_(std::move(random)) {}
+
+  std::size_t size() const override { return count_; }
+  std::int64_t id(std::size_t row) const override {
+    return rows_ ? rows_->id(row) : static_cast<std::int64_t>(row);
+  }
+  std::vector<ModelArray> inputs(std::size_t first, std::size_t count) const override {
+    std::vector<ModelArray> others;
+    if (rows_) others = rows_->inputs(first, count);
+    std::size_t other = 0;
+    std::vector<ModelArray> all;
+    for (std::size_t i = 0; i < random_.sizes.size(); ++i)
+      all.push_back(random_.sizes[i] == 0 ? std::move(others.at(other++)) : drawn(i, first, count));
+    return all;
+  }
+  bool has_truths(std::size_t head) const override { return rows_ && rows_->has_truths(head); }
+  std::vector<double> truths(std::size_t head, std::size_t first, std::size_t count) const override {
+    return rows_ ? rows_->truths(head, first, count) : std::vector<double>();
+  }
+  std::vector<double> guesses(std::size_t head, bool classes) const override {
+    return rows_ ? rows_->guesses(head, classes) : std::vector<double>();
+  }
+  std::string data_hash() const override { return rows_ ? rows_->data_hash() : std::string(); }
+  std::vector<std::string> column_names() const override {
+    return rows_ ? rows_->column_names() : std::vector<std::string>();
+  }
+  std::span<const std::string> columns(std::size_t row) const override {
+    return rows_ ? rows_->columns(row) : std::span<const std::string>();
+  }
+
+ private:
+  ModelArray drawn(std::size_t input, std::size_t first, std::size_t count) const {
+    const std::size_t size = random_.sizes[input];
+    ModelArray array{{static_cast<std::int64_t>(count), static_cast<std::int64_t>(size)}, {}};
+    for (std::size_t row = first; row < first + count; ++row) {
+      const std::uint64_t key = hash64(hash64(random_.seed, input), row);
+      for (std::size_t k = 0; k < size; ++k) array.values.push_back(normal_real(key, k));
+    }
+    return array;
+  }
+
+  std::unique_ptr<PredictionRows> rows_;
+  std::size_t count_;
+  RandomNumbers random_;
+};
+
 }  // namespace
+
+std::unique_ptr<PredictionRows> rows_with_random_inputs(std::unique_ptr<PredictionRows> rows, std::size_t count,
+                                                        RandomNumbers random) {
+  return std::make_unique<DrawnRows>(std::move(rows), count, std::move(random));
+}
 
 std::vector<double> PredictionRows::truths(std::size_t, std::size_t, std::size_t) const {
   return {};
