@@ -7,6 +7,7 @@ import argparse
 import glob
 import json
 import math
+import struct
 import subprocess
 import sys
 import unittest
@@ -187,6 +188,56 @@ class Alternating(train_run_test.TrainRun):
            "alternate": [{"heads": ["real", "found"], "learn": "discriminator"}, {"heads": "fooled", "learn": "generator", "every": 2}],
            "parts": {"generator": {"optimizer": {"name": "sgd", "learning_rate": 0.01}, "export": True}}}
 
+    def gradients(self, name, **keys):
+        """Of one step, and the weights before it."""
+        begun = self.begin(f"{name}-begin", **keys)
+        self.run_of(name, **{**keys, "epochs": 1, "optimizer": {"name": "sgd", "learning_rate": 1, "momentum": 0}})
+        return {key: begun[key] - values for key, values in self.parameters(name).items()}, begun
+
+    def test_a_penalty_on_gradients_is_that_of_torch(self):
+        layers = [{"convolution": 4, "kernel": 4, "stride": 2, "from": "x", "part": "discriminator"}, "silu",
+                  {"convolution": 8, "kernel": 4, "stride": 2}, "silu", "flatten", {"dense": 1, "name": "score"}]
+        keys = {"inputs": ["x"], "model": {"layers": layers}, "heads": [{"name": "real", "output": "score", "constant": 1, "loss": "bce", "weight": 0.1}],
+                "alternate": [{"heads": "real", "gradient_penalty": {"of": "score", "from": "x", "weight": 3}}]}
+        net = nn.Sequential(nn.Conv2d(1, 4, 4, 2, 1), nn.SiLU(), nn.Conv2d(4, 8, 4, 2, 1), nn.SiLU(), nn.Flatten(), nn.Linear(72, 1))
+        found, begun = self.gradients("penalty", **keys)
+        parameters = self.load(begun, net)
+        x = self.truth("penalty")[0].requires_grad_(True)
+        scores = net(x)
+        slopes, = torch.autograd.grad(scores.sum(), x, create_graph=True)
+        penalty = 3 * slopes.square().sum((1, 2, 3)).mean()
+        (0.1 * score(scores, 1) + penalty).backward()
+        for (key, gradient), parameter in zip(found.items(), parameters, strict=True):
+            wanted = parameter.grad.reshape(gradient.shape)
+            self.assertLess(float((gradient - wanted).norm() / wanted.norm()), 1e-3, key)
+        row = json.loads((self.root / "penalty/metrics.jsonl").read_text().splitlines()[-1])
+        self.assertAlmostEqual(row["train_loss"], float(0.1 * score(scores, 1) + penalty), places=4)
+
+    def test_a_penalty_between_real_and_made_samples(self):
+        """The slope of a linear score is the same everywhere: the mixture of samples does not matter."""
+        layers = [{"dense": SIDE * SIDE, "from": "z", "part": "generator"}, {"reshape": [1, SIDE, SIDE], "name": "made"},
+                  {"flatten": "x", "part": "critic"}, {"dense": 1, "name": "score"}, {"mix": ["x", "made"], "part": "losses", "name": "between"},
+                  {"apply": "critic", "from": "made", "name": "score_made"}, {"apply": "critic", "from": "between", "name": "score_between"}]
+        heads = [{"name": name, "output": output, "constant": constant, "loss": "wasserstein"}
+                 for name, output, constant in (("real", "score", 1), ("found", "score_made", 0), ("mixed", "score_between", 0))]
+        keys = {"inputs": ["x"], "random_inputs": {"z": 4}, "model": {"layers": layers}, "heads": heads}
+        plain = {"heads": ["real", "found"], "learn": "critic"}
+        without, begun = self.gradients("critic", **keys, alternate=[plain])
+        penalty = {"of": "score_between", "from": "between", "norm": 1}
+        found, _ = self.gradients("penalised", **keys, alternate=[{**plain, "gradient_penalty": penalty}])
+        weight = begun["score.weight"]
+        wanted = 2 * 10 * (weight.norm() - 1) * weight / weight.norm()
+        self.assertLess(float((found["score.weight"] - without["score.weight"] - wanted).norm() / wanted.norm()), 1e-3)
+        for wrong, said in (({**penalty, "of": "scores"}, "has neither an input nor a layer of this name; did you mean 'score'?"),
+                            ({**penalty, "from": "z", "of": "score"}, "it does not depend on its 'from'"),
+                            ({"of": "made_up"}, "'from'")):
+            done = self.train(self.config("wrong-penalty", transform=None, augment=None, **keys, alternate=[{**plain, "gradient_penalty": wrong}]), code=3)
+            self.assertIn(said, done.stderr)
+        layers.insert(4, "batch_norm")
+        layers[3]["name"], layers[4] = "before", {"batch_norm": "before", "name": "score"}
+        done = self.train(self.config("mixed-samples", transform=None, augment=None, **keys, alternate=[{**plain, "gradient_penalty": penalty}]), code=3)
+        self.assertIn("and the batch norm 'score_between' mixes the samples: use group_norm, layer_norm or none", done.stderr)
+
     def test_sigkill_and_ranks(self):
         keys = {**self.GAN, "epochs": 8, "batch": 7, "ema": 0.9, "checkpoint": {"every_steps": 1, "keep_last": 2}, "accumulate": 2}
         self.run_of("whole", **keys)
@@ -232,16 +283,23 @@ class Alternating(train_run_test.TrainRun):
         self.assertGreater(one.std(axis=0).max(), 0)
         done = self.predict(self.root / "exported", self.root / "shards", "-o", self.root / "never.h5", code=2)
         self.assertIn("reads random numbers only: give a number of samples in place of", done.stderr)
+        png = (self.root / "exported/samples/picture-0002.png").read_bytes()
+        self.assertEqual((png[1:4], struct.unpack(">II", png[16:24])), (b"PNG", (2 * SIDE + 1, 2 * SIDE + 1)))  # of four validation samples
+        pictures = json.loads((self.root / "exported/pictures.json").read_text())["samples"][0]["pictures"]
+        self.assertEqual([picture["role"] for picture in pictures], ["input", "prediction"])
         row = json.loads((self.root / "exported/metrics.jsonl").read_text().splitlines()[-1])
         self.assertEqual(set(row["validation_heads"]), {"real", "found", "fooled"})
 
     def test_the_ring_of_gaussians_is_covered(self):
         """Eight normal distributions on a circle, a classic of generators that forget some of them."""
         rng = numpy.random.default_rng(1)
-        rows = ["id,a,b"] + [f"{i},{math.cos(i * math.pi / 4) + 0.02 * rng.normal()},{math.sin(i * math.pi / 4) + 0.02 * rng.normal()}" for i in range(1040)]
+        rows = ["id,a,b,t"]
+        for i in range(1040):
+            a, b = math.cos(i * math.pi / 4), math.sin(i * math.pi / 4)
+            rows.append(f"{i},{a + 0.02 * rng.normal()},{b + 0.02 * rng.normal()},{i % 8}")
         (self.root / "ring.csv").write_text("\n".join(rows) + "\n")
         (self.root / "ring.yaml").write_text(
-            f"samples: {self.root}/ring.csv\ninputs: {{p: {{columns: [a, b]}}}}\ntargets: [a]\nsplit: {{train: 1024, validation: 8, test: 8}}\n"
+            f"samples: {self.root}/ring.csv\ninputs: {{p: {{parameters: [a, b]}}}}\ntargets: [t]\nsplit: {{train: 1024, validation: 8, test: 8}}\n"
             f"output: {self.root}/ring\n")
         subprocess.run([train_run_test.PROGRAMS.convert, self.root / "ring.yaml"], check=True, stdout=subprocess.DEVNULL)
         path = self.config("ring-gan", data=str(self.root / "ring"), inputs=["p"], transform=None, augment=None, epochs=300, batch=256, model={"name": "gan", "latent": 8, "dense": [64, 64]},
@@ -255,6 +313,25 @@ class Alternating(train_run_test.TrainRun):
         counts = numpy.bincount(numpy.round(angle[near]).astype(int) % 8, minlength=8)
         self.assertGreater(counts.min(), 20, counts)
         self.assertGreater(near.mean(), 0.6)
+
+    def test_a_field_depends_on_numbers(self):
+        layers = [{"convolution": 4, "from": "x", "name": "seen"}, {"dense": 8, "from": "a", "name": "settings"}, {"film": ["seen", "settings"]}, "relu",
+                  {"spread": ["settings", "relu1"], "name": "wide"}, {"concatenate": ["relu1", "wide"]}, {"convolution": 1, "name": "all"},
+                  {"flatten": "all"}, {"dense": 2, "name": "up"}, {"stop": "settings"}, {"slice": [0, 2]}, {"flatten": "slice1", "name": "cut"},
+                  {"subtract": ["up", "cut"]}]
+        self.run_of("conditioned", inputs=["x", "a"], targets=["u", "v"], model={"layers": layers}, epochs=10, optimizer="adam")
+        import onnx_run
+        model = torch.jit.load(str(self.root / "conditioned/model.pt"))
+        x, a = torch.randn(3, 1, 1, SIDE, SIDE), torch.randn(3, 1)
+        expected = model(x, a)
+        onnx = onnx_run.Model(str(self.root / "conditioned/model.onnx"))(x, a)
+        self.assertLess(float((onnx - expected).abs().max()), 1e-5 * float(expected.abs().max()))
+        self.assertGreater(float((model(x, a + 1) - expected).abs().max()), 0)
+        self.predict(self.root / "conditioned", self.root / "shards", "--split", "test", "-o", self.root / "conditioned.h5")
+        with h5py.File(self.root / "conditioned.h5") as one, h5py.File(self.root / "conditioned/predictions.h5") as two:
+            for sample, prediction in zip(one["id"][:], one["prediction"][:]):
+                wanted = two["prediction"][:][list(two["id"][:]).index(sample)]
+                self.assertLess(numpy.abs(prediction - wanted).max(), 1e-5)
 
     def test_what_does_not_fit(self):
         for change, said in (

@@ -21,12 +21,13 @@ namespace wflow::trainer {
 namespace {
 
 const std::array<std::string, 22> kModels = {
-    "cosmoflow", "sc18",   "mlperf",    "mlp",         "cnn",   "unet", "resnet", "deeplab",
-    "tiramisu",  "decoder", "autoencoder", "vae",       "fno",   "lstm", "conv_lstm", "gan",
-    "wae",       "cycle",  "semi_supervised", "layers", "automatic", "module"};
+    "cosmoflow", "sc18",    "mlperf",          "mlp",    "cnn",       "unet",  "resnet",    "deeplab",
+    "tiramisu",  "decoder", "autoencoder",     "vae",    "fno",       "lstm",  "conv_lstm", "gan",
+    "wae",       "cycle",   "semi_supervised", "layers", "automatic", "module"};
 const std::array<std::string, 3> kTransforms = {"none", "log", "log1p"};
-const std::array<std::string, 11> kLosses = {"mse",   "mae",      "huber",   "gaussian", "cross_entropy", "dice",
-                                             "focal", "quantile", "formula", "bce",      "wasserstein"};
+const std::array<std::string, 11> kLosses = {"mse",           "mae",  "huber",      "gaussian",
+                                             "cross_entropy", "dice", "focal",      "quantile",
+                                             "formula",       "bce",  "wasserstein"};
 // By number, the first is that of listed weights: without a list all are 1.
 const std::array<std::string, 3> kClassWeightings = {"none", "inverse", "inverse_root"};
 const std::array<std::string, 6> kOptimizers = {"adamw", "adam", "sgd", "lars", "larc", "lamb"};
@@ -165,9 +166,10 @@ const config::Table<ModelConfig>& model_table() {
            "conv_lstm: layers one after another")
            .usually("resnet, deeplab and lstm `2`, fno `4`, conv_lstm `1`, else `3`")
            .only_if(is_named),
-       config::integer("latent", &ModelConfig::latent, 1, 1 << 20,
-                       "autoencoder, vae, wae, cycle, semi_supervised: values between encoder and decoder; gan: "
-                       "random numbers of a sample")
+       config::integer(
+           "latent", &ModelConfig::latent, 1, 1 << 20,
+           "autoencoder, vae, wae, cycle, semi_supervised: values between encoder and decoder; gan: "
+           "random numbers of a sample")
            .usually("gan `64`, wae and cycle `20`, else `16`")
            .only_if(is_named),
        config::real("auxiliary_weight", &ModelConfig::auxiliary_weight, 0, 1e9,
@@ -348,7 +350,9 @@ void check_head(yaml::MapReader& reader, HeadConfig& head) {
   yaml::Diagnostics& diagnostics = reader.diagnostics();
   const int given = (head.targets.empty() ? 0 : 1) + (head.constant ? 1 : 0) + (head.like.empty() ? 0 : 1);
   if (given != 1) {
-    diagnostics.error(reader.mark_of(given == 0 ? "name" : head.constant ? "constant" : "like"),
+    diagnostics.error(reader.mark_of(given == 0      ? "name"
+                                     : head.constant ? "constant"
+                                                     : "like"),
                       fmt::format("the head '{}' needs one of 'targets', 'constant' and 'like'{}", head.name,
                                   given == 0 ? "" : ", and has more"));
   }
@@ -362,9 +366,10 @@ void check_head(yaml::MapReader& reader, HeadConfig& head) {
                       fmt::format("the loss {} needs a 'constant' from 0 to 1", name_of(head.loss.name)));
   if (head.constant && (is_classification(head.loss.name) || head.loss.name == LossName::gaussian ||
                         head.loss.name == LossName::quantile || head.loss.name == LossName::formula))
-    diagnostics.error(reader.mark_of("loss"),
-                      fmt::format("a 'constant' is compared by mse, mae, huber, bce or wasserstein, not by {}",
-                                  name_of(head.loss.name)));
+    diagnostics.error(
+        reader.mark_of("loss"),
+        fmt::format("a 'constant' is compared by mse, mae, huber, bce or wasserstein, not by {}",
+                    name_of(head.loss.name)));
 }
 
 const config::Table<HeadConfig>& head_table() {
@@ -384,9 +389,10 @@ const config::Table<HeadConfig>& head_table() {
            [](const HeadConfig& head) { return yaml::scalar(text::from_real(*head.constant)); })
            .usually("none")
            .emitted_if([](const HeadConfig& head) { return head.constant.has_value(); }),
-       config::text("like", &HeadConfig::like,
-                    "a field in place of targets: the output is in its units and has no truth; it is exported "
-                    "and counts in no loss")
+       config::text(
+           "like", &HeadConfig::like,
+           "a field in place of targets: the output is in its units and has no truth; it is exported "
+           "and counts in no loss")
            .usually("none")
            .unless_default(),
        config::block("loss", &HeadConfig::loss, loss_table(),
@@ -408,14 +414,37 @@ const config::Table<HeadConfig>& head_table() {
   return table;
 }
 
+const config::Table<GradientPenalty>& penalty_table() {
+  static const config::Table<GradientPenalty> table(
+      "a gradient penalty",
+      {config::text("of", &GradientPenalty::of, "the layer with the score").usually("needed"),
+       config::text("from", &GradientPenalty::from, "the input or layer that the gradient is taken by")
+           .usually("needed"),
+       config::real("weight", &GradientPenalty::weight, 0, 1e9, "factor of the penalty"),
+       config::real("norm", &GradientPenalty::norm, 0, 1e9, "norm of the gradient that has no penalty")});
+  return table;
+}
+
 const config::Table<AlternateConfig>& alternate_table() {
   static const config::Table<AlternateConfig> table(
       "an entry of 'alternate'",
       {config::texts("heads", &AlternateConfig::heads, "the heads whose losses count").required(),
-       config::texts("learn", &AlternateConfig::learn, "the parts that learn").usually("all").unless_default(),
-       config::integer("every", &AlternateConfig::every, 1, 1 << 20,
-                       "steps from one such update to the next")
-           .unless_default()});
+       config::texts("learn", &AlternateConfig::learn, "the parts that learn")
+           .usually("all")
+           .unless_default(),
+       config::integer("every", &AlternateConfig::every, 1, 1 << 20, "steps from one such update to the next")
+           .unless_default(),
+       config::block("gradient_penalty", &AlternateConfig::penalty, penalty_table(),
+                     "a [limit](#gradient-penalty) on how fast a score may change", "of")
+           .usually("none")
+           .emitted_if([](const AlternateConfig& entry) { return !entry.penalty.of.empty(); })},
+      [](yaml::MapReader& reader, AlternateConfig& entry) {
+        if (reader.has("gradient_penalty") && (entry.penalty.of.empty() || entry.penalty.from.empty()))
+          reader.diagnostics().error(
+              reader.mark_of("gradient_penalty"),
+              "'gradient_penalty' needs 'of', the layer with the score, and 'from', the "
+              "value that its gradient is taken by");
+      });
   return table;
 }
 
@@ -429,9 +458,10 @@ void read_alternate(yaml::MapReader& reader, std::string_view key, TrainConfig& 
                                 list->describe()));
     return;
   }
-  for (const yaml::Node& item : list->items)
-    alternate_table().read(item, config.alternate.emplace_back(), reader.diagnostics(),
-                           fmt::format("entry {} of 'alternate'", config.alternate.size()));
+  for (const yaml::Node& item : list->items) {
+    const std::string where = fmt::format("entry {} of 'alternate'", config.alternate.size() + 1);
+    alternate_table().read(item, config.alternate.emplace_back(), reader.diagnostics(), where);
+  }
 }
 
 void read_random_inputs(yaml::MapReader& reader, std::string_view key, TrainConfig& config) {
@@ -880,9 +910,9 @@ void check_heads(yaml::MapReader& reader, const TrainConfig& config) {
     diagnostics.error(reader.mark_of("model"), "a TorchScript module gives one output: leave out 'heads'");
   for (const HeadConfig& head : config.heads) {
     if (is_listed(config.model) || (!head.constant && head.like.empty())) continue;
-    diagnostics.error(reader.mark_of("heads"),
-                      fmt::format("the head '{}' has no targets, which needs a list of layers as the model",
-                                  head.name));
+    diagnostics.error(
+        reader.mark_of("heads"),
+        fmt::format("the head '{}' has no targets, which needs a list of layers as the model", head.name));
   }
   if (!is_listed(config.model)) return;
   std::vector<std::string> names;
@@ -906,9 +936,10 @@ void check_composed(yaml::MapReader& reader, const TrainConfig& config) {
     if (!reader.has(key)) continue;
     reader.diagnostics().error(
         reader.mark_of(key),
-        fmt::format("the network {} has heads, updates and random inputs of its own: leave out '{}', or write "
-                    "the layers out (train.yaml of a run of {} has them)",
-                    name_of(name), key, name_of(name)));
+        fmt::format(
+            "the network {} has heads, updates and random inputs of its own: leave out '{}', or write "
+            "the layers out (train.yaml of a run of {} has them)",
+            name_of(name), key, name_of(name)));
   }
 }
 
@@ -934,9 +965,10 @@ void check_alternate(yaml::MapReader& reader, const TrainConfig& config) {
     }
   }
   if (config.optimizer.lag > 0)
-    diagnostics.error(reader.mark_of("optimizer"),
-                      "'lag: 1' applies gradients a step later, and 'alternate' makes several updates a step: "
-                      "leave out one of them");
+    diagnostics.error(
+        reader.mark_of("optimizer"),
+        "'lag: 1' applies gradients a step later, and 'alternate' makes several updates a step: "
+        "leave out one of them");
   if (config.noise_scale_every > 0)
     diagnostics.error(reader.mark_of("noise_scale"),
                       "'noise_scale' is of one loss, and 'alternate' has several: leave out one of them");
@@ -1011,9 +1043,10 @@ void check_train(yaml::MapReader& reader, TrainConfig& config) {
   check_composed(reader, config);
   const bool adversarial = config.model.name == ModelName::gan || config.model.name == ModelName::wae;
   if (compares_scores(config.loss.name) && !adversarial)
-    diagnostics.error(reader.mark_of("loss"),
-                      fmt::format("the loss {} compares a score with a constant: say it in a head with 'constant'",
-                                  name_of(config.loss.name)));
+    diagnostics.error(
+        reader.mark_of("loss"),
+        fmt::format("the loss {} compares a score with a constant: say it in a head with 'constant'",
+                    name_of(config.loss.name)));
   if (config.ranks > config.batch) {
     diagnostics.error(
         reader.mark_of("ranks"),
@@ -1472,6 +1505,7 @@ std::vector<config::Section> train_sections() {
           {"train.loss", loss_table().rows()},
           {"train.heads", head_table().rows()},
           {"train.alternate", alternate_table().rows()},
+          {"train.gradient_penalty", penalty_table().rows()},
           {"train.optimizer", optimizer_table().rows()},
           {"train.parts", part_table().rows()},
           {"train.gradients", gradient_table().rows()},

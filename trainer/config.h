@@ -168,11 +168,21 @@ struct RandomInput {
   bool operator==(const RandomInput&) const = default;
 };
 
+// weight * (|gradient| - norm)^2, the mean over the samples; the gradient is that of a score by a value.
+struct GradientPenalty {
+  std::string of;    // the score's layer; empty: no penalty
+  std::string from;  // an input or a layer before it
+  double weight = 10;
+  double norm = 0;
+  bool operator==(const GradientPenalty&) const = default;
+};
+
 // One of several updates that a step makes, each with losses and parts of its own.
 struct AlternateConfig {
   std::vector<std::string> heads;  // whose losses count
   std::vector<std::string> learn;  // parts that learn; empty: all
   std::int64_t every = 1;          // steps
+  GradientPenalty penalty = {};
   bool operator==(const AlternateConfig&) const = default;
 };
 
@@ -271,7 +281,7 @@ struct TrainConfig {
   bool normalise = true;
   AugmentConfig augment;
   LossConfig loss;
-  std::vector<HeadConfig> heads;  // empty: one, of `targets` and `loss`
+  std::vector<HeadConfig> heads;           // empty: one, of `targets` and `loss`
   std::vector<AlternateConfig> alternate;  // empty: one update, with the losses of all heads
   OptimizerConfig optimizer;
   std::vector<PartConfig> parts;

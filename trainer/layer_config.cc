@@ -59,6 +59,7 @@ const std::array<std::string, kKinds> kNames = {"convolution",
                                                 "stop",
                                                 "subtract",
                                                 "film",
+                                                "mix",
                                                 "spread",
                                                 "apply"};
 
@@ -115,6 +116,7 @@ Form form_of(LayerKind kind) {
     case LayerKind::sample:
     case LayerKind::subtract:
     case LayerKind::film:
+    case LayerKind::mix:
     case LayerKind::spread:
       return {Argument::none, false, 0, 2, 2};
     case LayerKind::apply:
@@ -193,7 +195,8 @@ const config::Table<LayerConfig>& layer_table() {
            .only_if_set(),
        config::custom<LayerConfig>(
            "padding", config::choice_schema(kPaddings),
-           "convolutions: zeros around the field (`same`), or only windows that fit (`valid`). A transposed one "
+           "convolutions: zeros around the field (`same`), or only windows that fit (`valid`). A transposed "
+           "one "
            "with `same` gives the cells times the stride, and cuts off what its windows reach beyond",
            [](yaml::MapReader& reader, std::string_view key, LayerConfig& layer) {
              layer.same = reader.choice(key, layer.same ? 0 : 1, kPaddings) == 0;
@@ -369,9 +372,10 @@ class LayerReader {
     for (const LayerConfig& layer : layers_)
       if (!layer.part.empty() && layer.kind != LayerKind::apply) parts.push_back(layer.part);
     if (!reader.has(key) || std::find(parts.begin(), parts.end(), part) != parts.end()) return;
-    diagnostics_.error(reader.mark_of(key),
-                       fmt::format("'apply' repeats the layers of a part, and no layer before it has 'part: {}'{}",
-                                   part, text::suggestion(part, parts)));
+    diagnostics_.error(
+        reader.mark_of(key),
+        fmt::format("'apply' repeats the layers of a part, and no layer before it has 'part: {}'{}", part,
+                    text::suggestion(part, parts)));
   }
 
   // {resize: 1.5}: a factor on every axis; {resize: [24, 36]}: the cells of each axis.
@@ -392,14 +396,15 @@ class LayerReader {
     if (layer.from.empty() && form.least_inputs == 1)
       layer.from = {layers_.empty() ? inputs_.front() : layers_.back().name};
     if (layer.from.size() < form.least_inputs || layer.from.size() > form.most_inputs) {
-      diagnostics_.error(reader.mark_of("from"),
-                         fmt::format("the layer '{}' ({}) reads {} values, and 'from' names {}", layer.name,
-                                     name_of(layer.kind),
-                                     form.most_inputs > 2     ? (form.least_inputs == 1 ? "one or more" : "two or more")
-                                     : form.least_inputs == 2 ? "two"
-                                     : form.most_inputs == 2  ? "one or two"
-                                                              : "one",
-                                     layer.from.size()));
+      diagnostics_.error(
+          reader.mark_of("from"),
+          fmt::format("the layer '{}' ({}) reads {} values, and 'from' names {}", layer.name,
+                      name_of(layer.kind),
+                      form.most_inputs > 2     ? (form.least_inputs == 1 ? "one or more" : "two or more")
+                      : form.least_inputs == 2 ? "two"
+                      : form.most_inputs == 2  ? "one or two"
+                                               : "one",
+                      layer.from.size()));
       layer.from.resize(form.least_inputs, inputs_.front());
     }
     for (const std::string& name : layer.from) {

@@ -60,10 +60,11 @@ enum class LayerKind {
   stop,                  // the value as it is; no gradient goes through
   subtract,
   film,    // x (1 + scale) + shift for each channel; the second input has the scales, then the shifts
+  mix,     // of two values, in a random proportion for each sample
   spread,  // numbers as channels of a field with the cells of the second input
   apply,   // in lists: the layers of a part once more, on other values, with the same weights
-  count,                 // number of kinds that a list of layers may have
-  module                 // a whole network in a TorchScript file
+  count,   // number of kinds that a list of layers may have
+  module   // a whole network in a TorchScript file
 };
 
 // The name of a kind in YAML files and messages: "dense" for linear.

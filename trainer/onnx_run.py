@@ -26,9 +26,12 @@ def convolution(x, w, b=None, *, kernel_shape, strides, pads, dilations=(1, 1, 1
     return functional.conv3d(padded(x, pads, 0), w, b, strides, 0, dilations, group)
 
 
-def transposed_convolution(x, w, b=None, *, kernel_shape, strides):
+def transposed_convolution(x, w, b=None, *, kernel_shape, strides, pads):
     assert list(w.shape[2:]) == list(kernel_shape)
-    return functional.conv_transpose3d(x, w, b, strides)
+    y = functional.conv_transpose3d(x, w, b, strides)
+    for axis in range(3):
+        y = y.narrow(2 + axis, pads[axis], y.shape[2 + axis] - pads[axis] - pads[3 + axis])
+    return y
 
 
 def resize_linear(x, sizes):
@@ -133,6 +136,7 @@ OPERATORS = {
     "InstanceNormalization": instance_normalization,
     "LayerNormalization": lambda x, s, b, axis, epsilon: functional.layer_norm(x, [x.shape[axis]], s, b, epsilon),
     "Transpose": lambda x, perm: x.permute(perm),
+    "Expand": lambda x, shape: x.expand(*(max(a, b) for a, b in zip(x.shape, shape.tolist()))),
     "Flatten": lambda x, axis: x.flatten(axis),
     "ReduceMean": lambda x, axes, keepdims: x.mean(axes, keepdim=bool(keepdims)),
     "ReduceMax": lambda x, axes, keepdims: x.amax(axes, keepdim=bool(keepdims)),

@@ -56,7 +56,8 @@ class DataCheck {
 
   void refuse_copies() {
     for (const DataRoles::Input& input : roles_.inputs) {
-      if (config_.model.name == ModelName::layers && !config_.heads.empty()) continue;  // it says who reads what
+      if (config_.model.name == ModelName::layers && !config_.heads.empty())
+        continue;  // it says who reads what
       if (input.label && learns(*input.label))
         throw Error(
             ExitCode::spec,

@@ -43,8 +43,8 @@ std::vector<Group> groups_of(const std::vector<std::string>& names, const std::s
     } else if (field) {
       groups.push_back({name, {name}, info.fields[*field].shape});
     } else {
-      throw Error(ExitCode::spec, fmt::format("the data in {} have neither a field nor a label '{}'{}", config.data,
-                                              name, text::suggestion(name, info.labels)));
+      throw Error(ExitCode::spec, fmt::format("the data in {} have neither a field nor a label '{}'{}",
+                                              config.data, name, text::suggestion(name, info.labels)));
     }
   }
   if (!labels.inputs.empty()) groups.insert(groups.begin(), labels);
@@ -74,7 +74,8 @@ class Composition {
   void hidden(const std::vector<std::int64_t>& sizes, const char* activation, const Json& argument);
   void generator(const std::string& part, const std::string& from, const Group& to, const std::string& name);
   void contract(const Group& group, const std::string& part, bool norm_first);
-  void discriminator(const std::string& part, const std::string& from, const Group& of, const std::string& name);
+  void discriminator(const std::string& part, const std::string& from, const Group& of,
+                     const std::string& name);
   std::string joined(const Group& group, const std::string& name);
   const Group& only_field(const std::vector<Group>& groups) const;
   TrainConfig finished() const;
@@ -111,7 +112,8 @@ void Composition::head(const std::string& name, const std::string& output, Json 
 
 void Composition::score(const std::string& name, const std::string& output, int constant, double weight) {
   const bool wasserstein = config_.loss.name == LossName::wasserstein;
-  head(name, output, {{"constant", constant}, {"loss", wasserstein ? "wasserstein" : "bce"}, {"weight", weight}});
+  head(name, output,
+       {{"constant", constant}, {"loss", wasserstein ? "wasserstein" : "bce"}, {"weight", weight}});
 }
 
 void Composition::update(const std::vector<std::string>& heads, const std::vector<std::string>& learn) {
@@ -128,10 +130,10 @@ std::int64_t Composition::levels(const Group& group) const {
     levels = std::min(levels, fits);
   }
   if (levels > 0) return levels;
-  throw Error(ExitCode::spec, fmt::format("the network {} halves the grid of '{}', which is {}: it needs an even "
-                                          "number of at least {} cells along each axis",
-                                          name_of(model().name), group.name, text_of(group.shape),
-                                          2 * kFewestCells));
+  throw Error(ExitCode::spec,
+              fmt::format("the network {} halves the grid of '{}', which is {}: it needs an even "
+                          "number of at least {} cells along each axis",
+                          name_of(model().name), group.name, text_of(group.shape), 2 * kFewestCells));
 }
 
 void Composition::normed(const char* activation, const Json& argument) {
@@ -139,15 +141,16 @@ void Composition::normed(const char* activation, const Json& argument) {
   layer(activation, argument);
 }
 
-void Composition::hidden(const std::vector<std::int64_t>& sizes, const char* activation, const Json& argument) {
+void Composition::hidden(const std::vector<std::int64_t>& sizes, const char* activation,
+                         const Json& argument) {
   for (const std::int64_t size : sizes) {
     layer("dense", size);
     layer(activation, argument);
   }
 }
 
-// CosmoGAN's (Mustafa et al. 2019, table 1): a dense layer on a coarse grid, then transposed convolutions of 5 cells
-// that double it.
+// CosmoGAN's (Mustafa et al. 2019, table 1): a dense layer on a coarse grid, then transposed convolutions of
+// 5 cells that double it.
 void Composition::generator(const std::string& part, const std::string& from, const Group& to,
                             const std::string& name) {
   begin(part, from);
@@ -220,7 +223,8 @@ const Group& Composition::only_field(const std::vector<Group>& groups) const {
                           groups.size(), text::join(config_.inputs, ", ")));
 }
 
-// Goodfellow et al. 2014, with the generator's loss that does not saturate (bce), or with scores (wasserstein).
+// Goodfellow et al. 2014, with the generator's loss that does not saturate (bce), or with scores
+// (wasserstein).
 TrainConfig Composition::gan() {
   const std::vector<Group> groups = groups_of(config_.inputs, "numbers", config_, info_);
   const Group& field = only_field(groups);
@@ -265,8 +269,8 @@ TrainConfig Composition::wae() {
   return finished();
 }
 
-// Jacobs et al. 2019 and Anirudh et al. 2020 (MaCC): an autoencoder of the outputs, a network from parameters to its
-// codes, one back, and the losses of the two cycles.
+// Jacobs et al. 2019 and Anirudh et al. 2020 (MaCC): an autoencoder of the outputs, a network from parameters
+// to its codes, one back, and the losses of the two cycles.
 TrainConfig Composition::cycle() {
   const std::vector<Group> parameters = groups_of(config_.inputs, "parameters", config_, info_);
   const std::vector<Group> outputs = groups_of(config_.targets, "numbers", config_, info_);
@@ -326,7 +330,8 @@ TrainConfig Composition::cycle() {
   }
   head("latent_error", "latent_error", {{"constant", 0}});
   head("parameters_inverse", "inverse_parameters", {{"targets", known.inputs}, {"export", false}});
-  head("parameters_cycle", "cycled_parameters", {{"targets", known.inputs}, {"export", false}, {"weight", weight}});
+  head("parameters_cycle", "cycled_parameters",
+       {{"targets", known.inputs}, {"export", false}, {"weight", weight}});
   update(coded, parts);
   update(predicted, {"forward"});
   update(inverted, {"inverse"});
@@ -355,12 +360,13 @@ TrainConfig Composition::finished() const {
   yaml::Diagnostics diagnostics(name_of(model().name));
   TrainConfig whole = read_train_config(block, diagnostics);
   if (diagnostics.has_errors())
-    throw Error(ExitCode::spec, fmt::format("the network {}: {}", name_of(model().name), diagnostics.to_string()));
+    throw Error(ExitCode::spec,
+                fmt::format("the network {}: {}", name_of(model().name), diagnostics.to_string()));
   return whole;
 }
 
-// A head for the labels and one for the fields that it reads (Kurth et al. 2017, section 3.2): a sample without
-// labels counts in the second one only.
+// A head for the labels and one for the fields that it reads (Kurth et al. 2017, section 3.2): a sample
+// without labels counts in the second one only.
 TrainConfig semi_supervised(const TrainConfig& config) {
   TrainConfig full = config;
   full.model.name = ModelName::autoencoder;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Networks by name that are made of several parts with losses of their own: gan, wae, cycle and semi_supervised.
-// Each name stands for layers, heads and updates that a user may write too; train.yaml of a run has them.
+// Networks by name that are made of several parts with losses of their own: gan, wae, cycle and
+// semi_supervised. Each name stands for layers, heads and updates that a user may write too; train.yaml of a
+// run has them.
 #pragma once
 
 #include "trainer/config.h"

@@ -287,8 +287,7 @@ TrainConfig completed(const TrainConfig& config, const DatasetInfo& info) {
       full.targets = names_of(info, false);
     }
   }
-  if (full.model.name == ModelName::cycle && full.targets.empty())
-    full.targets = remaining_names(full, info);
+  if (full.model.name == ModelName::cycle && full.targets.empty()) full.targets = remaining_names(full, info);
   if (is_composed(full.model.name)) return expanded(full, info);
   if (full.model.name == ModelName::automatic) full.model = default_model(automatic_model(full, info));
   return full;
@@ -315,7 +314,8 @@ DataRoles roles_of(const TrainConfig& config, const DatasetInfo& info) {
   }
   for (DataRoles::Head& head : roles.heads) {
     if (!head.has_truth && !head.learns_fields())
-      throw Error(ExitCode::spec, fmt::format("'like' of the head '{}' names a label; it takes a field", head.name));
+      throw Error(ExitCode::spec,
+                  fmt::format("'like' of the head '{}' names a label; it takes a field", head.name));
     for (const std::size_t part : head.fields) {
       const auto mask = mask_of(roles.parts[part].field, info);
       head.masks.push_back(mask ? std::optional(part_of(roles, info.fields[*mask].name, *mask))

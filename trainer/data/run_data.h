@@ -58,8 +58,8 @@ class RunData {
   bool target_is_without_channels(std::size_t head) const;
   bool target_is_transformed(std::size_t head) const;
 
-  // The key of the random inputs of a step: sample n of the batch has number first + n in it. Without one they
-  // depend on the sample.
+  // The key of the random inputs of a step: sample n of the batch has number first + n in it. Without one
+  // they depend on the sample.
   struct StepOfBatch {
     std::uint64_t step = 0;
     std::size_t first = 0;

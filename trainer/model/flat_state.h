@@ -82,7 +82,8 @@ class FlatState {
 
   void fill_initial_values(std::uint64_t seed);
   void fill_initial_buffers();
-  // running = (1 - momentum) * running + momentum * (statistics summed over ranks) / samples, for some buffers.
+  // running = (1 - momentum) * running + momentum * (statistics summed over ranks) / samples, for some
+  // buffers.
   void update_running_statistics(std::int64_t samples, double momentum, std::span<const FlatEntry> entries);
   // running += (changes summed over ranks) / samples: for a module that updates its own statistics.
   void add_to_running_statistics(std::int64_t samples);

@@ -158,7 +158,8 @@ GraphBuilder::Value GraphBuilder::convolution(std::string name, Value from, std:
 }
 
 // Without padding, n cells become (n - 1) * stride + kernel. With kernel = stride that is n * stride, each
-// output cell from one input cell. `same` cuts off what is beyond n * stride, the larger part at the beginning.
+// output cell from one input cell. `same` cuts off what is beyond n * stride, the larger part at the
+// beginning.
 GraphBuilder::Value GraphBuilder::transposed_convolution(std::string name, Value from, std::int64_t channels,
                                                          const Window& window) {
   Layer layer = begin(LayerKind::transposed_convolution, std::move(name), {from});
@@ -170,9 +171,10 @@ GraphBuilder::Value GraphBuilder::transposed_convolution(std::string name, Value
     layer.stride[axis] = stride;
     const std::int64_t beyond = window.same ? k - stride : 0;
     if (beyond < 0) {
-      refuse(fmt::format("the transposed convolution '{}' with 'padding: same' needs a kernel of at least its "
-                         "stride, {} cells",
-                         layer.name, stride));
+      refuse(
+          fmt::format("the transposed convolution '{}' with 'padding: same' needs a kernel of at least its "
+                      "stride, {} cells",
+                      layer.name, stride));
     }
     layer.pad_low[axis] = beyond - beyond / 2;
     layer.pad_high[axis] = beyond / 2;
@@ -389,13 +391,19 @@ GraphBuilder::Value GraphBuilder::subtract(std::string name, Value from, Value o
   return push(std::move(layer));
 }
 
+GraphBuilder::Value GraphBuilder::mix(std::string name, Value from, Value other) {
+  Layer layer = begin(LayerKind::mix, std::move(name), {from, other});
+  need_equal_extents(layer, true);
+  return push(std::move(layer));
+}
+
 GraphBuilder::Value GraphBuilder::film(std::string name, Value field, Value numbers) {
   Layer layer = begin(LayerKind::film, std::move(name), {field, numbers});
   if (shape(numbers) != TensorShape{2 * layer.input.channels, {1, 1, 1}}) {
-    refuse(fmt::format("the film layer '{}' needs {} numbers, a scale and a shift for each channel of '{}', and "
-                       "'{}' gives {}",
-                       layer.name, 2 * layer.input.channels, name_of(field), name_of(numbers),
-                       text_of(shape(numbers))));
+    refuse(fmt::format(
+        "the film layer '{}' needs {} numbers, a scale and a shift for each channel of '{}', and "
+        "'{}' gives {}",
+        layer.name, 2 * layer.input.channels, name_of(field), name_of(numbers), text_of(shape(numbers))));
   }
   return push(std::move(layer));
 }

@@ -73,6 +73,8 @@ class GraphBuilder {
   // The value as it is, through which no gradient goes.
   Value stop(std::string name, Value from);
   Value subtract(std::string name, Value from, Value other);
+  // u times the one and 1 - u times the other, with u from 0 to 1 for each sample; in predictions the mean.
+  Value mix(std::string name, Value from, Value other);
   // Perez et al. 2018 (arXiv 1709.07871): `numbers` has two for each channel of the field.
   Value film(std::string name, Value field, Value numbers);
   // `numbers` as channels on the cells of `field`.

@@ -355,6 +355,8 @@ Value add_layer(GraphBuilder& graph, const LayerConfig& layer, const std::vector
       return graph.stop(layer.name, from[0]);
     case LayerKind::subtract:
       return graph.subtract(layer.name, from[0], from[1]);
+    case LayerKind::mix:
+      return graph.mix(layer.name, from[0], from[1]);
     case LayerKind::film:
       return graph.film(layer.name, from[0], from[1]);
     case LayerKind::spread:
@@ -466,16 +468,18 @@ class ListedLayers {
       inside.insert(layer->name);
     }
     if (outside.size() != apply.from.size())
-      refuse(fmt::format("'apply: {}' needs a value for each that the part reads from outside, which are {}; 'from' "
-                         "of '{}' names {}",
-                         apply.applied, text::join(outside, ", "), apply.name, apply.from.size()));
+      refuse(fmt::format(
+          "'apply: {}' needs a value for each that the part reads from outside, which are {}; 'from' "
+          "of '{}' names {}",
+          apply.applied, text::join(outside, ", "), apply.name, apply.from.size()));
     std::map<std::string, Value> now;
     for (std::size_t i = 0; i < outside.size(); ++i) now[outside[i]] = values_.at(apply.from[i]);
     for (const LayerConfig* layer : layers) {
       LayerConfig copy = *layer;
       copy.name = layer == layers.back() ? apply.name : apply.name + "_" + layer->name;
       if (values_.contains(copy.name))
-        refuse(fmt::format("'apply' needs the name '{}' for a layer: give another one another name", copy.name));
+        refuse(
+            fmt::format("'apply' needs the name '{}' for a layer: give another one another name", copy.name));
       std::vector<Value> from;
       for (const std::string& name : layer->from) from.push_back(now.at(name));
       const Value value = add_layer(graph_, copy, from);

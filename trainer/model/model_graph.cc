@@ -114,6 +114,7 @@ std::int64_t Layer::forward_flops() const {
     case LayerKind::spread:
       return 0;
     case LayerKind::film:
+    case LayerKind::mix:
       return 2 * output.count();
     case LayerKind::resize:
       return 8 * output.count();
@@ -135,7 +136,8 @@ std::int64_t ModelGraph::output_count() const {
 namespace {
 
 // Each array once: layers may share them.
-std::vector<ParameterSpec> distinct(const std::vector<Layer>& layers, std::vector<ParameterSpec> Layer::*specs) {
+std::vector<ParameterSpec> distinct(const std::vector<Layer>& layers,
+                                    std::vector<ParameterSpec> Layer::*specs) {
   std::vector<ParameterSpec> all;
   std::set<std::string> names;
   for (const Layer& layer : layers) {

@@ -100,6 +100,7 @@ struct ModelGraph {
   std::vector<NamedShape> inputs;
   std::vector<Layer> layers;
   std::vector<Output> outputs;
+  bool learns_input = false;  // backward() finds the gradient of the first input too
 
   // True for a user's module, whose layers are not known.
   bool is_module() const { return layers.size() == 1 && layers.front().kind == LayerKind::module; }

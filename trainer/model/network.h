@@ -42,6 +42,10 @@ class Network {
   using Ready = std::function<void(std::int64_t from)>;
   virtual void backward(std::span<const float> output_gradients, const Ready& ready) = 0;
 
+  // The gradient of the first input, [samples, ...], of the last backward(); for a graph that learns its
+  // input.
+  virtual void input_gradient(std::span<float> gradient) const = 0;
+
   // Must be called after the optimiser or a checkpoint has changed values or buffers.
   virtual void values_changed() = 0;
 

@@ -187,7 +187,8 @@ std::string Writer::film(const Layer& layer, const std::string& x) {
   const std::int64_t channels = layer.input.channels;
   OnnxNames parts = onnx_.split(names_[layer.inputs[1]], {channels, channels}, 1);
   if (layer.output.voxels() > 1)
-    for (std::string& part : parts) part = onnx_.node("Reshape", {part, onnx_.integers({0, channels, 1, 1, 1})});
+    for (std::string& part : parts)
+      part = onnx_.node("Reshape", {part, onnx_.integers({0, channels, 1, 1, 1})});
   const std::string scale = onnx_.node("Add", {parts[0], onnx_.real(1)});
   return onnx_.node("Add", {onnx_.node("Mul", {x, scale}), parts[1]});
 }
@@ -273,6 +274,8 @@ std::string Writer::plain(const Layer& layer) {
       return x;
     case LayerKind::subtract:
       return onnx_.node("Sub", {x, names_[layer.inputs[1]]});
+    case LayerKind::mix:
+      return onnx_.node("Mul", {onnx_.node("Add", {x, names_[layer.inputs[1]]}), onnx_.real(0.5)});
     case LayerKind::film:
       return film(layer, x);
     case LayerKind::spread:

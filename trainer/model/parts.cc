@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -187,25 +188,76 @@ void apply_parts(ModelGraph& graph, std::span<const PartConfig> parts) {
     throw Error(ExitCode::spec, "'parts' freezes every layer that has weights: nothing is left to learn");
 }
 
-ModelGraph update_graph(const ModelGraph& graph, std::span<const std::size_t> outputs,
-                        std::span<const std::string> learn) {
+namespace {
+
+// Some layers of a graph, with its inputs; values that no layer gives are inputs of the same numbers.
+ModelGraph some_layers(const ModelGraph& graph, const std::vector<bool>& needed,
+                       std::vector<std::size_t> numbers, std::size_t inputs,
+                       std::span<const std::string> learn, std::span<const ModelGraph::Output> outputs) {
   ModelGraph cut;
-  cut.inputs = graph.inputs;
-  std::vector<std::size_t> values;
-  for (const std::size_t output : outputs) values.push_back(graph.outputs[output].value);
-  const std::vector<bool> needed = layers_before(graph, values);
-  std::vector<std::size_t> numbers(graph.inputs.size() + graph.layers.size());
-  std::iota(numbers.begin(), numbers.end(), std::size_t{0});
   for (std::size_t i = 0; i < graph.layers.size(); ++i) {
     if (!needed[i]) continue;
     Layer layer = graph.layers[i];
     for (std::size_t& value : layer.inputs) value = numbers[value];
-    if (!learn.empty() && std::find(learn.begin(), learn.end(), layer.part) == learn.end()) layer.frozen = true;
-    numbers[graph.inputs.size() + i] = cut.inputs.size() + cut.layers.size();
+    if (!learn.empty() && std::find(learn.begin(), learn.end(), layer.part) == learn.end())
+      layer.frozen = true;
+    numbers[graph.inputs.size() + i] = inputs + cut.layers.size();
     cut.layers.push_back(std::move(layer));
   }
-  for (const std::size_t output : outputs)
-    cut.outputs.push_back({graph.outputs[output].name, numbers[graph.outputs[output].value]});
+  for (const ModelGraph::Output& output : outputs)
+    cut.outputs.push_back({output.name, numbers[output.value]});
+  return cut;
+}
+
+}  // namespace
+
+ModelGraph update_graph(const ModelGraph& graph, std::span<const ModelGraph::Output> outputs,
+                        std::span<const std::string> learn) {
+  std::vector<std::size_t> values;
+  for (const ModelGraph::Output& output : outputs) values.push_back(output.value);
+  std::vector<std::size_t> numbers(graph.inputs.size() + graph.layers.size());
+  std::iota(numbers.begin(), numbers.end(), std::size_t{0});
+  ModelGraph cut = some_layers(graph, layers_before(graph, values), std::move(numbers), graph.inputs.size(),
+                               learn, outputs);
+  cut.inputs = graph.inputs;
+  return cut;
+}
+
+ModelGraph path_graph(const ModelGraph& graph, std::size_t from, const ModelGraph::Output& to,
+                      std::span<const std::string> learn) {
+  constexpr std::size_t kOutside = std::numeric_limits<std::size_t>::max();
+  const std::size_t inputs = graph.inputs.size();
+  std::vector<bool> depends(inputs + graph.layers.size(), false);
+  depends[from] = true;
+  std::vector<bool> needed = layers_before(graph, {to.value});
+  for (std::size_t i = 0; i < graph.layers.size(); ++i) {
+    const Layer& layer = graph.layers[i];
+    if (inputs + i == from) continue;
+    const auto reads = [&](std::size_t value) { return depends[value]; };
+    depends[inputs + i] = std::any_of(layer.inputs.begin(), layer.inputs.end(), reads);
+    needed[i] = needed[i] && depends[inputs + i];
+    if (!needed[i]) continue;
+    if (!std::all_of(layer.inputs.begin(), layer.inputs.end(), reads))
+      throw Error(ExitCode::spec,
+                  fmt::format("'gradient_penalty' of '{}': the layer '{}' also reads what does not "
+                              "depend on its 'from'",
+                              to.name, layer.name));
+    if (layer.kind == LayerKind::batch_norm)
+      throw Error(
+          ExitCode::spec,
+          fmt::format("'gradient_penalty' of '{}' is of each sample by itself, and the batch norm '{}' mixes "
+                      "the samples: use group_norm, layer_norm or none",
+                      to.name, layer.name));
+  }
+  if (from >= inputs) needed[from - inputs] = false;
+  if (!depends[to.value] || to.value == from)
+    throw Error(ExitCode::spec,
+                fmt::format("'gradient_penalty' of '{}': it does not depend on its 'from'", to.name));
+  std::vector<std::size_t> numbers(depends.size(), kOutside);
+  numbers[from] = 0;
+  ModelGraph cut = some_layers(graph, needed, std::move(numbers), 1, learn, {&to, 1});
+  cut.inputs = {{"from", graph.shape_of(from)}};
+  cut.learns_input = true;
   return cut;
 }
 

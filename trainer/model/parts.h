@@ -19,10 +19,16 @@ std::vector<std::string> part_names(const ModelGraph& graph);
 // left that learns.
 void apply_parts(ModelGraph& graph, std::span<const PartConfig> parts);
 
-// The layers that lead to some of the graph's outputs, for an update of a step; all inputs stay. Parts outside
-// `learn` are frozen, unless it is empty.
-ModelGraph update_graph(const ModelGraph& graph, std::span<const std::size_t> outputs,
+// The layers that lead to some of the graph's outputs and to a further value, for an update of a step; all
+// inputs stay. Parts outside `learn` are frozen, unless it is empty.
+ModelGraph update_graph(const ModelGraph& graph, std::span<const ModelGraph::Output> outputs,
                         std::span<const std::string> learn);
+
+// The layers from one value to another, with the first as the only input, whose gradient is wanted.
+// Error{spec} if they read other values too, or have a batch norm: then the gradient of a sample depends on
+// the other samples.
+ModelGraph path_graph(const ModelGraph& graph, std::size_t from, const ModelGraph::Output& to,
+                      std::span<const std::string> learn);
 
 // A part as a network of its own. Its inputs are the values that it reads from outside: inputs of the network
 // in physical units, values of other layers as they are. Its outputs are its values that the rest of the
@@ -33,8 +39,8 @@ struct PartModel {
 };
 PartModel part_model(const ModelGraph& graph, const ExportedUnits& units, const std::string& part);
 
-// The layers and the inputs that some of the heads need; `heads` are ascending numbers. All of them give the whole
-// graph.
+// The layers and the inputs that some of the heads need; `heads` are ascending numbers. All of them give the
+// whole graph.
 PartModel model_of_heads(const ModelGraph& graph, const ExportedUnits& units,
                          std::span<const std::size_t> heads);
 

@@ -407,6 +407,34 @@ class Sample final : public TorchLayer {
   at::Tensor scaled_noise_;
 };
 
+// A value between two for each sample, on which a gradient penalty acts (Gulrajani et al. 2017, section 4).
+class Mix final : public TorchLayer {
+ public:
+  explicit Mix(const Layer& layer) {
+    for (const char c : layer.name) key_ = hash64(key_, static_cast<unsigned char>(c));
+  }
+  at::Tensor predict(const Tensors& inputs) override { return (inputs[0] + inputs[1]).mul_(0.5); }
+  at::Tensor forward(const Tensors& inputs, const StepKey& key) override {
+    std::vector<std::int64_t> shape(static_cast<std::size_t>(inputs[0].dim()), 1);
+    shape[0] = inputs[0].size(0);
+    at::Tensor shares = at::empty(shape, at::TensorOptions().dtype(at::kFloat));
+    for (std::int64_t n = 0; n < shape[0]; ++n) {
+      const std::uint64_t row =
+          hash64(hash64(key.seed ^ key_, key.step), static_cast<std::uint64_t>(key.first_sample + n));
+      shares.data_ptr<float>()[n] = static_cast<float>(unit_real(row));
+    }
+    shares_ = shares.to(inputs[0].device());
+    return inputs[0].mul(shares_).add_(inputs[1].mul(1 - shares_));
+  }
+  Tensors backward(const at::Tensor& gradient, const std::vector<bool>&) override {
+    return {gradient.mul(shares_), gradient.mul(1 - shares_)};
+  }
+
+ private:
+  std::uint64_t key_ = 0;
+  at::Tensor shares_;
+};
+
 // A layer norm over the channels of each cell.
 at::Tensor channel_norm(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& shift) {
   const std::vector<std::int64_t> channels = {x.size(1)};
@@ -597,6 +625,8 @@ std::unique_ptr<TorchLayer> make_torch_layer(const Layer& layer, const LayerTens
       return std::make_unique<TanhScale>(layer.value);
     case LayerKind::sample:
       return std::make_unique<Sample>(layer);
+    case LayerKind::mix:
+      return std::make_unique<Mix>(layer);
     case LayerKind::module:
       return make_module_layer(layer, tensors);
     default:

@@ -81,7 +81,10 @@ class TorchNetwork final : public Network {
       }
       ready(stage.final_from);
     }
+    if (graph_.learns_input) input_gradient_ = gradients.front();
   }
+
+  void input_gradient(std::span<float> gradient) const override { to_host(input_gradient_, gradient); }
 
   std::vector<std::string> describe() const override {
     std::vector<std::string> lines;
@@ -247,6 +250,7 @@ class TorchNetwork final : public Network {
   Owners gradient_owners_;
   Owners statistic_owners_;
   std::vector<Shared> statistics_;  // those of norms that are applied several times
+  at::Tensor input_gradient_;
   std::vector<int> uses_;      // per value: number of layers and outputs that read it
   std::vector<bool> learned_;  // true for values that depend on a parameter and on which an output depends
 };
@@ -361,6 +365,7 @@ void TorchNetwork::link_blocks() {
 void TorchNetwork::count_uses() {
   uses_.assign(value_of(graph_.layers.size()), 0);
   learned_.assign(uses_.size(), false);
+  learned_.front() = graph_.learns_input;
   for (std::size_t i = 0; i < graph_.layers.size(); ++i) {
     const Layer& layer = graph_.layers[i];
     learned_[value_of(i)] = !layer.parameters.empty() && !layer.frozen;
@@ -443,7 +448,8 @@ std::vector<LayerTensors> TorchNetwork::tensors_of(std::span<const Layer> group,
 
 // The place in the state's array for the first layer that has the parameter or buffer, memory of its own for
 // the others.
-at::Tensor TorchNetwork::own_place(const at::Tensor& all, const FlatEntry& entry, const Owners& owners) const {
+at::Tensor TorchNetwork::own_place(const at::Tensor& all, const FlatEntry& entry,
+                                   const Owners& owners) const {
   const at::Tensor first = all.narrow(0, entry.offset, entry.count).view(entry.spec.shape);
   return owners.contains(entry.spec.name) ? at::zeros_like(first) : first;
 }
@@ -462,7 +468,8 @@ void TorchNetwork::add_stage(std::span<const Layer> group, std::size_t first, co
   stage.fields = works_on_fields(group.front().kind);
   stage.gives_fields = stage.fields && group.back().kind != LayerKind::global_mean &&
                        group.back().kind != LayerKind::global_max;
-  for (const std::size_t value : stage.inputs) stage.wanted.push_back(learned_[value]);
+  for (std::size_t i = 0; i < stage.inputs.size(); ++i)
+    stage.wanted.push_back(learned_[stage.inputs[i]] && group.front().passes_gradient(i));
   stage.text = group.front().name + (group.size() > 1 ? " .. " + group.back().name : "") + "  " + text;
   share(stage.gradients, gradient_owners_);
   share(stage.statistics, statistic_owners_);

@@ -174,6 +174,8 @@ class Source {
       }
       case LayerKind::subtract:
         return fmt::format("torch.sub({}, {})", x, value(layer, 1, false));
+      case LayerKind::mix:
+        return fmt::format("torch.mul(torch.add({}, {}), 0.5)", x, value(layer, 1, false));
       case LayerKind::film: {
         const std::string thin = layer.output.voxels() > 1 ? ", 1, 1, 1" : "";
         const auto half = [&](int which) {

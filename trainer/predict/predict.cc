@@ -515,7 +515,8 @@ std::unique_ptr<PredictionRows> rows_of(const PredictOptions& options, const Exp
   std::vector<std::vector<std::string>> columns;
   RandomNumbers random = {{}, options.seed};
   for (std::size_t i = 0; i < model.inputs().size(); ++i) {
-    const bool drawn = std::ranges::find(model.random_inputs(), model.inputs()[i]) != model.random_inputs().end();
+    const bool drawn =
+        std::ranges::find(model.random_inputs(), model.inputs()[i]) != model.random_inputs().end();
     random.sizes.push_back(drawn ? static_cast<std::size_t>(model.shapes().at(i).at(0)) : 0);
     if (drawn) continue;
     others.push_back(model.inputs()[i]);
@@ -524,9 +525,10 @@ std::unique_ptr<PredictionRows> rows_of(const PredictOptions& options, const Exp
   const auto count = text::to_integer(options.data);
   if (others.empty() && (!count || *count < 1))
     throw Error(ExitCode::usage,
-                fmt::format("{} reads random numbers only: give a number of samples in place of {}", options.model,
-                            options.data));
-  if (others.empty()) return rows_with_random_inputs(nullptr, static_cast<std::size_t>(*count), std::move(random));
+                fmt::format("{} reads random numbers only: give a number of samples in place of {}",
+                            options.model, options.data));
+  if (others.empty())
+    return rows_with_random_inputs(nullptr, static_cast<std::size_t>(*count), std::move(random));
   return rows_with_random_inputs(rows_of(options, model, others, columns), 0, std::move(random));
 }
 

@@ -17,11 +17,11 @@
 namespace wflow::trainer {
 
 struct PredictOptions {
-  std::string model;          // a TorchScript file, or the folder of a training with model.pt
+  std::string model;  // a TorchScript file, or the folder of a training with model.pt
   // A data set of wflow-convert, a table (.csv) with a column for each input, or, for a model that only reads
   // random numbers, how many samples to make.
   std::string data;
-  std::uint64_t seed = 1;  // of random inputs
+  std::uint64_t seed = 1;     // of random inputs
   std::string output;         // .csv or .h5; empty: CSV on standard output
   std::string split = "all";  // for a data set: train, validation, test or all
   std::string layer;          // only this head, or a layer of the network as it computes it; empty: all heads
@@ -61,14 +61,14 @@ std::unique_ptr<PredictionRows> rows_of_dataset(const std::filesystem::path& dir
                                                 const std::vector<std::string>& inputs,
                                                 const std::vector<std::vector<std::string>>& targets,
                                                 const std::string& split);
-// Adds the model's random inputs to rows of the others, or to `count` rows without any (nullptr). The values are
-// a function of `seed` and the row.
+// Adds the model's random inputs to rows of the others, or to `count` rows without any (nullptr). The values
+// are a function of `seed` and the row.
 struct RandomNumbers {
   std::vector<std::size_t> sizes;  // per input of the model; 0: not random
   std::uint64_t seed = 1;
 };
-std::unique_ptr<PredictionRows> rows_with_random_inputs(std::unique_ptr<PredictionRows> rows, std::size_t count,
-                                                        RandomNumbers random);
+std::unique_ptr<PredictionRows> rows_with_random_inputs(std::unique_ptr<PredictionRows> rows,
+                                                        std::size_t count, RandomNumbers random);
 // `columns`: ExportedModel::columns(). The ids are in the column `id`, if there is one; else rows count
 // from 0.
 std::unique_ptr<PredictionRows> rows_of_table(const std::filesystem::path& file,

@@ -338,8 +338,8 @@ class DrawnRows final : public PredictionRows {
 
 }  // namespace
 
-std::unique_ptr<PredictionRows> rows_with_random_inputs(std::unique_ptr<PredictionRows> rows, std::size_t count,
-                                                        RandomNumbers random) {
+std::unique_ptr<PredictionRows> rows_with_random_inputs(std::unique_ptr<PredictionRows> rows,
+                                                        std::size_t count, RandomNumbers random) {
   return std::make_unique<DrawnRows>(std::move(rows), count, std::move(random));
 }
 

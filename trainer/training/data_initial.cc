@@ -92,7 +92,9 @@ std::vector<Moments> measure(const ModelGraph& part, RunData& data, Communicator
 // True for layers with weights [outputs, ...] and one bias per output.
 bool is_scaled(const ModelGraph& graph, std::size_t layer, std::span<const std::string> kept) {
   const Layer& candidate = graph.layers[layer];
-  if (candidate.is_repeated || candidate.frozen || std::find(kept.begin(), kept.end(), candidate.part) != kept.end()) return false;
+  if (candidate.is_repeated || candidate.frozen ||
+      std::find(kept.begin(), kept.end(), candidate.part) != kept.end())
+    return false;
   if (candidate.kind != LayerKind::convolution && candidate.kind != LayerKind::linear) return false;
   const bool is_output =
       std::any_of(graph.outputs.begin(), graph.outputs.end(),

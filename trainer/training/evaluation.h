@@ -9,6 +9,7 @@
 
 #include "trainer/model/network.h"
 #include "trainer/training/heads.h"
+#include "trainer/training/mosaic.h"
 #include "trainer/training/optimizer.h"
 #include "trainer/training/prediction_file.h"
 #include "trainer/training/session.h"
@@ -37,6 +38,8 @@ class Evaluator {
   // norms' statistics stay those of the evaluation.
   Evaluation validate();
   double seconds() const { return seconds_; }  // in validate()
+  // On rank 0: samples that heads without a truth made in the last validate().
+  const std::vector<Made>& made() const { return made_; }
 
   // The weights that are evaluated and exported: the averaged ones where there is an average, and statistics
   // of the norms that belong to these weights. The running statistics lag behind by tens of batches.
@@ -58,6 +61,7 @@ class Evaluator {
   void write_rows(PredictionFile* file, std::size_t first, std::size_t samples);
   void use_training_weights();
   void measure_norms();
+  void keep_made(std::size_t samples);
 
   Session& session_;
   const Heads& heads_;
@@ -66,6 +70,7 @@ class Evaluator {
   Network& network_;
   PassBuffers& buffers_;
   double seconds_ = 0;
+  std::vector<Made> made_;
 };
 
 }  // namespace wflow::trainer

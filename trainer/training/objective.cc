@@ -165,8 +165,8 @@ double Objective::regression(std::span<const float> outputs, std::span<const flo
 }
 
 // bce: the cross entropy of the probability 1 / (1 + exp(-score)) (Goodfellow et al. 2014; as the generator's
-// loss against 1 it is their second one, which does not saturate). wasserstein: the score of made samples minus
-// that of real ones (Arjovsky et al. 2017).
+// loss against 1 it is their second one, which does not saturate). wasserstein: the score of made samples
+// minus that of real ones (Arjovsky et al. 2017).
 double Objective::score(std::span<const float> outputs, std::span<const float> truths, double scale,
                         std::span<float> gradient) const {
   double sum = 0;

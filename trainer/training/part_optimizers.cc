@@ -35,7 +35,8 @@ std::vector<PartConfig> separate_parts(std::span<const PartConfig> parts,
     return std::find(alternating.begin(), alternating.end(), name) != alternating.end();
   };
   for (const PartConfig& part : parts)
-    if (!part.freeze && (part.own_optimizer || part.rate != 1 || alternates(part.name))) separate.push_back(part);
+    if (!part.freeze && (part.own_optimizer || part.rate != 1 || alternates(part.name)))
+      separate.push_back(part);
   for (const std::string& name : alternating) {
     const auto is_named = [&](const PartConfig& part) { return part.name == name; };
     if (std::none_of(parts.begin(), parts.end(), is_named)) separate.emplace_back().name = name;
@@ -105,9 +106,10 @@ std::vector<std::int64_t> PartOptimizers::steps() const {
 
 void PartOptimizers::set_steps(const std::vector<std::int64_t>& steps) {
   if (steps.size() != 1 && steps.size() != groups_.size())
-    throw Error(ExitCode::data, fmt::format("the checkpoint has {} optimizers, and the training {}; use --fresh to "
-                                            "start anew",
-                                            steps.size(), groups_.size()));
+    throw Error(ExitCode::data,
+                fmt::format("the checkpoint has {} optimizers, and the training {}; use --fresh to "
+                            "start anew",
+                            steps.size(), groups_.size()));
   for (std::size_t g = 0; g < groups_.size(); ++g)
     groups_[g].optimizer.set_steps(steps.size() == 1 ? steps.front() : steps[g]);
 }

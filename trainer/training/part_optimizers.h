@@ -44,7 +44,7 @@ class PartOptimizers {
     std::vector<FlatEntry> entries;  // places in the whole arrays
     FlatLayout layout;
     Optimizer optimizer;
-    double rate = 1;    // over the common rate
+    double rate = 1;   // over the common rate
     std::string part;  // empty: those without an optimizer of their own
     FloatBuffer values = {};
     FloatBuffer gradients = {};

@@ -19,10 +19,6 @@ constexpr std::size_t kMostSamples = 4;
 constexpr std::size_t kMostTargets = 2;
 constexpr std::int64_t kShortestAxis = 4;
 
-bool is_picture(const TensorShape& shape) {
-  return shape.extent[1] >= kShortestAxis && shape.extent[2] >= kShortestAxis;
-}
-
 // The grid of the pictures that a head predicts.
 std::optional<TensorShape> picture_shape(Session& session, std::size_t head) {
   const DataRoles& roles = session.data.roles();
@@ -49,6 +45,10 @@ nlohmann::json to_json(const Picture& picture, const char* role) {
 }
 
 }  // namespace
+
+bool is_picture(const TensorShape& shape) {
+  return shape.extent[1] >= kShortestAxis && shape.extent[2] >= kShortestAxis;
+}
 
 Picture slice_of(const std::string& name, std::span<const double> values, const TensorShape& shape) {
   const auto rows = static_cast<std::size_t>(shape.extent[1]);
@@ -101,7 +101,7 @@ static void add_predicted(Session& session, std::size_t head, const RowFileReade
     const auto slice = [&](const std::vector<double>& values) {
       return slice_of(labels[t], std::span(values).subspan(t * cells, cells), shape);
     };
-    pictures.push_back(to_json(slice(truth), "truth"));
+    if (session.data.roles().heads[head].has_truth) pictures.push_back(to_json(slice(truth), "truth"));
     pictures.push_back(to_json(slice(prediction), "prediction"));
   }
 }

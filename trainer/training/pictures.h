@@ -26,6 +26,9 @@ struct Picture {
 inline constexpr std::size_t kMostPixels = 128;
 Picture slice_of(const std::string& name, std::span<const double> values, const TensorShape& shape);
 
+// True for a grid of which a slice is worth looking at.
+bool is_picture(const TensorShape& shape);
+
 // The first field input of the first test samples. Empty if no field of two long axes is predicted. Before
 // the last collective call: staged samples may lie with other ranks.
 std::vector<Picture> input_pictures(Session& session);

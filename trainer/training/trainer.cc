@@ -10,12 +10,15 @@
 #include <memory>
 
 #include "base/events.h"
+#include "base/file.h"
 #include "base/random.h"
 #include "base/text.h"
 #include "trainer/model/network.h"
 #include "trainer/training/common_guard.h"
 #include "trainer/training/evaluation.h"
 #include "trainer/training/heads.h"
+#include "trainer/training/mosaic.h"
+#include "trainer/training/pictures.h"
 #include "trainer/training/recovery.h"
 #include "trainer/training/results.h"
 #include "trainer/training/run_report.h"
@@ -132,11 +135,20 @@ void follow_plateaus(const TrainConfig& config, TrainingCounters& counters, RunR
                               config.schedule.plateau_epochs, counters.epoch));
 }
 
+// samples/picture-0012.png: what the head `picture` has made after epoch 12.
+void write_mosaic(const Session& session, const Made& made, std::int64_t epoch) {
+  if (!is_picture(made.shape) || made.values.empty()) return;
+  const fs::path folder = fs::path(session.config.output) / "samples";
+  fs::create_directories(folder);
+  write_file_durably(folder / fmt::format("{}-{:04}.png", made.head, epoch), mosaic_png(made));
+}
+
 // Validates, moves the counters on to the next epoch, writes checkpoints and reports.
 void finish_epoch(Session& session, TrainingCounters& counters, Evaluator& evaluator, Recovery& recovery,
                   RunReport& report, EpochRow row) {
   const TrainConfig& config = session.config;
   if (session.data.validation().size() > 0) row.validation = evaluator.validate();
+  for (const Made& made : evaluator.made()) write_mosaic(session, made, row.epoch);
   const double value = value_of(row, config.metric);
   const bool best =
       counters.best_epoch == 0 || is_better(value, counters.best_value, config.metric.larger_is_better());

@@ -237,26 +237,27 @@ std::string snapshot(TrainingState& state, const Normalisation& normalisation,
   const std::vector<std::int64_t> steps = state.optimizer.steps();
   nlohmann::json history = nlohmann::json::array();
   for (const EpochRow& row : counters.history) history.push_back(json_of(row));
-  nlohmann::json header = {{"format", kCheckpointVersion},
-                           {"created_by", std::string("wflow ") + kVersion},
-                           {"fingerprint", fingerprint},
-                           {"normalisation", to_json(normalisation)},
-                           {"epoch", counters.epoch},
-                           {"step_of_epoch", counters.step_of_epoch},
-                           {"step", counters.step},
-                           {"optimizer_steps", steps.size() == 1 ? nlohmann::json(steps.front()) : nlohmann::json(steps)},
-                           {"epoch_loss", counters.epoch_loss},
-                           {"epoch_samples", counters.epoch_samples},
-                           {"epoch_seconds", counters.epoch_seconds},
-                           {"seconds", counters.seconds},
-                           {"best_value", counters.best_value},
-                           {"best_epoch", counters.best_epoch},
-                           {"stopped_early", counters.stopped_early},
-                           {"plateaus", counters.plateaus},
-                           {"epoch_noise", counters.epoch_noise.to_json()},
-                           {"segments", counters.segments},
-                           {"rollbacks", counters.rollbacks},
-                           {"history", history}};
+  nlohmann::json header = {
+      {"format", kCheckpointVersion},
+      {"created_by", std::string("wflow ") + kVersion},
+      {"fingerprint", fingerprint},
+      {"normalisation", to_json(normalisation)},
+      {"epoch", counters.epoch},
+      {"step_of_epoch", counters.step_of_epoch},
+      {"step", counters.step},
+      {"optimizer_steps", steps.size() == 1 ? nlohmann::json(steps.front()) : nlohmann::json(steps)},
+      {"epoch_loss", counters.epoch_loss},
+      {"epoch_samples", counters.epoch_samples},
+      {"epoch_seconds", counters.epoch_seconds},
+      {"seconds", counters.seconds},
+      {"best_value", counters.best_value},
+      {"best_epoch", counters.best_epoch},
+      {"stopped_early", counters.stopped_early},
+      {"plateaus", counters.plateaus},
+      {"epoch_noise", counters.epoch_noise.to_json()},
+      {"segments", counters.segments},
+      {"rollbacks", counters.rollbacks},
+      {"history", history}};
   if (!counters.begun_from.empty()) header["begun_from"] = counters.begun_from;
   if (counters.loss_scale.on)
     header["loss_scale"] = {counters.loss_scale.value, counters.loss_scale.good_steps};

@@ -66,7 +66,6 @@ bool TrainingStep::take(const Batch& batch) {
 bool TrainingStep::take(const Update& update, const Share& share) {
   const TrainConfig& config = session_.config;
   FlatState& flat = state_.flat;
-  Network& network = *update.network;
   const std::size_t samples = share.samples;
   // A batch that has grown takes more passes, each as large as before: it needs no more memory.
   const std::size_t passes = std::min(
@@ -82,18 +81,20 @@ bool TrainingStep::take(const Update& update, const Share& share) {
   if (measures && passes == 1) {
     // The gradients of a single pass are summed over the ranks while it runs: half of it runs once more.
     const auto half = std::max<std::size_t>(1, samples / 2);
-    forward(update, {0, half}, share);
-    network.backward(output_gradients_, [](std::int64_t) {});
+    begin_pass(update, {0, half}, share).network->backward(output_gradients_, [](std::int64_t) {});
     own = small_gradient(half, share.global_batch);
   }
   for (std::size_t pass = 0; pass + 1 < passes; ++pass) {
     const auto part = even_part(samples, pass, passes);
-    loss += forward(update, part, share);
-    network.backward(output_gradients_, [](std::int64_t) {});
+    const Pass begun = begin_pass(update, part, share);
+    loss += begun.loss;
+    begun.network->backward(output_gradients_, [](std::int64_t) {});
     if (pass == 0 && measures) own = small_gradient(part.second - part.first, share.global_batch);
     accumulated_.add(flat.exchange());
   }
-  if (samples > 0) loss += forward(update, even_part(samples, passes - 1, passes), share);
+  Pass last;
+  if (samples > 0) last = begin_pass(update, even_part(samples, passes - 1, passes), share);
+  loss += last.loss;
   flat.scalar(Scalar::loss) = static_cast<float>(loss);
   flat.scalar(Scalar::alarm) = guard_.has_own_alarm() ? 1.0F : 0.0F;
   flat.scalar(Scalar::stop) = stop_wanted_() ? 1.0F : 0.0F;
@@ -101,7 +102,7 @@ bool TrainingStep::take(const Update& update, const Share& share) {
   exchange_.set_wire(wire());
   if (samples > 0) {
     inject(BitFlip::Where::gradients, output_gradients_);
-    network.backward(output_gradients_, [this, lags](std::int64_t from) {
+    last.network->backward(output_gradients_, [this, lags](std::int64_t from) {
       accumulated_.add_to(state_.flat.exchange(), from);
       if (!lags) exchange_.ready(from);
     });
@@ -214,6 +215,70 @@ void TrainingStep::inject(BitFlip::Where where, std::span<float> values) {
   });
 }
 
+TrainingStep::Pass TrainingStep::begin_pass(const Update& update,
+                                            const std::pair<std::size_t, std::size_t>& part,
+                                            const Share& share) {
+  double loss = forward(update, part, share);
+  if (!update.penalty) return {loss, update.network};
+  update.network->backward(output_gradients_, [](std::int64_t) {});
+  accumulated_.add(state_.flat.exchange());
+  std::ranges::fill(state_.flat.exchange(), 0.0F);
+  loss += begin_penalty(update, part, share);
+  return {loss, update.penalty->network.get()};
+}
+
+StepKey TrainingStep::key_of(const std::pair<std::size_t, std::size_t>& part, const Share& share) const {
+  return {hash64(session_.config.seed, 3), static_cast<std::uint64_t>(state_.counters.step),
+          static_cast<std::int64_t>(share.first + part.first)};
+}
+
+// Adds the first of the two passes of the difference to the accumulated gradients, and begins the second.
+// Returns the sum of the samples' penalties, in the unit of the heads' losses.
+double TrainingStep::begin_penalty(const Update& update, const std::pair<std::size_t, std::size_t>& part,
+                                   const Share& share) {
+  constexpr double kShift = 3e-3;  // of each value, in the mean square
+  const UpdatePenalty& penalty = *update.penalty;
+  const std::size_t samples = part.second - part.first;
+  const std::size_t values = penalty.values;
+  const auto count = static_cast<std::int64_t>(samples);
+  const StepKey key = key_of(part, share);
+  const std::span<const float> at =
+      penalty.input ? buffers_.feed.inputs[*penalty.input].subspan(part.first * values, samples * values)
+                    : std::span<const float>(buffers_.outputs).last(samples * values);
+  std::vector<float>& from = penalised_values_;  // the network reads them until its backward pass
+  from.assign(at.begin(), at.end());
+  std::vector<float> scores(samples * penalty.scores);
+  std::vector<float> direction(from.size());
+  const auto run = [&] {
+    penalty.network->forward(from, count, key, scores);
+    penalty.network->backward(output_gradients_, [](std::int64_t) {});
+  };
+  output_gradients_.assign(scores.size(), 1.0F);
+  run();
+  penalty.network->input_gradient(direction);
+
+  const double shift = kShift * std::sqrt(static_cast<double>(values));
+  double sum = 0;
+  for (std::size_t n = 0; n < samples; ++n) {
+    const std::span<float> own = std::span(direction).subspan(n * values, values);
+    const double norm = std::sqrt(square_of(own));
+    const double excess = norm - penalty.config.norm;
+    sum += penalty.config.weight * excess * excess;
+    const double slope = norm > 0 ? 2 * penalty.config.weight * excess / (2 * shift) : 0;
+    std::ranges::fill(std::span(output_gradients_).subspan(n * penalty.scores, penalty.scores),
+                      static_cast<float>(slope / static_cast<double>(share.global_batch)));
+    for (float& value : own) value = norm > 0 ? static_cast<float>(value * (shift / norm)) : 0;
+  }
+  if (state_.counters.loss_scale.on) multiply(output_gradients_, state_.counters.loss_scale.value);
+  for (std::size_t i = 0; i < from.size(); ++i) from[i] += direction[i];
+  run();
+  accumulated_.add(state_.flat.exchange());
+  for (std::size_t i = 0; i < from.size(); ++i) from[i] -= 2 * direction[i];
+  penalty.network->forward(from, count, key, scores);
+  multiply(output_gradients_, -1);
+  return sum * static_cast<double>(update.heads.terms());
+}
+
 // Runs the samples [part) of the batch in buffers_.feed. Returns the sum of their losses and leaves the
 // gradient of the outputs in output_gradients_.
 double TrainingStep::forward(const Update& update, const std::pair<std::size_t, std::size_t>& part,
@@ -232,14 +297,14 @@ double TrainingStep::forward(const Update& update, const std::pair<std::size_t, 
   std::vector<std::span<const float>> truths;
   for (std::size_t h = 0; h < update.numbers.size(); ++h)
     truths.push_back(slice(feed.truths[update.numbers[h]], heads.all()[h].objective.truth_count()));
-  outputs.resize(samples * heads.all_output_count());
-  output_gradients_.resize(outputs.size());
-  const StepKey key = {hash64(session_.config.seed, 3), static_cast<std::uint64_t>(state_.counters.step),
-                       static_cast<std::int64_t>(share.first + part.first)};
-  update.network->forward(inputs, static_cast<std::int64_t>(samples), key, outputs);
+  outputs.resize(samples * update.output_count());
+  output_gradients_.assign(outputs.size(), 0.0F);
+  update.network->forward(inputs, static_cast<std::int64_t>(samples), key_of(part, share), outputs);
   inject(BitFlip::Where::activations, outputs);
   const double scale = 1.0 / static_cast<double>(share.global_batch * heads.terms());
-  const double loss = heads.loss_and_gradient(outputs, truths, samples, scale, output_gradients_);
+  const std::size_t compared = samples * heads.all_output_count();
+  const double loss = heads.loss_and_gradient(std::span(outputs).first(compared), truths, samples, scale,
+                                              std::span(output_gradients_).first(compared));
   if (loss_scale.on) multiply(output_gradients_, loss_scale.value);
   return loss;
 }

@@ -32,8 +32,8 @@ class NotFinite : public CommonError {
 
 class TrainingStep {
  public:
-  // `heads`: all of the training, `updates`: those of a step. `stop_wanted`: called for each update; where a rank returns true, stopping() is true on all ranks after this
-  // step.
+  // `heads`: all of the training, `updates`: those of a step. `stop_wanted`: called for each update; where a
+  // rank returns true, stopping() is true on all ranks after this step.
   TrainingStep(Session& session, const Heads& heads, TrainingState& state, Updates& updates,
                PassBuffers& buffers, CommonGuard& guard, RunReport& report,
                std::function<bool()> stop_wanted);
@@ -57,8 +57,17 @@ class TrainingStep {
   };
   bool is_due(const Update& update) const { return state_.counters.step % update.every == 0; }
   bool take(const Update& update, const Share& share);
-  double forward(const Update& update, const std::pair<std::size_t, std::size_t>& part,
-                 const Share& share);
+  // A pass over samples of this rank up to its last backward pass, which is that of `network` for the
+  // gradient in output_gradients_.
+  struct Pass {
+    double loss = 0;  // sum over the samples
+    Network* network = nullptr;
+  };
+  Pass begin_pass(const Update& update, const std::pair<std::size_t, std::size_t>& part, const Share& share);
+  double forward(const Update& update, const std::pair<std::size_t, std::size_t>& part, const Share& share);
+  double begin_penalty(const Update& update, const std::pair<std::size_t, std::size_t>& part,
+                       const Share& share);
+  StepKey key_of(const std::pair<std::size_t, std::size_t>& part, const Share& share) const;
   bool apply(const Update& update, const LaggedSums::Step& step,
              const std::optional<SmallGradient>& small = {});
   void finish_step(std::int64_t samples);
@@ -83,6 +92,7 @@ class TrainingStep {
   GradientExchange exchange_;
   Accumulated accumulated_;
   std::vector<float> output_gradients_;
+  std::vector<float> penalised_values_;
   bool stopping_ = false;
   double loss_ = 0;
   std::optional<double> fixed_rate_;
