@@ -15,6 +15,7 @@ import unittest
 import h5py
 import numpy
 import torch
+import yaml
 from torch import nn
 from torch.nn import functional
 
@@ -332,6 +333,14 @@ class Alternating(train_run_test.TrainRun):
             for sample, prediction in zip(one["id"][:], one["prediction"][:]):
                 wanted = two["prediction"][:][list(two["id"][:]).index(sample)]
                 self.assertLess(numpy.abs(prediction - wanted).max(), 1e-5)
+
+    def test_names_stand_for_lists(self):
+        """train.yaml has the lists; they are the same training."""
+        self.train(self.config("named", model={"name": "gan", "width": 4, "depth": 2}, epochs=2, batch=7, optimizer=None, transform=None, augment=None))
+        lists = yaml.safe_load((self.root / "named/train.yaml").read_text())
+        self.assertEqual(lists["optimizer"] | {"name": "adam", "learning_rate": 2e-4, "beta1": 0.5}, lists["optimizer"])
+        self.train(self.config("listed", **{**lists, "output": str(self.root / "listed")}))
+        self.assertEqual(self.weights("listed")[0], self.weights("named")[0])
 
     def test_what_does_not_fit(self):
         for change, said in (

@@ -51,6 +51,12 @@ std::vector<Group> groups_of(const std::vector<std::string>& names, const std::s
   return groups;
 }
 
+// That of a block without one.
+OptimizerConfig usual_optimizer() {
+  yaml::Diagnostics none("train");
+  return read_train_config(yaml::map({{yaml::scalar("data"), yaml::scalar("-")}}), none).optimizer;
+}
+
 // The lists that a name stands for.
 class Composition {
  public:
@@ -353,7 +359,7 @@ TrainConfig Composition::finished() const {
   add("model", {{"layers", layers_}});
   add("heads", heads_);
   add("alternate", updates_);
-  if (!random_.empty() && config_.optimizer == OptimizerConfig{}) {
+  if (!random_.empty() && config_.optimizer == usual_optimizer()) {
     std::erase_if(block.entries, [](const auto& entry) { return entry.first.text == "optimizer"; });
     add("optimizer", {{"name", "adam"}, {"learning_rate", 2e-4}, {"beta1", 0.5}, {"beta2", 0.999}});
   }

@@ -80,8 +80,8 @@ class Chain {
       kernel[axis] = shape().extent[axis] >= kSmallestPooled ? 2 : 1;
     at_ = graph_.pool(kind, fmt::format("pool{}", convolutions_), at_, kernel);
   }
-  void flatten() { at_ = graph_.flatten("flatten", at_); }
-  void global_mean() { at_ = graph_.global_pool(LayerKind::global_mean, "global_mean", at_); }
+  void flatten() { at_ = graph_.flatten(of_grid("flatten"), at_); }
+  void global_mean() { at_ = graph_.global_pool(LayerKind::global_mean, of_grid("global_mean"), at_); }
   void linear(std::int64_t size) { at_ = graph_.linear(fmt::format("dense{}", ++linears_), at_, size); }
   void dense_block(std::int64_t size) {
     linear(size);
@@ -107,7 +107,47 @@ class Chain {
     join_channels(parts);
   }
   void join_channels(const std::vector<Value>& parts) {
-    at_ = parts.size() == 1 ? parts.front() : graph_.concatenate("inputs", parts);
+    at_ = parts.size() == 1 ? parts.front() : graph_.concatenate(of_grid("inputs"), parts);
+  }
+
+  // Inputs of any grids as one vector: `trunk` makes one of the fields of each grid, and numbers follow.
+  template <typename Trunk>
+  void read_grids(Trunk trunk) {
+    std::vector<std::vector<Value>> grids;
+    std::vector<Value> parts;
+    std::vector<Value> numbers;
+    for (Value input = 0; input < task_.inputs.size(); ++input) {
+      if (graph_.shape(input).voxels() == 1) {
+        numbers.push_back(input);
+        continue;
+      }
+      const auto on_its_grid = [&](const std::vector<Value>& grid) {
+        return graph_.shape(grid.front()).extent == graph_.shape(input).extent;
+      };
+      const auto grid = std::find_if(grids.begin(), grids.end(), on_its_grid);
+      if (grid == grids.end()) {
+        grids.push_back({input});
+      } else {
+        grid->push_back(input);
+      }
+    }
+    if (grids.empty()) need_poolable();
+    for (const std::vector<Value>& grid : grids) {
+      ++grid_;
+      join_channels(grid);
+      need_poolable();
+      trunk();
+      parts.push_back(at_);
+    }
+    parts.insert(parts.end(), numbers.begin(), numbers.end());
+    if (parts.size() > 1) at_ = graph_.concatenate("all_inputs", parts);
+  }
+
+  void need_poolable() const {
+    if (can_pool()) return;
+    refuse(fmt::format("the network '{}' needs an input of at least {} cells along one axis; the samples are {}{}",
+                       name_of(config_.name), kSmallestPooled, text_of(shape()),
+                       task_.output.voxels() == 1 ? "; 'mlp' takes inputs of any size" : ""));
   }
 
   // Throws Error{spec} unless the fields among the targets have the cells of the current value, and one is a
@@ -170,12 +210,18 @@ class Chain {
   }
 
  private:
+  // The name of a layer that stands once for each grid.
+  std::string of_grid(const char* layer) const {
+    return grid_ > 1 ? fmt::format("{}{}", layer, grid_) : std::string(layer);
+  }
+
   const ModelConfig& config_;
   const ModelTask& task_;
   GraphBuilder graph_;
   Value at_;
   int convolutions_ = 0;
   int linears_ = 0;
+  int grid_ = 0;  // of read_grids()
 };
 
 }  // namespace wflow::trainer

@@ -73,14 +73,16 @@ ModelGraph build_sc18(const ModelConfig& config, Chain chain, const ModelTask& t
 
 // Two convolutions per level, for fields of one to three dimensions.
 ModelGraph build_cnn(const ModelConfig& config, Chain chain, const ModelTask& task) {
-  std::int64_t channels = config.width;
-  for (; chain.can_pool(); channels *= 2) {
+  chain.read_grids([&] {
+    std::int64_t channels = config.width;
+    for (; chain.can_pool(); channels *= 2) {
+      chain.convolution_block(channels);
+      chain.convolution_block(channels);
+      chain.pool(LayerKind::max_pool);
+    }
     chain.convolution_block(channels);
-    chain.convolution_block(channels);
-    chain.pool(LayerKind::max_pool);
-  }
-  chain.convolution_block(channels);
-  chain.global_mean();
+    chain.global_mean();
+  });
   return chain.head(task.output.channels);
 }
 
@@ -197,13 +199,15 @@ ModelGraph build_decoder(const ModelConfig& config, Chain chain, const ModelTask
 }
 
 void encode(const ModelConfig& config, Chain& chain) {
-  std::int64_t channels = config.width;
-  for (; chain.can_pool(); channels *= 2) {
+  chain.read_grids([&] {
+    std::int64_t channels = config.width;
+    for (; chain.can_pool(); channels *= 2) {
+      chain.convolution_block(channels);
+      chain.pool(LayerKind::average_pool);
+    }
     chain.convolution_block(channels);
-    chain.pool(LayerKind::average_pool);
-  }
-  chain.convolution_block(channels);
-  chain.flatten();
+    chain.flatten();
+  });
   chain.dense_layers();
 }
 
@@ -242,13 +246,20 @@ bool reads_fields(ModelName name) {
   return name != ModelName::mlp && name != ModelName::decoder;
 }
 
+// True for networks that read fields of several grids and numbers beside them, each by layers of its own.
+bool reads_grids(ModelName name) {
+  return name == ModelName::cnn || name == ModelName::autoencoder || name == ModelName::vae;
+}
+
 void check_task(const ModelConfig& config, const ModelTask& task) {
   const char* name = name_of(config.name);
   for (const NamedShape& input : task.inputs) {
-    if (!reads_fields(config.name) || input.shape.extent == task.inputs.front().shape.extent) continue;
+    if (!reads_fields(config.name) || reads_grids(config.name) ||
+        input.shape.extent == task.inputs.front().shape.extent)
+      continue;
     refuse(fmt::format(
-        "the network '{}' reads fields of one grid, and 'inputs' names {} ({}) and {} ({}); write "
-        "its layers as a list to read both",
+        "the network '{}' reads fields of one grid, and 'inputs' names {} ({}) and {} ({}); cnn, autoencoder and "
+        "vae read several, and so does a list of layers",
         name, task.inputs.front().name, text_of(task.inputs.front().shape), input.name,
         text_of(input.shape)));
   }
@@ -500,14 +511,9 @@ ModelGraph build_named(const ModelConfig& config, const ModelTask& task) {
   check_task(config, task);
   if (is_sequence_family(config.name)) return build_sequence_family(config, task);
   Chain chain(config, task);
-  if (reads_fields(config.name)) chain.join_channels(task.inputs.size());
-  const bool pools = reads_fields(config.name) && !has_depth(config.name);
-  if (pools && !chain.can_pool()) {
-    refuse(
-        fmt::format("the network '{}' needs an input of at least {} cells along one axis; "
-                    "the samples are {}{}",
-                    name_of(config.name), kSmallestPooled, text_of(chain.shape()),
-                    task.output.voxels() == 1 ? "; 'mlp' takes inputs of any size" : ""));
+  if (reads_fields(config.name) && !reads_grids(config.name)) {
+    chain.join_channels(task.inputs.size());
+    if (!has_depth(config.name)) chain.need_poolable();
   }
   switch (config.name) {
     case ModelName::cosmoflow:

@@ -4,7 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <set>
+#include <string>
 
 #include "base/error.h"
 #include "trainer/model/flat_state.h"
@@ -262,6 +265,24 @@ TEST(Families, SayWhatDoesNotFit) {
               testing::HasSubstr("reads fields of one grid, and 'inputs' names x"));
   EXPECT_THAT(refusal_of(ModelName::decoder, {{{"a", {}}}, {1, {33, 33, 33}}}),
               testing::HasSubstr("can be halved only 0 times"));
+}
+
+TEST(ModelGraph, FieldsOfSeveralGridsAndNumbersBecomeOneVector) {
+  const ModelTask task = {{{"x", {1, {16, 16, 16}}}, {"a", {}}, {"map", {2, {1, 32, 32}}}, {"b", {}}, {"y", {1, {16, 16, 16}}}},
+                          {3, {1, 1, 1}}};
+  for (const ModelName name : {ModelName::cnn, ModelName::autoencoder}) {
+    ModelTask both = task;
+    if (name == ModelName::autoencoder) both.output = {1, {16, 16, 16}};
+    const ModelGraph graph = build_model(default_model(name), both);
+    const auto all = std::ranges::find(graph.layers, "all_inputs", &Layer::name);
+    ASSERT_NE(all, graph.layers.end());
+    EXPECT_EQ(all->inputs.size(), 4U);  // two grids, and two numbers
+    const auto first = std::ranges::find(graph.layers, "conv1", &Layer::name);
+    EXPECT_EQ(first->input.channels, 2);
+    std::set<std::string> names;
+    for (const Layer& layer : graph.layers) EXPECT_TRUE(names.insert(layer.name).second) << layer.name;
+  }
+  EXPECT_THAT(refusal_of(ModelName::cnn, {{{"a", {}}, {"b", {}}}, {1, {1, 1, 1}}}), testing::HasSubstr("at least 8 cells"));
 }
 
 TEST(ModelGraph, InitialValuesDependOnNameAndSeedAlone) {
