@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
@@ -16,6 +17,7 @@
 #include "base/version.h"
 #include "base/visible_output.h"
 #include "trainer/config.h"
+#include "trainer/model/layout.h"
 #include "trainer/model/network.h"
 #include "trainer/parallel/communicator.h"
 #include "trainer/predict/predict.h"
@@ -42,6 +44,7 @@ Examples:
   wflow-train train.yaml                                 train on one core, or continue where the last run stopped
   mpirun.openmpi -n 4 wflow-train train.yaml             the same on four ranks
   wflow-train train.yaml --dry-run                       network, parameters, flops, memory, steps
+  wflow-train train.yaml --dry-run --grid 2x2x1          what each rank holds and sends if 4 ranks share each sample
   wflow-train train.yaml --find-rate                     a short run with rising rates, and the rate that it suggests
   wflow-train large.yaml --scale-from small/train        rate, warm-up and batch for large.yaml by a finished small run
   wflow-train train.yaml --fresh                         forget the checkpoints and start anew
@@ -58,6 +61,7 @@ struct Arguments {
   bool fresh = false;
   bool fresh_on_new_data = false;
   bool dry_run = false;
+  std::string grid;
   bool find_rate = false;
   std::vector<std::string> scale_from;
   bool allow_any_ranks = false;
@@ -248,6 +252,11 @@ int body(int argc, char** argv) {
                "the same if the data have changed since, which is an error otherwise");
   app.add_flag("--dry-run", arguments.dry_run,
                "print network, parameters, flops, memory and steps; train nothing");
+  app.add_option(
+         "--grid", arguments.grid,
+         "with --dry-run: print the parts, halos and memory of ranks that share each sample, in this many "
+         "parts along depth, height and width; trainings do not split samples yet")
+      ->type_name("DxHxW");
   app.add_flag(
       "--find-rate", arguments.find_rate,
       "run 120 steps with rising learning rates from the initial weights, print the losses and a rate "
@@ -280,8 +289,13 @@ int body(int argc, char** argv) {
   if (arguments.config.empty())
     throw Error(ExitCode::usage, "name the YAML file of the training: wflow-train --help");
   bit_flips_of(arguments);  // reports wrong ones before MPI_Init
+  std::optional<trainer::SpaceGrid> grid;
+  if (!arguments.grid.empty()) grid = trainer::read_space_grid(arguments.grid);
+  if (grid && !arguments.dry_run)
+    throw Error(ExitCode::usage,
+                "a training does not split samples yet: --grid needs --dry-run, which prints the plan");
   if (arguments.dry_run) {
-    std::fputs(trainer::describe_run(read_configuration(arguments.config).train).c_str(), stdout);
+    std::fputs(trainer::describe_run(read_configuration(arguments.config).train, grid).c_str(), stdout);
     return 0;
   }
   if (!arguments.scale_from.empty()) {

@@ -526,6 +526,20 @@ class EndToEnd(TrainRun):
         self.assertFalse((self.root / "dry").exists())
         self.assertIn("Examples:", subprocess.run([PROGRAMS.train, "--help"], capture_output=True, text=True).stdout)
 
+    def test_dry_run_shows_the_plan_of_a_grid(self):
+        path = self.config("grid")
+        plan = self.train(path, 1, "--dry-run", "--grid", "2x2x1").stdout
+        self.assertIn("grid            2 x 2 x 1: 4 ranks share a sample", plan)
+        self.assertRegex(plan, r"conv1 +convolution +\d+ x 4 x 4 x 8 +[\d.]+ \w+ ")
+        self.assertRegex(plan, r"memory a rank   at most .* of activations and .* of halos; .* on one rank")
+        self.assertNotIn("grid ", self.train(path, 1, "--dry-run").stdout)
+        self.assertIn("can be cut into 16 x 1 x 1 parts",
+                      self.train(path, 1, "--dry-run", "--grid", "16x1x1", code=3).stderr)
+        self.assertIn("'2x2' is no grid of ranks", self.train(path, 1, "--dry-run", "--grid", "2x2", code=2).stderr)
+        self.assertIn("a training does not split samples yet: --grid needs --dry-run",
+                      self.train(path, 1, "--grid", "2x1x1", code=2).stderr)
+        self.assertFalse((self.root / "grid").exists())
+
     def test_keys_may_stand_under_train(self):
         path = self.config("nested", epochs=1)
         path.write_text(json.dumps({"train": json.loads(path.read_text())}))

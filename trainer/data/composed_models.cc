@@ -54,7 +54,7 @@ std::vector<Group> groups_of(const std::vector<std::string>& names, const std::s
 // That of a block without one.
 OptimizerConfig usual_optimizer() {
   yaml::Diagnostics none("train");
-  return read_train_config(yaml::map({{yaml::scalar("data"), yaml::scalar("-")}}), none).optimizer;
+  return read_train_config(yaml::map({{"data", yaml::scalar("-")}}), none).optimizer;
 }
 
 // The lists that a name stands for.

@@ -2,29 +2,18 @@
 #include "trainer/parallel/communicator.h"
 
 #include <fmt/format.h>
-#include <sched.h>
-
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdlib>
-#include <deque>
-#include <exception>
-#include <functional>
-#include <map>
-#include <mutex>
 #include <numeric>
-#include <string_view>
-#include <thread>
 #include <utility>
 
 #include "base/error.h"
-#include "base/process.h"
 #include "base/text.h"
+#include "trainer/parallel/mpi_thread.h"
+#include "trainer/parallel/neighbour_exchange.h"
 #include "trainer/parallel/rank_sums.h"
 
 namespace wflow::trainer {
@@ -32,16 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kBusyTests = 200;                        // tests at full speed, then
-constexpr int kYieldingTests = 2000;                   // tests that yield the core, then tests with naps
 constexpr std::uint64_t kMostMessageBytes = 1U << 30;  // per message: MPI counts are ints
-constexpr auto kNap = std::chrono::microseconds(50);
-constexpr auto kLongestNap =
-    std::chrono::microseconds(1000);  // for an idle thread with a background function
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 // For tests of several nodes on one machine.
 int ranks_per_group() {
@@ -53,234 +33,106 @@ int ranks_per_group() {
               fmt::format("WFLOW_RANKS_PER_GROUP must be a number of ranks from 1 on, not '{}'", text));
 }
 
-// True if this process may be one of several ranks. PMI and PMIx are how ranks find each other; a step of
-// several tasks under srun without either is an error that MPI_Init reports.
-bool is_launched() {
-  constexpr std::array<std::string_view, 4> kPrefixes = {"OMPI_COMM_WORLD_", "PMI_", "PMI2_", "PMIX_"};
-  for (char** at = environ; *at != nullptr; ++at) {
-    const std::string_view variable = *at;
-    if (std::any_of(kPrefixes.begin(), kPrefixes.end(),
-                    [&](std::string_view prefix) { return variable.starts_with(prefix); }))
-      return true;
-  }
-  const std::string tasks = environment_value("SLURM_STEP_NUM_TASKS");
-  return !tasks.empty() && tasks != "1";
-}
-
 }  // namespace
 
-class Communicator::Worker {
+// The communicators and the shared memory of a group, and its operations. All functions are for the thread,
+// as jobs.
+class Communicator::Group {
  public:
-  Worker(int& argc, char**& argv) {
-    thread_ = std::thread([this, &argc, &argv] { run(argc, argv); });
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return started_; });
-  }
-
-  ~Worker() {
-    {
-      const std::lock_guard lock(mutex_);
-      stopping_ = true;
-    }
-    changed_.notify_all();
-    thread_.join();
-  }
-
-  Ticket post(std::function<void()> job) {
-    const std::lock_guard lock(mutex_);
-    jobs_.push_back(std::move(job));
-    changed_.notify_all();
-    return ++posted_;
-  }
-
-  void wait(Ticket ticket) {
-    const Clock::time_point begin = Clock::now();
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return done_ >= ticket; });
-    exposed_seconds_ += seconds_since(begin);
-    if (failures_.empty() || failures_.begin()->first > ticket) return;
-    const std::exception_ptr first = failures_.begin()->second;
-    failures_.erase(failures_.begin(), failures_.upper_bound(ticket));
-    std::rethrow_exception(first);
-  }
-
-  [[noreturn]] void abort(int exit_code) {
-    abort_code_.store(exit_code);
-    abort_asked_.store(true);
-    {
-      const std::lock_guard lock(mutex_);
-      changed_.notify_all();
-    }
-    // MPI_Abort ends this process from the other thread; if MPI itself hangs, exit nevertheless.
-    std::this_thread::sleep_for(std::chrono::seconds(10));
-    std::_Exit(exit_code);
-  }
+  // The ranks of `ranks`, which is MPI_COMM_NULL for a process without MPI. MPI_COMM_WORLD is not freed.
+  Group(MpiThread& thread, MPI_Comm ranks, int ranks_per_group);
+  // Collective, like all that creates or frees what ranks share.
+  void release();
+  MPI_Comm split(int colour, int key);
 
   void reduce(std::span<float> values, const Wire& wire);
   std::vector<std::string> gather(const std::string& bytes);
   void broadcast(std::string& bytes);
   void barrier() {
-    if (size_ == 1) return;
-    MPI_Request request = MPI_REQUEST_NULL;
-    MPI_Ibarrier(MPI_COMM_WORLD, &request);
-    complete({&request, 1});
+    if (size_ > 1) thread_.barrier(ranks_);
+  }
+  RankSums& sums();
+  std::function<bool()> exchange(std::vector<Outgoing> outgoing, std::vector<Incoming> incoming) const {
+    const auto messages =
+        std::make_shared<NeighbourExchange>(messages_, rank_, std::move(outgoing), std::move(incoming));
+    return [messages] { return messages->poll(); };
   }
 
-  void run_beside(std::function<bool()> background) {
-    wait(post([&] { background_ = std::move(background); }));
-  }
-
-  void wake() {
-    const std::lock_guard lock(mutex_);
-    woken_ = true;
-    changed_.notify_all();
-  }
-
+  const int ranks_per_group_;
   int rank_ = 0;
   int size_ = 1;
   int on_node_ = 1;
-  int groups_ = 1;
-  RankGrid grid_;
-  std::string library_;
-  double exposed_seconds_ = 0;
+  MpiThread::Line line_;
   std::atomic<double> reduction_seconds_ = 0;
 
  private:
-  void run(int& argc, char**& argv) {
-    if (launched_) join_world(argc, argv);
-    char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
-    int length = 0;
-    MPI_Get_library_version(text, &length);
-    library_ = text::split(std::string_view(text, static_cast<std::size_t>(length)), ',').front();
-    std::unique_lock lock(mutex_);
-    started_ = true;
-    changed_.notify_all();
-    for (;;) {
-      wait_for_job(lock);
-      abort_if_asked();
-      if (jobs_.empty()) break;
-      const std::function<void()> job = std::move(jobs_.front());
-      jobs_.pop_front();
-      lock.unlock();
-      std::exception_ptr failure;
-      try {
-        job();
-      } catch (...) {
-        failure = std::current_exception();
-      }
-      lock.lock();
-      ++done_;
-      if (failure) failures_[done_] = failure;
-      changed_.notify_all();
-    }
-    lock.unlock();
-    if (background_) barrier();  // other ranks may still need it
-    background_ = nullptr;
-    sums_.reset();
-    if (launched_) MPI_Finalize();
-  }
-
-  void join_world(int& argc, char**& argv) {
-    int provided = 0;
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
-    MPI_Comm_size(MPI_COMM_WORLD, &size_);
-    MPI_Comm node = MPI_COMM_NULL;
-    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
-    MPI_Comm_size(node, &on_node_);
-    MPI_Comm_free(&node);
-    lay_out();
-  }
-
-  // Calls the background function meanwhile: at once after wake(), else after naps that grow while there is
-  // nothing to do.
-  void wait_for_job(std::unique_lock<std::mutex>& lock) {
-    const auto ready = [this] { return !jobs_.empty() || stopping_ || abort_asked_.load(); };
-    if (!background_) {
-      changed_.wait(lock, ready);
-      return;
-    }
-    auto nap = kNap;
-    while (!ready()) {
-      woken_ = false;
-      lock.unlock();
-      const bool busy = background_();
-      lock.lock();
-      nap = busy ? kNap : std::min(2 * nap, kLongestNap);
-      changed_.wait_for(lock, nap, [&] { return ready() || woken_; });
-    }
-  }
-
-  void lay_out() {
-    grid_ = RankGrid::of(size_);
-    MPI_Comm data = MPI_COMM_NULL;
-    MPI_Comm_split(MPI_COMM_WORLD, grid_.space_of(rank_), rank_, &data);
-    sums_ = std::make_unique<RankSums>(data, ranks_per_group_, [this](int tests) { pause(tests); });
-    groups_ = sums_->groups();
-    MPI_Comm_free(&data);
-  }
-
-  void abort_if_asked() {
-    if (!abort_asked_.load()) return;
-    if (launched_) MPI_Abort(MPI_COMM_WORLD, abort_code_.load());
-    std::_Exit(abort_code_.load());
-  }
-
-  // Called between two tests in every wait of this thread for other ranks; yields the core.
-  void pause(int tests) {
-    abort_if_asked();
-    if (background_) background_();
-    if (tests <= kBusyTests) return;
-    if (tests <= kYieldingTests) {
-      sched_yield();
-    } else {
-      std::this_thread::sleep_for(kNap);
-    }
-  }
-
-  void complete(std::span<MPI_Request> requests) {
-    trainer::complete(requests, [this](int tests) { pause(tests); });
-  }
   void send_from(int root, std::string& bytes);
 
-  std::thread thread_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::function<void()>> jobs_;
-  Ticket posted_ = 0;
-  Ticket done_ = 0;
-  const int ranks_per_group_ = ranks_per_group();
-  const bool launched_ = is_launched();
-  bool started_ = false;
-  bool stopping_ = false;
-  bool woken_ = false;
-  std::function<bool()> background_;  // used by the communication thread only
-  std::atomic<bool> abort_asked_ = false;
-  std::atomic<int> abort_code_ = 1;
+  MpiThread& thread_;
+  MPI_Comm ranks_;
+  MPI_Comm messages_ = MPI_COMM_NULL;  // of exchanges: returns errors
   std::unique_ptr<RankSums> sums_;
-  std::map<Ticket, std::exception_ptr> failures_;
 };
 
-void Communicator::Worker::reduce(std::span<float> values, const Wire& wire) {
-  if (grid_.data == 1) return;
+Communicator::Group::Group(MpiThread& thread, MPI_Comm ranks, int ranks_per_group)
+    : ranks_per_group_(ranks_per_group), thread_(thread), ranks_(ranks) {
+  if (ranks_ == MPI_COMM_NULL) return;
+  MPI_Comm_rank(ranks_, &rank_);
+  MPI_Comm_size(ranks_, &size_);
+  if (size_ == 1) return;
+  MPI_Comm node = MPI_COMM_NULL;
+  MPI_Comm_split_type(ranks_, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+  MPI_Comm_size(node, &on_node_);
+  MPI_Comm_free(&node);
+  MPI_Comm_dup(ranks_, &messages_);
+  MPI_Comm_set_errhandler(messages_, MPI_ERRORS_RETURN);
+}
+
+void Communicator::Group::release() {
+  sums_.reset();
+  if (messages_ != MPI_COMM_NULL) MPI_Comm_free(&messages_);
+  if (ranks_ != MPI_COMM_NULL && ranks_ != MPI_COMM_WORLD) MPI_Comm_free(&ranks_);
+}
+
+// A negative colour gives MPI_COMM_NULL.
+MPI_Comm Communicator::Group::split(int colour, int key) {
+  if (ranks_ == MPI_COMM_NULL) return MPI_COMM_NULL;
+  barrier();  // waits with pause(), which MPI_Comm_split does not
+  MPI_Comm part = MPI_COMM_NULL;
+  MPI_Comm_split(ranks_, colour < 0 ? MPI_UNDEFINED : colour, key, &part);
+  return part;
+}
+
+// The first sum of a group makes the memory that its ranks share: groups without sums of floats need none.
+RankSums& Communicator::Group::sums() {
+  if (!sums_) {
+    barrier();
+    sums_ = std::make_unique<RankSums>(ranks_, ranks_per_group_, [this](int tests) { thread_.pause(tests); });
+  }
+  return *sums_;
+}
+
+void Communicator::Group::reduce(std::span<float> values, const Wire& wire) {
+  if (size_ == 1) return;
   const Clock::time_point begin = Clock::now();
   if (wire.half && wire.position < wire.exact) {
     const std::size_t whole = std::min(values.size(), wire.exact - wire.position);
-    sums_->sum(values.first(whole), {});
-    sums_->sum(values.subspan(whole), wire.at(whole));
+    sums().sum(values.first(whole), {});
+    sums().sum(values.subspan(whole), wire.at(whole));
   } else {
-    sums_->sum(values, wire);
+    sums().sum(values, wire);
   }
-  reduction_seconds_.store(reduction_seconds_.load() + seconds_since(begin));
+  const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  reduction_seconds_.store(reduction_seconds_.load() + seconds);
 }
 
-std::vector<std::string> Communicator::Worker::gather(const std::string& bytes) {
+std::vector<std::string> Communicator::Group::gather(const std::string& bytes) {
   if (size_ == 1) return {bytes};
   const std::uint64_t length = bytes.size();
   std::vector<std::uint64_t> lengths(static_cast<std::size_t>(size_));
   MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Iallgather(&length, 1, MPI_UINT64_T, lengths.data(), 1, MPI_UINT64_T, MPI_COMM_WORLD, &request);
-  complete({&request, 1});
+  MPI_Iallgather(&length, 1, MPI_UINT64_T, lengths.data(), 1, MPI_UINT64_T, ranks_, &request);
+  thread_.complete({&request, 1});
   std::vector<std::string> parts;
   for (const std::uint64_t part : lengths) parts.emplace_back(part, '\0');
   parts[static_cast<std::size_t>(rank_)] = bytes;
@@ -297,99 +149,164 @@ std::vector<std::string> Communicator::Worker::gather(const std::string& bytes) 
   }
   std::string all(static_cast<std::size_t>(end), '\0');
   MPI_Iallgatherv(bytes.data(), static_cast<int>(length), MPI_BYTE, all.data(), counts.data(), places.data(),
-                  MPI_BYTE, MPI_COMM_WORLD, &request);
-  complete({&request, 1});
+                  MPI_BYTE, ranks_, &request);
+  thread_.complete({&request, 1});
   for (std::size_t i = 0; i < parts.size(); ++i)
     parts[i] = all.substr(static_cast<std::size_t>(places[i]), static_cast<std::size_t>(counts[i]));
   return parts;
 }
 
 // `bytes` must have the right length on all ranks.
-void Communicator::Worker::send_from(int root, std::string& bytes) {
+void Communicator::Group::send_from(int root, std::string& bytes) {
   for (std::uint64_t at = 0; at < bytes.size(); at += kMostMessageBytes) {
     MPI_Request request = MPI_REQUEST_NULL;
     MPI_Ibcast(bytes.data() + at,
                static_cast<int>(std::min<std::uint64_t>(kMostMessageBytes, bytes.size() - at)), MPI_BYTE,
-               root, MPI_COMM_WORLD, &request);
-    complete({&request, 1});
+               root, ranks_, &request);
+    thread_.complete({&request, 1});
   }
 }
 
-void Communicator::Worker::broadcast(std::string& bytes) {
+void Communicator::Group::broadcast(std::string& bytes) {
   if (size_ == 1) return;
   std::uint64_t length = bytes.size();
   MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Ibcast(&length, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD, &request);
-  complete({&request, 1});
+  MPI_Ibcast(&length, 1, MPI_UINT64_T, 0, ranks_, &request);
+  thread_.complete({&request, 1});
   bytes.resize(length);
   send_from(0, bytes);
 }
 
-Communicator::Communicator(int& argc, char**& argv) : worker_(std::make_unique<Worker>(argc, argv)) {}
+Communicator::Communicator(int& argc, char**& argv) {
+  const int ranks_per_group = trainer::ranks_per_group();
+  thread_ = std::make_shared<MpiThread>(argc, argv);
+  MpiThread::Line line;
+  thread_->run(line, [&] {
+    group_ = std::make_shared<Group>(*thread_, thread_->launched() ? MPI_COMM_WORLD : MPI_COMM_NULL,
+                                     ranks_per_group);
+    thread_->at_end([group = group_] { group->release(); });
+    if (group_->size_ > 1) group_->sums();
+  });
+}
+
+Communicator::Communicator(std::shared_ptr<Group> group, std::shared_ptr<MpiThread> thread)
+    : group_(std::move(group)), thread_(std::move(thread)) {}
+
 Communicator::~Communicator() = default;
 
+// A negative colour gives null.
+std::unique_ptr<Communicator> Communicator::split(int colour, int key) {
+  std::shared_ptr<Group> part;
+  run([&] {
+    const MPI_Comm ranks = group_->split(colour, key);
+    if (colour < 0) return;
+    part = std::make_shared<Group>(*thread_, ranks, group_->ranks_per_group_);
+    thread_->at_end([part] { part->release(); });
+  });
+  if (!part) return nullptr;
+  return std::unique_ptr<Communicator>(new Communicator(std::move(part), thread_));
+}
+
+std::unique_ptr<Communicator> Communicator::group(std::span<const int> ranks) {
+  for (const int member : ranks) WFLOW_CHECK(member >= 0 && member < size());
+  const auto own = std::find(ranks.begin(), ranks.end(), rank());
+  return split(own == ranks.end() ? -1 : 0, static_cast<int>(own - ranks.begin()));
+}
+
 int Communicator::rank() const {
-  return worker_->rank_;
+  return group_->rank_;
 }
 int Communicator::size() const {
-  return worker_->size_;
+  return group_->size_;
 }
 int Communicator::ranks_on_node() const {
-  return worker_->on_node_;
+  return group_->on_node_;
 }
-const RankGrid& Communicator::grid() const {
-  return worker_->grid_;
-}
-int Communicator::groups() const {
-  return worker_->groups_;
+int Communicator::groups() {
+  int groups = 1;
+  if (size() > 1) run([&] { groups = group_->sums().groups(); });
+  return groups;
 }
 const std::string& Communicator::library() const {
-  return worker_->library_;
+  return thread_->library();
 }
 
 Communicator::Ticket Communicator::start_all_reduce(std::span<float> values, const Wire& wire) {
-  return worker_->post([this, values, wire] { worker_->reduce(values, wire); });
+  return thread_->post(group_->line_, [group = group_.get(), values, wire] { group->reduce(values, wire); });
 }
 
 void Communicator::wait(Ticket ticket) {
-  worker_->wait(ticket);
+  thread_->wait(group_->line_, ticket);
+}
+
+Communicator::ExchangeTicket Communicator::start_exchange(std::vector<Outgoing> outgoing,
+                                                          std::vector<Incoming> incoming) {
+  const auto known = [this](int rank) { return rank >= 0 && rank < size(); };
+  for (const Outgoing& message : outgoing) WFLOW_CHECK(known(message.to));
+  for (const Incoming& message : incoming) WFLOW_CHECK(known(message.from));
+  return ExchangeTicket{
+      thread_->start_beside(group_->line_, group_->exchange(std::move(outgoing), std::move(incoming)))};
+}
+
+void Communicator::wait(ExchangeTicket ticket) {
+  thread_->wait_beside(group_->line_, static_cast<MpiThread::Ticket>(ticket));
+}
+
+void Communicator::sum_by_rank(std::span<double> values) {
+  const auto ranks = static_cast<std::size_t>(size());
+  std::vector<double> all(values.size() * ranks);
+  std::vector<Outgoing> outgoing;
+  std::vector<Incoming> incoming;
+  for (std::size_t other = 0; other < ranks; ++other) {
+    outgoing.push_back({static_cast<int>(other), std::as_bytes(values)});
+    incoming.push_back({static_cast<int>(other), std::as_writable_bytes(std::span(all).subspan(
+                                                     other * values.size(), values.size()))});
+  }
+  exchange(std::move(outgoing), std::move(incoming));
+  for (std::size_t stride = 1; stride < ranks; stride *= 2) {
+    for (std::size_t left = 0; left + stride < ranks; left += 2 * stride) {
+      for (std::size_t i = 0; i < values.size(); ++i)
+        all[left * values.size() + i] += all[(left + stride) * values.size() + i];
+    }
+  }
+  std::copy_n(all.begin(), values.size(), values.begin());
 }
 
 std::vector<std::string> Communicator::all_gather(const std::string& bytes) {
   std::vector<std::string> parts;
-  worker_->wait(worker_->post([&] { parts = worker_->gather(bytes); }));
+  run([&] { parts = group_->gather(bytes); });
   return parts;
 }
 
 void Communicator::broadcast(std::string& bytes) {
-  worker_->wait(worker_->post([&] { worker_->broadcast(bytes); }));
+  run([&] { group_->broadcast(bytes); });
 }
 
 void Communicator::barrier() {
-  worker_->wait(worker_->post([this] { worker_->barrier(); }));
+  run([this] { group_->barrier(); });
 }
 
 void Communicator::run(std::function<void()> job) {
-  worker_->wait(worker_->post(std::move(job)));
+  thread_->run(group_->line_, std::move(job));
 }
 
 void Communicator::run_beside(std::function<bool()> background) {
-  worker_->run_beside(std::move(background));
+  thread_->run_beside(group_->line_, std::move(background));
 }
 
 void Communicator::wake() {
-  worker_->wake();
+  thread_->wake();
 }
 
 void Communicator::abort(int exit_code) {
-  worker_->abort(exit_code);
+  thread_->abort(exit_code);
 }
 
 double Communicator::exposed_seconds() const {
-  return worker_->exposed_seconds_;
+  return group_->line_.exposed_seconds;
 }
 double Communicator::reduction_seconds() const {
-  return worker_->reduction_seconds_.load();
+  return group_->reduction_seconds_.load();
 }
 
 }  // namespace wflow::trainer

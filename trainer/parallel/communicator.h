@@ -13,25 +13,12 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
 
 namespace wflow::trainer {
-
-// Ranks on a grid: `data` parts of a batch by `space` parts of each sample. The parts of a sample are
-// neighbours, so that they are on one node. Gradients are summed over the ranks at one place in space.
-// `space` is always 1 today.
-struct RankGrid {
-  int data = 1;
-  int space = 1;
-
-  static constexpr RankGrid of(int ranks, int space = 1) { return {ranks / space, space}; }
-  constexpr int ranks() const { return data * space; }
-  constexpr int data_of(int rank) const { return rank / space; }
-  constexpr int space_of(int rank) const { return rank % space; }
-  constexpr int rank_of(int in_data, int in_space) const { return in_data * space + in_space; }
-};
 
 // Number format of a sum's values in messages between nodes.
 struct Wire {
@@ -44,12 +31,28 @@ struct Wire {
   Wire at(std::size_t by) const { return {half, seed, position + by, exact}; }
 };
 
+class MpiThread;
+
 // An error that every rank throws at the same place: no rank is left waiting, and only rank 0 prints it.
 class CommonError : public Error {
  public:
   using Error::Error;
 };
 
+// Messages of an exchange, to and from ranks of the communicator. Two messages from one rank to another
+// arrive in the order in which both sides name them. The bytes must not be touched until wait().
+struct Outgoing {
+  int to = 0;
+  std::span<const std::byte> bytes;
+};
+struct Incoming {
+  int from = 0;
+  std::span<std::byte> bytes;
+};
+
+// The ranks of the world, or of a group. Every group has ranks from 0 on, and operations, tickets and errors
+// of its own. Jobs of all groups of a process run one after the other on one thread: ranks with several
+// groups in common call their operations in the same order. Exchanges have no such order.
 class Communicator {
  public:
   // MPI_Init. A program that no MPI launcher has started is a world of one and makes no MPI call that needs
@@ -57,24 +60,44 @@ class Communicator {
   Communicator(int& argc, char**& argv);
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
-  // Calls MPI_Finalize, which waits for the other ranks. On an exception, call abort() instead.
+  // Calls MPI_Finalize if it is the last communicator of the process, which waits for the other ranks. On an
+  // exception, call abort() instead. A group's resources live as long as the world.
   ~Communicator();
+
+  // Collective calls of all ranks of this communicator. The group of those with the same colour, from 0 on,
+  // in order of `key` and then of rank.
+  std::unique_ptr<Communicator> split(int colour, int key = 0);
+  // The group of these ranks, in this order; null on the others. All pass the same list.
+  std::unique_ptr<Communicator> group(std::span<const int> ranks);
 
   int rank() const;
   int size() const;
   int ranks_on_node() const;
-  const RankGrid& grid() const;
-  // Number of nodes, or of groups of ranks that act as nodes, in a sum.
-  int groups() const;
+  // Number of nodes, or of groups of ranks that act as nodes, in a sum. A collective call.
+  int groups();
   const std::string& library() const;  // "Open MPI v4.1.4"
 
-  // Sums over the grid's data axis into `values` of every rank: the same bits on all of these ranks, and the
-  // same at every run with as many ranks on as many nodes (rank_sums.h). Returns at once; the values must not
-  // be touched until wait(), which throws the error of any operation up to this ticket.
+  // Sums over all ranks into `values` of every rank: the same bits on all ranks, and the same at every run
+  // with as many ranks on as many nodes (rank_sums.h). Returns at once; the values must not be touched until
+  // wait(), which throws the error of any operation up to this ticket.
   using Ticket = std::uint64_t;
   Ticket start_all_reduce(std::span<float> values, const Wire& wire = {});
   void wait(Ticket ticket);
   void all_reduce(std::span<float> values, const Wire& wire = {}) { wait(start_all_reduce(values, wire)); }
+
+  // Sends and receives. Returns at once. An exchange starts before the jobs that wait, and goes on while a
+  // job waits for other ranks: a sum of gradients does not delay it. wait() throws if a message has another
+  // length than its receiver expects.
+  enum class ExchangeTicket : std::uint64_t {};
+  ExchangeTicket start_exchange(std::vector<Outgoing> outgoing, std::vector<Incoming> incoming);
+  void wait(ExchangeTicket ticket);
+  void exchange(std::vector<Outgoing> outgoing, std::vector<Incoming> incoming) {
+    wait(start_exchange(std::move(outgoing), std::move(incoming)));
+  }
+
+  // Sums over all ranks, in a fixed tree in order of rank, whatever the nodes are: the same bits on all
+  // ranks. An exchange in which each rank sends all values to all others: for few numbers and few ranks.
+  void sum_by_rank(std::span<double> values);
 
   // Every rank's bytes, in order of rank, on every rank.
   std::vector<std::string> all_gather(const std::string& bytes);
@@ -82,7 +105,7 @@ class Communicator {
   void broadcast(std::string& bytes);
   void barrier();
 
-  // Ends all ranks with this exit code. To be called by the rank that fails.
+  // Ends all ranks of the world with this exit code. To be called by the rank that fails.
   [[noreturn]] void abort(int exit_code);
 
   // Runs `job` on the communication thread after the jobs posted before, and returns when it has ended.
@@ -99,8 +122,12 @@ class Communicator {
   double reduction_seconds() const;
 
  private:
-  class Worker;
-  std::unique_ptr<Worker> worker_;
+  class Group;
+  Communicator(std::shared_ptr<Group> group, std::shared_ptr<MpiThread> thread);
+
+  // The thread ends first, while the group still exists; it releases what belongs to MPI.
+  std::shared_ptr<Group> group_;
+  std::shared_ptr<MpiThread> thread_;
 };
 
 // Every rank's values, in order of rank, on every rank.

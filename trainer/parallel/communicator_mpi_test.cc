@@ -3,9 +3,12 @@
 // all ranks must take the same path, so a failed check ends all ranks.
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
+#include <memory>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -52,16 +55,26 @@ int group_size(const Communicator& c) {
   return text == nullptr ? c.size() : std::stoi(text);
 }
 
-// A node's sums, in the documented order.
-std::vector<float> group_sums(const Communicator& c, std::size_t i) {
+// The sums of each `node` ranks over these ranks of the world, in the documented order.
+std::vector<float> node_sums(const std::vector<int>& ranks, std::size_t node, std::size_t i) {
   std::vector<float> sums;
-  for (int first = 0; first < c.size(); first += group_size(c)) {
+  for (std::size_t first = 0; first < ranks.size(); first += node) {
     std::vector<float> values;
-    for (int rank = first; rank < std::min(c.size(), first + group_size(c)); ++rank)
-      values.push_back(term(rank, i));
+    for (std::size_t at = first; at < std::min(ranks.size(), first + node); ++at)
+      values.push_back(term(ranks[at], i));
     sums.push_back(tree_sum(values));
   }
   return sums;
+}
+
+std::vector<int> all_ranks(const Communicator& c) {
+  std::vector<int> ranks(static_cast<std::size_t>(c.size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+std::vector<float> group_sums(const Communicator& c, std::size_t i) {
+  return node_sums(all_ranks(c), static_cast<std::size_t>(group_size(c)), i);
 }
 
 bool same_on_all_ranks(Communicator& c, std::span<const float> values) {
@@ -207,8 +220,214 @@ void buckets_are_summed(Communicator& c) {
   }
 }
 
+std::vector<std::byte> message(int from, int to, std::size_t bytes) {
+  std::vector<std::byte> text(bytes);
+  for (std::size_t i = 0; i < bytes; ++i)
+    text[i] = static_cast<std::byte>(static_cast<std::size_t>(from * 31 + to * 7) + i * 13);
+  return text;
+}
+
+// Every rank sends two messages to every rank, itself too: of other lengths, the first one also empty, and
+// one longer than the messages that MPI sends at once.
+void messages_reach_their_ranks(Communicator& c) {
+  const auto length = [](int from, int to) { return static_cast<std::size_t>((from * 5 + to) % 3) * 1000; };
+  for (const std::size_t more : {std::size_t{1}, std::size_t{300'001}}) {
+    std::vector<std::vector<std::byte>> sent;
+    std::vector<std::vector<std::byte>> received;
+    for (const int other : all_ranks(c)) {
+      for (const std::size_t bytes : {length(c.rank(), other), more})
+        sent.push_back(message(c.rank(), other, bytes));
+      for (const std::size_t bytes : {length(other, c.rank()), more}) received.emplace_back(bytes);
+    }
+    std::vector<Outgoing> outgoing;
+    std::vector<Incoming> incoming;
+    for (std::size_t i = 0; i < sent.size(); ++i) {
+      outgoing.push_back({static_cast<int>(i / 2), sent[i]});
+      incoming.push_back({static_cast<int>(i / 2), received[i]});
+    }
+    c.exchange(outgoing, incoming);
+    for (std::size_t i = 0; i < received.size(); ++i)
+      check(c, received[i] == message(static_cast<int>(i / 2), c.rank(), received[i].size()),
+            "a message is wrong");
+  }
+  c.exchange({}, {});
+}
+
+std::optional<std::string> exchange_error(Communicator& c, const std::vector<Outgoing>& outgoing,
+                                          const std::vector<Incoming>& incoming) {
+  try {
+    c.exchange(outgoing, incoming);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return std::nullopt;
+}
+
+// The last rank sends `sent` bytes to rank 0, which expects 8.
+void lengths_of_messages_are_compared(Communicator& c) {
+  const int last = c.size() - 1;
+  const std::vector<std::byte> text(16);
+  std::vector<std::byte> room(8);
+  for (const std::size_t sent : {std::size_t{8}, std::size_t{3}, std::size_t{16}}) {
+    std::vector<Outgoing> outgoing;
+    std::vector<Incoming> incoming;
+    if (c.rank() == last) outgoing.push_back({0, std::span(text).first(sent)});
+    if (c.rank() == 0) incoming.push_back({last, room});
+    const std::optional<std::string> error = exchange_error(c, outgoing, incoming);
+    const bool receives = c.rank() == 0;
+    check(c, error.has_value() == (receives && sent != 8), "the length of a message is not compared");
+    if (!error) continue;
+    const std::string start = "rank " + std::to_string(last) + " of the group sent ";
+    check(c, error->starts_with(start) && error->find("where 8 bytes were expected") != std::string::npos,
+          "the sentence does not name the lengths");
+  }
+}
+
+// The last rank begins its sum after the exchange. Rank 0 has begun its own before: if the exchange waited
+// for it, this test would never end.
+void exchanges_overtake_sums(Communicator& c) {
+  const int last = c.size() - 1;
+  std::vector<float> values(100'000, 1.0F);
+  const bool late = c.size() > 1 && c.rank() == last;
+  Communicator::Ticket sum = 0;
+  if (!late) sum = c.start_all_reduce(values);
+  for (int round = 0; round < 20; ++round) {
+    const std::vector<std::byte> sent = message(c.rank(), round, 5000);
+    std::vector<std::byte> received(5000);
+    std::vector<Outgoing> outgoing;
+    std::vector<Incoming> incoming;
+    if (c.rank() == 0) {
+      outgoing.push_back({last, sent});
+      incoming.push_back({last, received});
+    }
+    if (c.rank() == last && c.size() > 1) {
+      outgoing.push_back({0, sent});
+      incoming.push_back({0, received});
+    }
+    c.exchange(outgoing, incoming);
+    if (!incoming.empty())
+      check(c, received == message(incoming[0].from, round, 5000), "a message beside a sum is wrong");
+  }
+  if (late) sum = c.start_all_reduce(values);
+  c.wait(sum);
+  check(c, values.front() == static_cast<float>(c.size()), "the sum behind exchanges is wrong");
+}
+
+double double_term(int rank, std::size_t i) {
+  return static_cast<double>(term(rank, i)) / 3;
+}
+
+void doubles_are_summed_by_rank(Communicator& c) {
+  std::vector<double> values(77);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = double_term(c.rank(), i);
+  c.sum_by_rank(values);
+  bool exact = true;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    std::vector<double> terms;
+    for (const int rank : all_ranks(c)) terms.push_back(double_term(rank, i));
+    for (std::size_t stride = 1; stride < terms.size(); stride *= 2) {
+      for (std::size_t left = 0; left + stride < terms.size(); left += 2 * stride)
+        terms[left] += terms[left + stride];
+    }
+    exact = exact && values[i] == terms[0];
+  }
+  check(c, exact, "the sum of doubles is not the tree in order of rank");
+}
+
+// Sums over a group of these ranks of the world, in this order, while the other ranks do the same.
+void check_group(Communicator& c, Communicator& group, const std::vector<int>& members) {
+  check(c, group.size() == static_cast<int>(members.size()), "size of a group");
+  check(c, members[static_cast<std::size_t>(group.rank())] == c.rank(), "order of a group");
+  const auto node = static_cast<std::size_t>(std::min(group_size(c), group.size()));
+  for (const std::size_t count : {0U, 1U, 1000U, 100'001U}) {
+    std::vector<float> values = terms_of(c.rank(), count);
+    group.all_reduce(values);
+    bool exact = true;
+    for (std::size_t i = 0; i < count; i += i < 5000 ? 1 : 13)
+      exact = exact && values[i] == tree_sum(node_sums(members, node, i));
+    check(c, exact, "a group's sum is not the tree's");
+  }
+  const std::vector<std::string> names = group.all_gather(std::to_string(c.rank()));
+  for (std::size_t i = 0; i < members.size(); ++i)
+    check(c, names[i] == std::to_string(members[i]), "a group's all_gather");
+  std::string first = std::to_string(c.rank());
+  group.broadcast(first);
+  check(c, first == std::to_string(members[0]), "a group's broadcast");
+  std::vector<double> sum = {static_cast<double>(c.rank())};
+  group.sum_by_rank(sum);
+  check(c, sum[0] == static_cast<double>(std::accumulate(members.begin(), members.end(), 0)),
+        "a group's doubles");
+  group.barrier();
+}
+
+void groups_sum_at_the_same_time(Communicator& c) {
+  // Even and odd ranks, the last one first.
+  std::vector<int> members;
+  for (int rank = c.size() - 1; rank >= 0; --rank)
+    if (rank % 2 == c.rank() % 2) members.push_back(rank);
+  const std::unique_ptr<Communicator> half = c.split(c.rank() % 2, -c.rank());
+  check_group(c, *half, members);
+  // Sums of the world and of the groups in turn, without waits between them.
+  std::vector<float> wide = terms_of(c.rank(), 5000);
+  std::vector<float> narrow = wide;
+  const Communicator::Ticket first = c.start_all_reduce(wide);
+  const Communicator::Ticket second = half->start_all_reduce(narrow);
+  c.wait(first);
+  half->wait(second);
+  const auto node = static_cast<std::size_t>(std::min(group_size(c), half->size()));
+  for (const std::size_t i : {0U, 77U, 4999U}) {
+    check(c, wide[i] == tree_sum(group_sums(c, i)), "the world's sum beside a group's");
+    check(c, narrow[i] == tree_sum(node_sums(members, node, i)), "a group's sum beside the world's");
+  }
+  // A group of a group.
+  const std::unique_ptr<Communicator> part = half->split(half->rank() / 2);
+  const auto begin = static_cast<std::size_t>(half->rank() / 2 * 2);
+  check_group(c, *part,
+              {members.begin() + static_cast<std::ptrdiff_t>(begin),
+               members.begin() + static_cast<std::ptrdiff_t>(std::min(begin + 2, members.size()))});
+}
+
+void lists_make_groups(Communicator& c) {
+  std::vector<int> list = {c.size() - 1};
+  if (c.size() > 1) list.push_back(0);
+  const std::unique_ptr<Communicator> ends = c.group(list);
+  const bool member = c.rank() == 0 || c.rank() == c.size() - 1;
+  check(c, (ends != nullptr) == member, "members of a list");
+  if (ends) check_group(c, *ends, list);
+}
+
+void groups_of_one_work_alone(Communicator& c) {
+  const std::unique_ptr<Communicator> alone = c.split(c.rank());
+  check_group(c, *alone, {c.rank()});
+  check(c, alone->groups() == 1 && alone->ranks_on_node() == 1, "nodes of a group of one");
+  const std::vector<std::byte> sent = message(0, 0, 100);
+  std::vector<std::byte> received(100);
+  alone->exchange({{0, sent}}, {{0, received}});
+  check(c, received == sent, "a message of a group of one");
+  check(c,
+        exchange_error(*alone, {{0, sent}}, {}).has_value() &&
+            exchange_error(*alone, {}, {{0, received}}).has_value(),
+        "a message to itself that has no receiver or sender");
+}
+
+void groups_have_errors_of_their_own(Communicator& c) {
+  const std::unique_ptr<Communicator> all = c.split(0);
+  std::vector<float> values(c.rank() == 0 ? 3 : 4);
+  const Communicator::Ticket wrong = all->start_all_reduce(values);
+  c.barrier();
+  std::vector<float> right(5, 1.0F);
+  c.all_reduce(right);
+  check(c, right[0] == static_cast<float>(c.size()), "the world after a group's error");
+  bool refused = false;
+  try {
+    all->wait(wrong);
+  } catch (const Error&) {
+    refused = true;
+  }
+  check(c, refused == (c.size() > 1), "a group's error does not appear in its wait");
+}
+
 void all_tests(Communicator& c) {
-  check(c, c.grid().ranks() == c.size() && c.grid().space == 1, "grid");
   sums_are_the_trees(c);
   sums_follow_each_other(c);
   half_is_close(c);
@@ -216,6 +435,14 @@ void all_tests(Communicator& c) {
   different_lengths_are_refused(c);
   bytes_reach_all(c);
   buckets_are_summed(c);
+  messages_reach_their_ranks(c);
+  lengths_of_messages_are_compared(c);
+  exchanges_overtake_sums(c);
+  doubles_are_summed_by_rank(c);
+  groups_sum_at_the_same_time(c);
+  lists_make_groups(c);
+  groups_of_one_work_alone(c);
+  groups_have_errors_of_their_own(c);
   c.barrier();
 }
 

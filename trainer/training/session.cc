@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "trainer/data/batch_order.h"
 #include "trainer/data/roles.h"
+#include "trainer/model/distribution.h"
 #include "trainer/model/network.h"
 #include "trainer/model/parts.h"
 #include "trainer/training/heads.h"
@@ -134,7 +135,7 @@ std::string part_lines(const TrainConfig& config, const ModelGraph& graph) {
 
 }  // namespace
 
-std::string describe_run(const TrainConfig& asked) {
+std::string describe_run(const TrainConfig& asked, const std::optional<SpaceGrid>& grid) {
   const Dataset dataset = open_dataset(asked.data);
   const TrainConfig config = completed(asked, dataset.info);
   const DataRoles roles = roles_of(config, dataset.info);
@@ -192,6 +193,7 @@ std::string describe_run(const TrainConfig& asked) {
         members, config.seed, config.seed + members - 1, members * steps,
         text::format_count(members * parameters));
   }
+  if (grid) out += describe(graph, distribute(graph, *grid));
   const SplitSizes sizes = {dataset.train->size(), dataset.validation->size(), dataset.test->size()};
   for (const std::string& doubt : check_data(config, dataset.info, roles, sizes))
     out += "warning         " + doubt + "\n";

@@ -7,11 +7,13 @@
 #include <cstdint>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "trainer/config.h"
 #include "trainer/data/run_data.h"
+#include "trainer/model/layout.h"
 #include "trainer/model/model_export.h"
 #include "trainer/model/model_graph.h"
 #include "trainer/parallel/communicator.h"
@@ -58,7 +60,8 @@ struct Session {
   const nlohmann::json fingerprint;  // names the training: checkpoints of another one are refused
 };
 
-// Output of --dry-run: network, parameters, flops, memory, steps. Reads the manifest only.
-std::string describe_run(const TrainConfig& config);
+// Output of --dry-run: network, parameters, flops, memory, steps; with `grid` also what ranks hold and send
+// that share each sample. Reads the manifest only.
+std::string describe_run(const TrainConfig& config, const std::optional<SpaceGrid>& grid = std::nullopt);
 
 }  // namespace wflow::trainer

@@ -1,0 +1,526 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/model/distribution.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace wflow::trainer {
+namespace {
+
+constexpr double kMostImbalance = 1.0625;  // of the largest part, as a multiple of an even one
+constexpr auto kFloatBytes = static_cast<std::int64_t>(sizeof(float));
+
+// How ranks that have parts of a layer's input compute it.
+enum class Splitting {
+  boxes,    // each its box of the output, with a halo of the input
+  cells,    // the same cell by cell; cheap, so that each rank computes all cells if it has the whole input
+  combine,  // each its part of a sum or maximum over all cells; all then have the result
+  whole     // not at all: each needs the whole input
+};
+
+struct SplitRule {
+  Splitting splitting = Splitting::boxes;
+  const char* reason = "";  // for whole
+};
+
+SplitRule rule_of(LayerKind kind) {
+  switch (kind) {
+    case LayerKind::convolution:
+    case LayerKind::transposed_convolution:
+    case LayerKind::average_pool:
+    case LayerKind::max_pool:
+    case LayerKind::upsample:
+    case LayerKind::resize:
+    case LayerKind::pixel_shuffle:
+    case LayerKind::slice:
+      return {};
+    // The statistics of norms are sums over the ranks; layer norm and softmax go over the channels
+    // of a cell. Random numbers, positions and coordinates depend on the cell's place in the whole field.
+    case LayerKind::batch_norm:
+    case LayerKind::group_norm:
+    case LayerKind::instance_norm:
+    case LayerKind::layer_norm:
+    case LayerKind::leaky_relu:
+    case LayerKind::relu:
+    case LayerKind::elu:
+    case LayerKind::gelu:
+    case LayerKind::silu:
+    case LayerKind::sigmoid:
+    case LayerKind::tanh:
+    case LayerKind::softplus:
+    case LayerKind::tanh_scale:
+    case LayerKind::dropout:
+    case LayerKind::gather:
+    case LayerKind::embedding:
+    case LayerKind::softmax:
+    case LayerKind::add:
+    case LayerKind::concatenate:
+    case LayerKind::sample:
+    case LayerKind::positions:
+    case LayerKind::coordinates:
+      return {Splitting::cells};
+    case LayerKind::global_mean:
+    case LayerKind::global_max:
+      return {Splitting::combine};
+    case LayerKind::linear:
+      return {Splitting::whole, "every unit reads all values"};
+    case LayerKind::flatten:
+    case LayerKind::reshape:
+      return {Splitting::whole, "it moves values to other places"};
+    case LayerKind::lstm:
+    case LayerKind::gru:
+      return {Splitting::whole, "each step reads the state of the step before"};
+    case LayerKind::conv_lstm:
+      return {Splitting::whole, "each step reads the state that neighbouring cells had one step before"};
+    case LayerKind::attention:
+      return {Splitting::whole, "every cell reads all cells"};
+    case LayerKind::spectral_convolution:
+      return {Splitting::whole, "its Fourier transform reads all cells"};
+    case LayerKind::module:
+      return {Splitting::whole, "the layers of a TorchScript module are not known"};
+    case LayerKind::count:
+      break;
+  }
+  WFLOW_CHECK(false);
+}
+
+bool has_cells_for_all(const TensorShape& shape, const SpaceGrid& grid) {
+  for (std::size_t axis = 0; axis < 3; ++axis)
+    if (shape.extent[axis] < grid.parts[axis]) return false;
+  return true;
+}
+
+// The first value that a layer reads or gives with too few cells for the grid; its shape, or null.
+const TensorShape* too_small(const ModelGraph& graph, const Layer& layer, bool output_too,
+                             const SpaceGrid& grid) {
+  for (const std::size_t input : layer.inputs)
+    if (!has_cells_for_all(graph.shape_of(input), grid)) return &graph.shape_of(input);
+  return output_too && !has_cells_for_all(layer.output, grid) ? &layer.output : nullptr;
+}
+
+// True if earlier layers give all inputs, and give them whole.
+bool reads_whole_values(const ModelGraph& graph, const Layer& layer, const std::vector<LayerSplit>& earlier) {
+  const std::size_t inputs = graph.inputs.size();
+  return std::all_of(layer.inputs.begin(), layer.inputs.end(), [&](std::size_t value) {
+    return value >= inputs && earlier[value - inputs].gives == Layout::whole;
+  });
+}
+
+// Layouts alone; the boxes depend on the cuts, which depend on what is split.
+LayerSplit layouts_of(const ModelGraph& graph, const Layer& layer, const std::vector<LayerSplit>& earlier,
+                      const SpaceGrid& grid) {
+  const SplitRule rule = rule_of(layer.kind);
+  LayerSplit split;
+  if (rule.splitting == Splitting::whole) {
+    split.reason = rule.reason;
+    return split;
+  }
+  const bool boxes = rule.splitting != Splitting::combine;
+  if (const TensorShape* shape = too_small(graph, layer, boxes, grid)) {
+    split.reason = shape->voxels() == 1
+                       ? "it has numbers, no field"
+                       : fmt::format("{} has fewer cells than the grid has parts", text_of(*shape));
+    return split;
+  }
+  if (rule.splitting != Splitting::boxes && reads_whole_values(graph, layer, earlier)) {
+    split.reason = "every rank has its whole input";
+    return split;
+  }
+  split.reads = Layout::split;
+  split.gives = boxes ? Layout::split : Layout::whole;
+  return split;
+}
+
+// The cuts of an axis for each number of cells that a split value has along it. Values of one size have the
+// same cuts, so that sums and shortcuts of them need no exchange.
+class AxisCuts {
+ public:
+  AxisCuts(const ModelGraph& graph, const std::vector<LayerSplit>& layers, std::size_t axis, int parts) {
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      if (layers[i].reads == Layout::whole) continue;
+      const Layer& layer = graph.layers[i];
+      cuts_[layer.input.extent[axis]];
+      if (layers[i].gives == Layout::whole) continue;
+      cuts_[layer.output.extent[axis]];
+      const AxisReads reads = axis_reads(layer, axis);
+      if (reads.inputs() != reads.outputs()) steps_.push_back(reads);
+    }
+    // The coarsest first. The finer ones follow it, so that pools and strides begin at cuts.
+    for (auto& [cells, partition] : cuts_) partition = choose(cells, parts);
+  }
+
+  const Partition& of(std::int64_t cells) const { return cuts_.at(cells); }
+
+ private:
+  Partition choose(std::int64_t cells, int parts) const {
+    Partition even = Partition::even(cells, parts);
+    for (const AxisReads& step : steps_) {
+      if (std::max(step.inputs(), step.outputs()) != cells) continue;
+      const Partition followed(step.finer_cuts(of(std::min(step.inputs(), step.outputs())).cuts()));
+      // Faces cost little. Parts of different sizes cost more, since all ranks wait for the largest.
+      if (followed.least() >= 1 &&
+          kMostImbalance * static_cast<double>(even.most()) >= static_cast<double>(followed.most()))
+        return followed;
+    }
+    return even;
+  }
+
+  std::map<std::int64_t, Partition> cuts_;
+  std::vector<AxisReads> steps_;  // layers that change the number of cells
+};
+
+using Cuts = std::array<AxisCuts, 3>;
+
+std::array<const Partition*, 3> partitions_of(const Cuts& cuts, const TensorShape& shape) {
+  return {&cuts[0].of(shape.extent[0]), &cuts[1].of(shape.extent[1]), &cuts[2].of(shape.extent[2])};
+}
+
+std::vector<Box> boxes_of(const Cuts& cuts, const TensorShape& shape, const SpaceGrid& grid) {
+  const auto partitions = partitions_of(cuts, shape);
+  std::vector<Box> boxes(static_cast<std::size_t>(grid.ranks()));
+  for (int rank = 0; rank < grid.ranks(); ++rank) {
+    const std::array<int, 3> place = grid.place_of(rank);
+    for (std::size_t axis = 0; axis < 3; ++axis)
+      boxes[static_cast<std::size_t>(rank)].axes[axis] = partitions[axis]->part(place[axis]);
+  }
+  return boxes;
+}
+
+// The exchanges that bring each rank the cells `wanted` of a value with these cuts, in order of receiver and
+// sender.
+std::vector<Exchange> exchanges_for(const std::vector<Box>& wanted, const std::vector<Box>& own,
+                                    const std::array<const Partition*, 3>& partitions,
+                                    const SpaceGrid& grid) {
+  std::vector<Exchange> exchanges;
+  for (int to = 0; to < grid.ranks(); ++to) {
+    const Box& box = wanted[static_cast<std::size_t>(to)];
+    if (box.empty()) continue;
+    Box places;  // of the ranks that have some of it
+    for (std::size_t axis = 0; axis < 3; ++axis)
+      places.axes[axis] = partitions[axis]->parts_with(box.axes[axis]);
+    const auto& [depth, height, width] = places.axes;
+    for (std::int64_t d = depth.begin; d < depth.end; ++d) {
+      for (std::int64_t h = height.begin; h < height.end; ++h) {
+        for (std::int64_t w = width.begin; w < width.end; ++w) {
+          const int from = grid.rank_of({static_cast<int>(d), static_cast<int>(h), static_cast<int>(w)});
+          if (from != to)
+            exchanges.push_back({from, to, intersection(box, own[static_cast<std::size_t>(from)])});
+        }
+      }
+    }
+  }
+  return exchanges;
+}
+
+// Values through which a gradient reaches a weight that learns.
+std::vector<bool> values_with_gradient(const ModelGraph& graph) {
+  std::vector<bool> wants(graph.inputs.size(), false);
+  for (const Layer& layer : graph.layers) {
+    const bool learns = !layer.parameters.empty() && !layer.frozen;
+    const bool passes = std::any_of(layer.inputs.begin(), layer.inputs.end(),
+                                    [&](std::size_t input) { return wants[input]; });
+    wants.push_back(learns || passes);
+  }
+  return wants;
+}
+
+void count_sums(const Layer& layer, LayerSplit& split) {
+  switch (layer.kind) {
+    case LayerKind::batch_norm:
+      split.forward_sums = split.backward_sums = 2 * layer.input.channels;
+      break;
+    case LayerKind::group_norm:
+    case LayerKind::instance_norm:
+      split.forward_sums = split.backward_sums = 2 * layer.groups;
+      break;
+    case LayerKind::global_mean:
+    case LayerKind::global_max:
+      split.forward_sums = layer.input.channels;
+      break;
+    default:
+      break;
+  }
+}
+
+struct Planned {
+  const ModelGraph& graph;
+  const Cuts& cuts;
+  std::vector<bool> wants_gradient;
+  Distribution distribution;
+};
+
+void plan_boxes(Planned& planned, std::size_t index) {
+  const Layer& layer = planned.graph.layers[index];
+  LayerSplit& split = planned.distribution.layers[index];
+  const SpaceGrid& grid = planned.distribution.grid;
+  const std::vector<Box> inputs = boxes_of(planned.cuts, layer.input, grid);
+  const std::vector<Box> outputs = boxes_of(planned.cuts, layer.output, grid);
+  split.needed = split.readers = inputs;
+  split.interior = outputs;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    const AxisReads reads = axis_reads(layer, axis);
+    for (std::size_t rank = 0; rank < inputs.size(); ++rank) {
+      const Range in = inputs[rank].axes[axis];
+      const Range out = outputs[rank].axes[axis];
+      split.needed[rank].axes[axis] = reads.needed(out);
+      split.interior[rank].axes[axis] = reads.inside(out, in);
+      split.readers[rank].axes[axis] = reads.readers(in);
+    }
+  }
+  const bool whole = planned.distribution.values[layer.inputs.front()].layout == Layout::whole;
+  for (std::size_t rank = 0; rank < inputs.size(); ++rank) {
+    // Windows that end in the padding may need no halo at all.
+    if (whole || intersection(split.needed[rank], inputs[rank]) == split.needed[rank])
+      split.interior[rank] = outputs[rank];
+  }
+  if (!whole) {
+    split.halo = exchanges_for(split.needed, inputs, partitions_of(planned.cuts, layer.input), grid);
+  }
+  if (!planned.wants_gradient[layer.inputs.front()]) return;
+  split.gradient_halo =
+      exchanges_for(split.readers, outputs, partitions_of(planned.cuts, layer.output), grid);
+}
+
+void plan_values(Planned& planned) {
+  Distribution& distribution = planned.distribution;
+  const std::size_t inputs = planned.graph.inputs.size();
+  distribution.values.resize(inputs + planned.graph.layers.size());
+  for (std::size_t i = 0; i < distribution.layers.size(); ++i) {
+    distribution.values[inputs + i].layout = distribution.layers[i].gives;
+    if (distribution.layers[i].reads == Layout::whole) continue;
+    // An input that some layer reads in parts is read in parts.
+    for (const std::size_t value : planned.graph.layers[i].inputs)
+      if (value < inputs) distribution.values[value].layout = Layout::split;
+  }
+  for (std::size_t value = 0; value < distribution.values.size(); ++value) {
+    ValueSplit& split = distribution.values[value];
+    const TensorShape& shape = planned.graph.shape_of(value);
+    split.boxes =
+        split.layout == Layout::split
+            ? boxes_of(planned.cuts, shape, distribution.grid)
+            : std::vector<Box>(static_cast<std::size_t>(distribution.grid.ranks()), Box::of(shape.extent));
+  }
+}
+
+void plan_switches(Planned& planned) {
+  Distribution& distribution = planned.distribution;
+  if (distribution.grid.ranks() == 1) return;  // its box is the whole
+  for (std::size_t i = 0; i < distribution.layers.size(); ++i) {
+    for (const std::size_t value : planned.graph.layers[i].inputs) {
+      const Layout wanted = distribution.layers[i].reads;
+      if (distribution.values[value].layout == wanted) continue;
+      const bool done = std::any_of(distribution.switches.begin(), distribution.switches.end(),
+                                    [&](const LayoutSwitch& earlier) { return earlier.value == value; });
+      if (done) continue;
+      const std::int64_t bytes =
+          (distribution.grid.ranks() - 1) * planned.graph.shape_of(value).count() * kFloatBytes;
+      LayoutSwitch change = {value, i, wanted,
+                             boxes_of(planned.cuts, planned.graph.shape_of(value), distribution.grid)};
+      if (wanted == Layout::whole) change.forward_bytes = bytes;
+      if (wanted == Layout::split && planned.wants_gradient[value]) change.backward_bytes = bytes;
+      distribution.switches.push_back(change);
+    }
+  }
+}
+
+[[noreturn]] void refuse_grid(const ModelGraph& graph, const SpaceGrid& grid) {
+  if (graph.is_module()) {
+    throw Error(
+        ExitCode::spec,
+        "the network is a TorchScript module, whose layers are not known, so ranks can't share a sample: "
+        "leave the grid out, or write the network as a list of layers");
+  }
+  TensorShape largest = graph.input();
+  for (std::size_t value = 0; value < graph.inputs.size() + graph.layers.size(); ++value)
+    if (graph.shape_of(value).voxels() > largest.voxels()) largest = graph.shape_of(value);
+  throw Error(ExitCode::spec,
+              fmt::format("no layer of the network can be cut into {} parts; its largest value is {} "
+                          "(channels x depth x height x width): choose a grid with fewer parts along "
+                          "short axes",
+                          text_of(grid), text_of(largest)));
+}
+
+// As ModelGraph counts it, of the cells that one rank computes.
+std::int64_t activation_bytes_of(const Layer& layer, const Box& box) {
+  Layer local = layer;
+  local.output.extent = box.extent();
+  return ModelGraph{{}, {std::move(local)}, {}}.activation_bytes();
+}
+
+std::int64_t cells_received(const std::vector<Exchange>& exchanges, int rank) {
+  std::int64_t cells = 0;
+  for (const Exchange& exchange : exchanges) cells += exchange.to == rank ? exchange.box.cells() : 0;
+  return cells;
+}
+
+std::int64_t cells_sent(const std::vector<Exchange>& exchanges, int rank) {
+  std::int64_t cells = 0;
+  for (const Exchange& exchange : exchanges) cells += exchange.from == rank ? exchange.box.cells() : 0;
+  return cells;
+}
+
+// The box with the most cells.
+const Box& largest_of(const std::vector<Box>& boxes) {
+  return *std::max_element(boxes.begin(), boxes.end(),
+                           [](const Box& a, const Box& b) { return a.cells() < b.cells(); });
+}
+
+std::string bytes_text(std::int64_t bytes) {
+  return bytes == 0 ? "-" : text::format_bytes(static_cast<std::uint64_t>(bytes));
+}
+
+std::string box_text(const Layer& layer, const Box& box) {
+  return text_of(TensorShape{layer.output.channels, box.extent()});
+}
+
+std::string layer_lines(const ModelGraph& graph, const Distribution& distribution) {
+  std::string lines = fmt::format("  {:<16} {:<22} {:<22} {:>12} {:>14} {:>12}\n", "layer", "kind",
+                                  "of a rank", "halo", "gradient halo", "sums");
+  for (std::size_t i = 0; i < graph.layers.size(); ++i) {
+    const Layer& layer = graph.layers[i];
+    const LayerSplit& split = distribution.layers[i];
+    const std::size_t value = graph.inputs.size() + i;
+    const std::int64_t sums = split.forward_sums + split.backward_sums;
+    const std::string cells =
+        split.gives == Layout::whole ? "all" : box_text(layer, largest_of(distribution.values[value].boxes));
+    lines += fmt::format("  {:<16} {:<22} {:<22} {:>12} {:>14} {:>12}\n", layer.name, name_of(layer.kind),
+                         cells, bytes_text(bytes_of(split.halo, layer.input.channels)),
+                         bytes_text(bytes_of(split.gradient_halo, layer.output.channels)),
+                         sums == 0 ? "-" : std::to_string(sums));
+  }
+  return lines;
+}
+
+std::string switch_lines(const ModelGraph& graph, const Distribution& distribution) {
+  std::string lines;
+  for (const LayoutSwitch& change : distribution.switches) {
+    const std::string& name = graph.layers[change.layer].name;
+    if (change.to == Layout::split) {
+      lines += fmt::format(
+          "cut             before '{}', which each rank computes for its cells: {} sent backward\n", name,
+          bytes_text(change.backward_bytes));
+      continue;
+    }
+    lines += fmt::format("gathered        before '{}', which every rank computes: {}; {} sent forward\n",
+                         name, distribution.layers[change.layer].reason, bytes_text(change.forward_bytes));
+  }
+  return lines;
+}
+
+}  // namespace
+
+AxisReads axis_reads(const Layer& layer, std::size_t axis) {
+  const std::int64_t inputs = layer.input.extent[axis];
+  const std::int64_t outputs = layer.output.extent[axis];
+  switch (layer.kind) {
+    case LayerKind::convolution:
+    case LayerKind::average_pool:
+    case LayerKind::max_pool:
+      return AxisReads::windows(
+          {layer.kernel[axis], layer.stride[axis], layer.dilation[axis], layer.pad_low[axis]}, inputs,
+          outputs);
+    case LayerKind::transposed_convolution:
+      return AxisReads::spread(layer.kernel[axis], layer.stride[axis], inputs, outputs);
+    case LayerKind::upsample:
+    case LayerKind::pixel_shuffle:
+      return AxisReads::spread(layer.kernel[axis], layer.kernel[axis], inputs, outputs);
+    case LayerKind::resize:
+      return AxisReads::linear(inputs, outputs);
+    case LayerKind::slice:
+      return AxisReads::windows({1, 1, 1, layer.axis == axis + 1 ? -layer.first : 0}, inputs, outputs);
+    default:
+      WFLOW_CHECK(rule_of(layer.kind).splitting == Splitting::cells);
+      return AxisReads::windows({}, inputs, outputs);
+  }
+}
+
+Distribution distribute(const ModelGraph& graph, const SpaceGrid& grid) {
+  std::vector<LayerSplit> layers;
+  for (const Layer& layer : graph.layers) layers.push_back(layouts_of(graph, layer, layers, grid));
+  if (std::none_of(layers.begin(), layers.end(),
+                   [](const LayerSplit& l) { return l.reads == Layout::split; }))
+    refuse_grid(graph, grid);
+  const Cuts cuts = {AxisCuts(graph, layers, 0, grid.parts[0]), AxisCuts(graph, layers, 1, grid.parts[1]),
+                     AxisCuts(graph, layers, 2, grid.parts[2])};
+  Planned planned = {graph, cuts, values_with_gradient(graph), {grid, {}, std::move(layers), {}}};
+  plan_values(planned);
+  plan_switches(planned);
+  for (std::size_t i = 0; i < graph.layers.size(); ++i) {
+    LayerSplit& split = planned.distribution.layers[i];
+    if (split.gives == Layout::split) plan_boxes(planned, i);
+    if (split.reads == Layout::split) count_sums(graph.layers[i], split);
+  }
+  return std::move(planned.distribution);
+}
+
+std::int64_t bytes_of(const std::vector<Exchange>& exchanges, std::int64_t channels) {
+  std::int64_t cells = 0;
+  for (const Exchange& exchange : exchanges) cells += exchange.box.cells();
+  return cells * channels * kFloatBytes;
+}
+
+RankLoad load_of(const ModelGraph& graph, const Distribution& distribution, int rank) {
+  const auto r = static_cast<std::size_t>(rank);
+  const std::size_t inputs = graph.inputs.size();
+  RankLoad load;
+  for (std::size_t i = 0; i < inputs; ++i)
+    load.activation_bytes +=
+        graph.inputs[i].shape.channels * distribution.values[i].boxes[r].cells() * kFloatBytes;
+  for (std::size_t i = 0; i < graph.layers.size(); ++i) {
+    const Layer& layer = graph.layers[i];
+    const LayerSplit& split = distribution.layers[i];
+    load.activation_bytes += activation_bytes_of(layer, distribution.values[inputs + i].boxes[r]);
+    const std::int64_t in = layer.input.channels * kFloatBytes;
+    const std::int64_t out = layer.output.channels * kFloatBytes;
+    load.halo_bytes +=
+        in * cells_received(split.halo, rank) + out * cells_received(split.gradient_halo, rank);
+    load.sent_forward += in * cells_sent(split.halo, rank);
+    load.sent_backward += out * cells_sent(split.gradient_halo, rank);
+  }
+  for (const LayoutSwitch& change : distribution.switches) {
+    const TensorShape& shape = graph.shape_of(change.value);
+    const std::int64_t gradients = change.value < inputs ? 0 : 1;
+    const std::int64_t cell = shape.channels * kFloatBytes;
+    const std::int64_t to_others = (distribution.grid.ranks() - 1) * cell * change.boxes[r].cells();
+    if (change.to == Layout::whole) {
+      load.activation_bytes += (1 + gradients) * shape.voxels() * cell;
+      load.sent_forward += to_others;
+    } else {
+      // The cells that the layer reads, its halo too, and their gradients.
+      load.activation_bytes +=
+          (distribution.layers[change.layer].needed[r].cells() + gradients * change.boxes[r].cells()) * cell;
+      load.sent_backward += change.backward_bytes > 0 ? to_others : 0;
+    }
+  }
+  return load;
+}
+
+std::string describe(const ModelGraph& graph, const Distribution& distribution) {
+  RankLoad most;
+  std::int64_t forward = 0;
+  std::int64_t backward = 0;
+  for (int rank = 0; rank < distribution.grid.ranks(); ++rank) {
+    const RankLoad load = load_of(graph, distribution, rank);
+    forward = std::max(forward, load.sent_forward);
+    backward = std::max(backward, load.sent_backward);
+    if (load.memory() > most.memory()) most = load;
+  }
+  std::string out =
+      fmt::format("grid            {}: {} ranks share a sample; the figures are those of one sample\n",
+                  text_of(distribution.grid), distribution.grid.ranks());
+  out += layer_lines(graph, distribution) + switch_lines(graph, distribution);
+  out += fmt::format("sent a rank     at most {} forward and {} backward\n", bytes_text(forward),
+                     bytes_text(backward));
+  out += fmt::format("memory a rank   at most {} of activations and {} of halos; {} on one rank\n",
+                     bytes_text(most.activation_bytes), bytes_text(most.halo_bytes),
+                     bytes_text(graph.activation_bytes()));
+  return out;
+}
+
+}  // namespace wflow::trainer

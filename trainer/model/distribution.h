@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// A network whose samples several ranks share: for each value the cells of each rank, for each layer the
+// cells that ranks exchange, and the places where ranks change from a part of a field to all of it. A plan,
+// without communication: `wflow-train --dry-run --grid` prints it. Bytes are those of one sample in float32.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "trainer/model/layout.h"
+#include "trainer/model/model_graph.h"
+
+namespace wflow::trainer {
+
+// split: each rank has its box; whole: each rank has all cells.
+enum class Layout { split, whole };
+
+// `box` of a value, in cells of the whole field, with all its channels.
+struct Exchange {
+  int from = 0;
+  int to = 0;
+  Box box;
+  bool operator==(const Exchange&) const = default;
+};
+
+struct ValueSplit {
+  Layout layout = Layout::whole;
+  std::vector<Box> boxes;  // of each rank; all cells if whole
+};
+
+// A layer reads `reads` and computes `gives`: both split or both whole, except for a global mean or maximum,
+// which reads split values and gives a whole one. Whole layers compute the same numbers on all ranks, so that
+// the gradients of their weights count once.
+struct LayerSplit {
+  Layout reads = Layout::whole;
+  Layout gives = Layout::whole;
+  std::string reason;  // why it is whole; empty if it is split
+
+  // The rest is empty if the layer is whole. Vectors of boxes have one for each rank.
+  std::vector<Box> needed;     // cells of the input that the rank's output reads: its own and the halo
+  std::vector<Exchange> halo;  // of the input, before the forward pass
+  std::vector<Box> interior;   // output cells that read no halo: computed while the halo travels
+  std::vector<Box> readers;    // output cells whose gradients the gradient of the rank's input needs
+  std::vector<Exchange> gradient_halo;  // of the output's gradient; none if the input needs no gradient
+
+  // Numbers that the ranks of the sample add up, in doubles.
+  std::int64_t forward_sums = 0;
+  std::int64_t backward_sums = 0;
+};
+
+// The ranks change to the other layout of a value, before this layer reads it. To the whole: each rank sends
+// its box to all others in the forward pass. To boxes: each rank takes its own in the forward pass, and sends
+// its box of the gradient to all others in the backward pass.
+struct LayoutSwitch {
+  std::size_t value = 0;
+  std::size_t layer = 0;
+  Layout to = Layout::whole;
+  std::vector<Box> boxes;          // of each rank, in the layout that is split
+  std::int64_t forward_bytes = 0;  // that all ranks send together
+  std::int64_t backward_bytes = 0;
+};
+
+struct Distribution {
+  SpaceGrid grid;
+  std::vector<ValueSplit> values;  // of the graph
+  std::vector<LayerSplit> layers;
+  std::vector<LayoutSwitch> switches;
+};
+
+// Throws Error{spec} if no layer of the network can be cut into these parts.
+Distribution distribute(const ModelGraph& graph, const SpaceGrid& grid);
+
+// The cost of one sample for a rank.
+struct RankLoad {
+  std::int64_t activation_bytes = 0;  // as ModelGraph::activation_bytes(), of its boxes
+  std::int64_t halo_bytes = 0;        // kept beside them
+  std::int64_t sent_forward = 0;      // bytes, halos and switches
+  std::int64_t sent_backward = 0;
+  std::int64_t memory() const { return activation_bytes + halo_bytes; }
+};
+RankLoad load_of(const ModelGraph& graph, const Distribution& distribution, int rank);
+
+// All bytes of these exchanges of a value with `channels` channels.
+std::int64_t bytes_of(const std::vector<Exchange>& exchanges, std::int64_t channels);
+
+// A table for output: layout, cells, halos and bytes of each layer, and the memory of the rank that needs
+// most.
+std::string describe(const ModelGraph& graph, const Distribution& distribution);
+
+// The cells of the input that a layer which can be split reads along an axis.
+AxisReads axis_reads(const Layer& layer, std::size_t axis);
+
+}  // namespace wflow::trainer
