@@ -23,6 +23,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/open_mpi.h"
 #include "base/process.h"
 #include "base/text.h"
 #include "trainer/parallel/rank_sums.h"
@@ -72,6 +73,7 @@ bool is_launched() {
 class Communicator::Worker {
  public:
   Worker(int& argc, char**& argv) {
+    if (launched_) locate_bundled_open_mpi();
     thread_ = std::thread([this, &argc, &argv] { run(argc, argv); });
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return started_; });
