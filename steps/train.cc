@@ -3,7 +3,10 @@
 // the training continues from its own last checkpoint.
 #include <unistd.h>
 
+#include <utility>
+
 #include "base/error.h"
+#include "base/open_mpi.h"
 #include "base/process.h"
 #include "base/yaml.h"
 #include "specs/study/blocks.h"
@@ -13,11 +16,8 @@ namespace wflow::steps {
 
 namespace {
 
-// Debian installs MPICH's mpirun beside Open MPI's; wflow-train is built with the latter.
 std::string mpirun() {
-  for (const char* name : {"mpirun.openmpi", "mpirun"}) {
-    if (const auto found = find_program(name)) return *found;
-  }
+  if (auto found = find_mpirun()) return *std::move(found);
   throw Error(ExitCode::system,
               "training on several ranks needs mpirun.openmpi, which is not in PATH; install "
               "openmpi-bin");

@@ -10,6 +10,7 @@ from pathlib import Path
 SCRIPT = Path(__file__).resolve().parents[1] / "scripts" / "install-deps"
 TRAINER = {"libopenmpi-dev", "openmpi-bin", "libtorch-dev", "python3-torch"}
 TESTS_ONLY = {"chromium", "python3-pandas", "python3-onnx", "tmux", "libgtest-dev", "poppler-utils"}
+PACKAGING = {"binutils", "patchelf", "xz-utils", "dpkg-dev", "lintian", "debootstrap", "python3-pip", "python3-venv", "python3-wheel"}
 DEVELOPERS = {"clang-tidy", "slurmctld", "gridengine-master"}
 
 
@@ -40,10 +41,13 @@ class InstallDeps(unittest.TestCase):
         self.assertFalse((TESTS_ONLY | DEVELOPERS) & run)
         self.assertLessEqual({"g++", "cmake", "libhdf5-dev", "libtorch-dev"}, build)
 
+    def test_packaging(self):
+        self.assertEqual(self.packages("--for", "package") - self.packages("--for", "build"), PACKAGING)
+
     def test_left_out(self):
         self.assertFalse(DEVELOPERS & self.packages("--no-dev"))
         self.assertLessEqual(TESTS_ONLY, self.packages("--no-dev"))
-        for purpose in ("build", "run", "test"):
+        for purpose in ("build", "run", "package", "test"):
             self.assertFalse(TRAINER & self.packages("--for", purpose, "--no-trainer"))
 
     def test_wrong_options(self):

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/open_mpi.h"
 #include "base/process.h"
 #include "base/yaml.h"
 #include "cli/commands/commands.h"
@@ -53,7 +54,7 @@ void run_delegate(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + (subcommand ? 1 : 2), argv + argc);
   std::vector<std::string> words;
   if (const std::int64_t ranks = name == "train" ? ranks_of(arguments) : 1; ranks > 1) {
-    words = {find_program("mpirun.openmpi").value_or("mpirun"),
+    words = {find_mpirun().value_or("mpirun"),
              "-n",
              std::to_string(ranks),
              "--oversubscribe",

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/open_mpi.h"
 #include "base/process.h"
 #include "base/text.h"
 #include "base/version.h"
@@ -45,25 +46,37 @@ CheckLine weak(std::string what, std::string advice) {
   return {Style::yellow, "note", std::move(what), std::move(advice)};
 }
 
-CheckLine check_program(const std::string& name, const std::string& advice, bool needed) {
+CheckLine check_answer(const std::string& name, const std::string& path) {
   constexpr double kAnswer_s = 10;  // a program on a file system that hangs
+  SpawnRequest request;
+  request.argv = {path, "--version"};
+  const CommandResult result = run_command(request, kAnswer_s);
+  const std::string first = text::split(result.out + result.err, '\n').front();
+  return result.status == 0 ? good(name, fmt::format("{} ({})", first, path))
+                            : missing(name, fmt::format("{} does not start: {}", path, first));
+}
+
+CheckLine check_program(const std::string& name, const std::string& advice, bool needed) {
   try {
-    const std::string path = sibling_program(name);
-    SpawnRequest request;
-    request.argv = {path, "--version"};
-    const CommandResult result = run_command(request, kAnswer_s);
-    const std::string first = text::split(result.out + result.err, '\n').front();
-    return result.status == 0 ? good(name, fmt::format("{} ({})", first, path))
-                              : missing(name, fmt::format("{} does not start: {}", path, first));
+    return check_answer(name, sibling_program(name));
   } catch (const Error&) {
     return needed ? missing(name, advice) : weak(name, advice);
   }
+}
+
+CheckLine check_mpirun() {
+  const auto path = find_mpirun();
+  return path ? check_answer("mpirun", *path)
+              : weak("mpirun", "training on several ranks needs Open MPI; install openmpi-bin");
 }
 
 // The distribution's libtorch multiplies matrices with the installed libblas.so.3: the reference library is
 // 40 times slower than OpenBLAS.
 CheckLine check_blas() {
   std::error_code error;
+  // An archive contains OpenBLAS under this name.
+  if (const auto bundled = bundled_open_mpi(executable_directory()))
+    return good("BLAS", (bundled->parent_path() / "libblas.so.3").string());
   for (const char* folder : {"/etc/alternatives/libblas.so.3-x86_64-linux-gnu",
                              "/etc/alternatives/libblas.so.3-aarch64-linux-gnu"}) {
     const auto target = std::filesystem::read_symlink(folder, error);
@@ -127,8 +140,7 @@ std::vector<Check> all_checks() {
                                program("wflow-plugin-host", kBuild, true)};
   if (kHasTrainer) {
     checks.push_back(program("wflow-train", kBuild, true));
-    checks.push_back(
-        program("mpirun.openmpi", "training on several ranks needs it; install openmpi-bin", false));
+    checks.emplace_back([] { return CheckLines{check_mpirun()}; });
     checks.emplace_back([] { return CheckLines{check_blas()}; });
   } else {
     checks.push_back(

@@ -23,7 +23,7 @@ def _candidates():
     if "WFLOW_LOADER" in os.environ:
         yield os.environ["WFLOW_LOADER"]
         return
-    roots = [Path(__file__).resolve().parents[4]]
+    roots = [Path(__file__).parent / "_prefix", Path(__file__).resolve().parents[4]]
     program = shutil.which("wflow-convert")
     if program:
         roots.append(Path(program).resolve().parents[1])

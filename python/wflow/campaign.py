@@ -8,21 +8,13 @@ from __future__ import annotations
 import io
 import json
 import os
-import shutil
 import sqlite3
 import subprocess
 import tempfile
 from pathlib import Path
 
 from wflow._errors import Error
-
-
-def _program() -> str:
-    """$WFLOW names the program; the default is the one on PATH."""
-    found = shutil.which(os.environ.get("WFLOW", "wflow"))
-    if found is None:
-        raise Error("there is no program wflow on PATH; put the folder of wflow there, or set the variable WFLOW to the program")
-    return found
+from wflow._program import program
 
 
 class Campaign:
@@ -34,7 +26,7 @@ class Campaign:
             raise Error(f"{self.directory} is no campaign: it has no folder .wflow")
 
     def _wflow(self, command: str, *arguments: str) -> str:
-        done = subprocess.run([_program(), command, str(self.directory), *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        done = subprocess.run([program(), command, str(self.directory), *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL)
         if done.returncode != 0:
             raise Error(f"wflow {command} ended with code {done.returncode}: {done.stderr.strip()}")
         return done.stdout

@@ -60,6 +60,9 @@ SplitRule rule_of(LayerKind kind) {
     case LayerKind::embedding:
     case LayerKind::softmax:
     case LayerKind::add:
+    case LayerKind::subtract:
+    case LayerKind::mix:
+    case LayerKind::stop:
     case LayerKind::concatenate:
     case LayerKind::sample:
     case LayerKind::positions:
@@ -82,8 +85,12 @@ SplitRule rule_of(LayerKind kind) {
       return {Splitting::whole, "every cell reads all cells"};
     case LayerKind::spectral_convolution:
       return {Splitting::whole, "its Fourier transform reads all cells"};
+    case LayerKind::film:
+    case LayerKind::spread:
+      return {Splitting::whole, "it reads numbers beside a field"};
     case LayerKind::module:
       return {Splitting::whole, "the layers of a TorchScript module are not known"};
+    case LayerKind::apply:
     case LayerKind::count:
       break;
   }
@@ -426,7 +433,7 @@ AxisReads axis_reads(const Layer& layer, std::size_t axis) {
           {layer.kernel[axis], layer.stride[axis], layer.dilation[axis], layer.pad_low[axis]}, inputs,
           outputs);
     case LayerKind::transposed_convolution:
-      return AxisReads::spread(layer.kernel[axis], layer.stride[axis], inputs, outputs);
+      return AxisReads::spread(layer.kernel[axis], layer.stride[axis], inputs, outputs, layer.pad_low[axis]);
     case LayerKind::upsample:
     case LayerKind::pixel_shuffle:
       return AxisReads::spread(layer.kernel[axis], layer.kernel[axis], inputs, outputs);

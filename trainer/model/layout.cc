@@ -150,8 +150,8 @@ AxisReads AxisReads::windows(const Window& window, std::int64_t inputs, std::int
 }
 
 AxisReads AxisReads::spread(std::int64_t taps, std::int64_t stride, std::int64_t inputs,
-                            std::int64_t outputs) {
-  return {Kind::spread, {taps, stride, 1, 0}, inputs, outputs};
+                            std::int64_t outputs, std::int64_t pad) {
+  return {Kind::spread, {taps, stride, 1, pad}, inputs, outputs};
 }
 
 AxisReads AxisReads::linear(std::int64_t inputs, std::int64_t outputs) {

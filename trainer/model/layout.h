@@ -89,8 +89,9 @@ class AxisReads {
   AxisReads() = default;
   // Convolutions, pools, slices.
   static AxisReads windows(const Window& window, std::int64_t inputs, std::int64_t outputs);
-  // Input cell i is read by the output cells i * stride + tap: transposed convolutions, up-sampling.
-  static AxisReads spread(std::int64_t taps, std::int64_t stride, std::int64_t inputs, std::int64_t outputs);
+  // Input cell i is read by the output cells i * stride + tap - pad: transposed convolutions, up-sampling.
+  static AxisReads spread(std::int64_t taps, std::int64_t stride, std::int64_t inputs, std::int64_t outputs,
+                          std::int64_t pad = 0);
   // Linear between the centres of cells.
   static AxisReads linear(std::int64_t inputs, std::int64_t outputs);
 

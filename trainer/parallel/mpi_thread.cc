@@ -12,6 +12,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/open_mpi.h"
 #include "base/process.h"
 #include "base/text.h"
 #include "trainer/parallel/shared_slots.h"
@@ -57,6 +58,7 @@ void rest(int tests) {
 }  // namespace
 
 MpiThread::MpiThread(int& argc, char**& argv) : launched_(is_launched()) {
+  if (launched_) locate_bundled_open_mpi();
   thread_ = std::thread([this, &argc, &argv] { live(argc, argv); });
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return started_; });
