@@ -39,7 +39,8 @@ enum class TransformName { none, log, log1p };
 // gaussian: the network gives mean and logarithm of the variance of each target. focal: cross_entropy with
 // less weight on cells that are nearly right. quantile: the network gives quantiles of each target. formula:
 // written out by the user.
-enum class LossName { mse, mae, huber, gaussian, cross_entropy, dice, focal, quantile, formula };
+// detection: an object's confidence, class and box in each cell.
+enum class LossName { mse, mae, huber, gaussian, cross_entropy, dice, focal, quantile, formula, detection };
 // Source of the class weights: the configuration, or the classes' shares of the training split.
 enum class ClassWeighting { listed, inverse, inverse_root };
 // larc: sgd with a layer-wise rate that is never above the common one.
@@ -115,16 +116,19 @@ struct LossConfig {
   double delta = 1;                   // huber: the loss is linear beyond this many deviations of the target
   std::vector<double> class_weights;  // classes, if listed; empty: all 1
   ClassWeighting class_weighting = ClassWeighting::listed;
-  std::int64_t classes = 0;  // of a classification; 0: as many as the training data have
+  std::int64_t classes = 0;  // of a classification or detection; 0: as many as the training data have
   double gamma = 2;          // focal: exponent of 1 - the probability of the true class
   std::vector<double> quantiles = {0.05, 0.5, 0.95};  // quantile: rising
   double smooth = 1;                                  // dice
   double kl_weight = 1;                               // vae
+  double box_weight = 5;                              // detection: of the error of a box
+  double empty_weight = 0.5;                          // detection: of a cell without an object
   std::string formula;                                // formula: the loss of a prediction and its target
   bool operator==(const LossConfig&) const = default;
 };
 // True if the target is a class number.
 bool is_classification(LossName name);
+TargetKind kind_of(LossName name);
 
 // One of several things that a network learns at once: an output of its own, with its targets and loss.
 struct HeadConfig {
