@@ -25,9 +25,9 @@ const std::array<std::string, 22> kModels = {
     "tiramisu",  "decoder", "autoencoder",     "vae",    "fno",       "lstm",  "conv_lstm", "gan",
     "wae",       "cycle",   "semi_supervised", "layers", "automatic", "module"};
 const std::array<std::string, 3> kTransforms = {"none", "log", "log1p"};
-const std::array<std::string, 11> kLosses = {"mse",           "mae",  "huber",      "gaussian",
-                                             "cross_entropy", "dice", "focal",      "quantile",
-                                             "formula",       "bce",  "wasserstein"};
+const std::array<std::string, 12> kLosses = {"mse",           "mae",       "huber", "gaussian",
+                                             "cross_entropy", "dice",      "focal", "quantile",
+                                             "formula",       "detection", "bce",   "wasserstein"};
 // By number, the first is that of listed weights: without a list all are 1.
 const std::array<std::string, 3> kClassWeightings = {"none", "inverse", "inverse_root"};
 const std::array<std::string, 6> kOptimizers = {"adamw", "adam", "sgd", "lars", "larc", "lamb"};
@@ -316,11 +316,11 @@ const config::Table<LossConfig>& loss_table() {
        config::custom<LossConfig>(
            "class_weights", class_weights_schema(),
            "cross_entropy, focal, dice: a number for each class, or `inverse` or `inverse_root`: "
-           "[from the training samples](#class-weights); `none`: all 1",
+           "[from the training samples](#class-weights); `none`: all 1; detection: a number for each class",
            read_class_weights, class_weights_node)
            .usually("all 1"),
        config::integer("classes", &LossConfig::classes, 0, 1 << 20,
-                       "cross_entropy, focal, dice; 0: as many as the training data have"),
+                       "cross_entropy, focal, dice, detection; 0: as many as the training data have"),
        config::real("smooth", &LossConfig::smooth, 0, 1e9, "dice: added to numerator and denominator"),
        config::real("kl_weight", &LossConfig::kl_weight, 0, 1e9,
                     "vae, wae: weight of the term that makes codes normally distributed"),
@@ -334,6 +334,14 @@ const config::Table<LossConfig>& loss_table() {
            .usually("[0.05, 0.5, 0.95]")
            .only_if([](const LossConfig& loss) { return loss.name == LossName::quantile; })
            .then([](yaml::MapReader& reader, LossConfig& loss) { check_quantiles(reader, loss.quantiles); }),
+       config::real("box_weight", &LossConfig::box_weight, 0, 1e9,
+                    "detection: weight of the box of an object")
+           .usually("5")
+           .only_if([](const LossConfig& loss) { return loss.name == LossName::detection; }),
+       config::real("empty_weight", &LossConfig::empty_weight, 0, 1e9,
+                    "detection: weight of a cell without an object")
+           .usually("0.5")
+           .only_if([](const LossConfig& loss) { return loss.name == LossName::detection; }),
        config::text("formula", &LossConfig::formula,
                     "[a loss of your own](#a-loss-of-your-own), such as `abs(prediction - target)^1.5`")
            .usually("none")
@@ -878,21 +886,37 @@ void read_metric(yaml::MapReader& reader, std::string_view key, TrainConfig& con
 
 void check_metric(yaml::MapReader& reader, const TrainConfig& config) {
   if (!config.heads.empty()) return;  // once the data are known
-  const bool classes = is_classification(config.loss.name);
-  if (config.metric.is_of_classes() && !classes) {
-    reader.diagnostics().error(
-        reader.mark_of("metric"),
-        fmt::format(
-            "'metric: {}' is for classes, and the loss {} learns numbers; choose a metric such as r2, or the "
-            "loss cross_entropy, focal or dice",
-            config.metric.text(), name_of(config.loss.name)));
-  } else if (config.metric.is_of_numbers() && classes) {
-    reader.diagnostics().error(reader.mark_of("metric"),
-                               fmt::format("'metric: {}' is for numbers, and the loss {} learns classes; "
-                                           "choose a metric such as mean_iou or "
-                                           "accuracy",
-                                           config.metric.text(), name_of(config.loss.name)));
-  }
+  const TargetKind kind = kind_of(config.loss.name);
+  if (config.metric.is_of(kind)) return;
+  constexpr std::array<const char*, 3> kExamples = {"r2", "mean_iou or accuracy", "map"};
+  reader.diagnostics().error(
+      reader.mark_of("metric"),
+      fmt::format("'metric: {}' is for {}, and the loss {} learns {}; choose a metric such as {}, or another "
+                  "loss",
+                  config.metric.text(), config.metric.kinds(), name_of(config.loss.name), name_of(kind),
+                  kExamples[static_cast<std::size_t>(kind)]));
+}
+
+// Keys that a detection does not go together with.
+void check_detection(yaml::MapReader& reader, const TrainConfig& config) {
+  const std::vector<HeadConfig> heads = heads_of(config);
+  const auto detects = [](const HeadConfig& head) { return head.loss.name == LossName::detection; };
+  if (std::ranges::none_of(heads, detects)) return;
+  yaml::Diagnostics& diagnostics = reader.diagnostics();
+  if (config.augment.flip || config.augment.permute)
+    diagnostics.error(reader.mark_of("augment"),
+                      "'flip' and 'permute' move the cells of a field and leave the boxes of a detection in "
+                      "them as they are: leave them out");
+  if (config.model.tanh_output)
+    diagnostics.error(
+        reader.mark_of("model"),
+        "'tanh_output' limits the outputs, which are logarithms for the loss detection: leave it "
+        "out");
+  if (config.members > 1)
+    diagnostics.error(
+        reader.mark_of("members"),
+        "'members' combine means of predictions, and boxes of several networks have none: leave "
+        "'members' out");
 }
 
 bool has_one_head(const TrainConfig& config) {
@@ -1047,6 +1071,7 @@ void check_train(yaml::MapReader& reader, TrainConfig& config) {
         reader.mark_of("loss"),
         fmt::format("the loss {} compares a score with a constant: say it in a head with 'constant'",
                     name_of(config.loss.name)));
+  check_detection(reader, config);
   if (config.ranks > config.batch) {
     diagnostics.error(
         reader.mark_of("ranks"),
@@ -1337,6 +1362,11 @@ const char* name_of(Decay decay) {
 }
 bool is_classification(LossName name) {
   return name == LossName::cross_entropy || name == LossName::dice || name == LossName::focal;
+}
+
+TargetKind kind_of(LossName name) {
+  if (name == LossName::detection) return TargetKind::objects;
+  return is_classification(name) ? TargetKind::classes : TargetKind::numbers;
 }
 
 const char* name_of(Backend backend) {

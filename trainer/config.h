@@ -44,6 +44,7 @@ enum class TransformName { none, log, log1p };
 // gaussian: the network gives mean and logarithm of the variance of each target. focal: cross_entropy with
 // less weight on cells that are nearly right. quantile: the network gives quantiles of each target. formula:
 // written out by the user.
+// detection: an object's confidence, class and box in each cell.
 // bce, wasserstein: of a score against a constant, for adversarial training.
 enum class LossName {
   mse,
@@ -55,6 +56,7 @@ enum class LossName {
   focal,
   quantile,
   formula,
+  detection,
   bce,
   wasserstein
 };
@@ -135,16 +137,19 @@ struct LossConfig {
   double delta = 1;                   // huber: the loss is linear beyond this many deviations of the target
   std::vector<double> class_weights;  // classes, if listed; empty: all 1
   ClassWeighting class_weighting = ClassWeighting::listed;
-  std::int64_t classes = 0;  // of a classification; 0: as many as the training data have
+  std::int64_t classes = 0;  // of a classification or detection; 0: as many as the training data have
   double gamma = 2;          // focal: exponent of 1 - the probability of the true class
   std::vector<double> quantiles = {0.05, 0.5, 0.95};  // quantile: rising
   double smooth = 1;                                  // dice
   double kl_weight = 1;                               // vae
+  double box_weight = 5;                              // detection: of the error of a box
+  double empty_weight = 0.5;                          // detection: of a cell without an object
   std::string formula;                                // formula: the loss of a prediction and its target
   bool operator==(const LossConfig&) const = default;
 };
 // True if the target is a class number.
 bool is_classification(LossName name);
+TargetKind kind_of(LossName name);
 
 // One of several things that a network learns at once: an output of its own, with its targets and loss.
 struct HeadConfig {

@@ -406,6 +406,30 @@ TEST(TrainConfig, ClassWeightsAreWordsOrNumbers) {
   EXPECT_THAT(read("{data: d, members: 2, loss: quantile}").messages, HasSubstr("leave 'members' out"));
 }
 
+TEST(TrainConfig, ADetectionHasWeightsAndRefusesWhatMovesBoxes) {
+  const ReadResult result = read(
+      "{data: d, loss: {name: detection, classes: 3, box_weight: 2, class_weights: [1, 2, 3]}, metric: "
+      "ap_2}");
+  EXPECT_EQ(result.messages, "");
+  EXPECT_EQ(result.config.loss.box_weight, 2);
+  EXPECT_EQ(result.config.loss.empty_weight, 0.5);
+  EXPECT_EQ(read(yaml::emit(to_yaml(result.config))).config, result.config);
+  for (const auto& [more, message] : std::vector<std::pair<std::string, std::string>>{
+           {"augment: [flip]", "'flip' and 'permute'"},
+           {"augment: permute", "'flip' and 'permute'"},
+           {"members: 2", "leave 'members' out"},
+           {"model: {name: unet, tanh_output: true}", "'tanh_output'"},
+           {"metric: mean_iou",
+            "is for classes, and the loss detection learns objects; choose a metric such as map"}})
+    EXPECT_THAT(read("{data: d, loss: detection, " + more + "}").messages, HasSubstr(message)) << more;
+  EXPECT_EQ(read("{data: d, loss: detection, augment: [shift, {noise: 0.1}], metric: r2/storms4}").messages,
+            "");
+  EXPECT_THAT(read("{data: d, loss: {name: mse, box_weight: 2}}").messages,
+              HasSubstr("unknown key 'box_weight'"));
+  EXPECT_THAT(read("{data: d, heads: [{name: a, targets: [t], loss: detection}], augment: flip}").messages,
+              HasSubstr("'flip' and 'permute'"));
+}
+
 TEST(TrainConfig, AMetricFitsTheLoss) {
   const ReadResult result = read("{data: d, loss: dice, metric: iou_1/kind, select: best}");
   EXPECT_EQ(result.messages, "");
@@ -415,7 +439,7 @@ TEST(TrainConfig, AMetricFitsTheLoss) {
   EXPECT_THAT(read("{data: d, metric: mean_iou}").messages,
               HasSubstr("is for classes, and the loss mse learns numbers"));
   EXPECT_THAT(read("{data: d, loss: dice, metric: r2}").messages,
-              HasSubstr("is for numbers, and the loss dice"));
+              HasSubstr("is for numbers or objects, and the loss dice learns classes"));
   EXPECT_EQ(read("{data: d, search: {rungs: [1, 2], metric: validation_mean_iou}}").messages, "");
 }
 

@@ -9,29 +9,43 @@
 namespace wflow::trainer {
 namespace {
 
+constexpr std::array<TargetKind, 3> kTargetKinds = {TargetKind::numbers, TargetKind::classes,
+                                                    TargetKind::objects};
+
+constexpr unsigned bit_of(TargetKind kind) {
+  return 1U << static_cast<unsigned>(kind);
+}
+constexpr unsigned kOfNumbers = bit_of(TargetKind::numbers);
+constexpr unsigned kOfClasses = bit_of(TargetKind::classes);
+constexpr unsigned kOfObjects = bit_of(TargetKind::objects);
+constexpr unsigned kOfAll = kOfNumbers | kOfClasses | kOfObjects;
+
 struct Metric {
   std::string_view name;
   bool larger_is_better;
-  bool of_classes;
-  bool of_numbers;
+  unsigned kinds;
   bool takes_class;
 };
 
 // For classes, `mae` is the error rate.
-constexpr std::array<Metric, 14> kMetrics = {{{"loss", false, false, false, false},
-                                              {"mae", false, false, false, false},
-                                              {"mae_ratio", false, false, false, false},
-                                              {"rmse", false, false, true, false},
-                                              {"r2", true, false, true, false},
-                                              {"accuracy", true, true, false, false},
-                                              {"mean_iou", true, true, false, false},
-                                              {"mean_dice", true, true, false, false},
-                                              {"mean_auc", true, true, false, false},
-                                              {"iou", true, true, false, true},
-                                              {"dice", true, true, false, true},
-                                              {"precision", true, true, false, true},
-                                              {"recall", true, true, false, true},
-                                              {"auc", true, true, false, true}}};
+constexpr std::array<Metric, 18> kMetrics = {{{"loss", false, kOfAll, false},
+                                              {"mae", false, kOfAll, false},
+                                              {"mae_ratio", false, kOfAll, false},
+                                              {"rmse", false, kOfNumbers | kOfObjects, false},
+                                              {"r2", true, kOfNumbers | kOfObjects, false},
+                                              {"accuracy", true, kOfClasses, false},
+                                              {"mean_iou", true, kOfClasses, false},
+                                              {"mean_dice", true, kOfClasses, false},
+                                              {"mean_auc", true, kOfClasses, false},
+                                              {"iou", true, kOfClasses, true},
+                                              {"dice", true, kOfClasses, true},
+                                              {"precision", true, kOfClasses | kOfObjects, true},
+                                              {"recall", true, kOfClasses | kOfObjects, true},
+                                              {"auc", true, kOfClasses, true},
+                                              {"map", true, kOfObjects, false},
+                                              {"mean_precision", true, kOfObjects, false},
+                                              {"mean_recall", true, kOfObjects, false},
+                                              {"ap", true, kOfObjects, true}}};
 
 const Metric* metric_called(std::string_view name) {
   const auto found = std::ranges::find(kMetrics, name, &Metric::name);
@@ -40,19 +54,33 @@ const Metric* metric_called(std::string_view name) {
 
 }  // namespace
 
+const char* name_of(TargetKind kind) {
+  switch (kind) {
+    case TargetKind::numbers:
+      return "numbers";
+    case TargetKind::classes:
+      return "classes";
+    case TargetKind::objects:
+      return "objects";
+  }
+  return "";
+}
+
 bool MetricName::larger_is_better() const {
   const Metric* metric = metric_called(name);
   return metric != nullptr && metric->larger_is_better;
 }
 
-bool MetricName::is_of_classes() const {
+bool MetricName::is_of(TargetKind kind) const {
   const Metric* metric = metric_called(name);
-  return metric != nullptr && metric->of_classes;
+  return metric != nullptr && (metric->kinds & bit_of(kind)) != 0;
 }
 
-bool MetricName::is_of_numbers() const {
-  const Metric* metric = metric_called(name);
-  return metric != nullptr && metric->of_numbers;
+std::string MetricName::kinds() const {
+  std::vector<std::string> kinds;
+  for (const TargetKind kind : kTargetKinds)
+    if (is_of(kind)) kinds.emplace_back(name_of(kind));
+  return text::join(kinds, " or ");
 }
 
 std::string MetricName::key() const {

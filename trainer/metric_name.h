@@ -11,6 +11,10 @@
 
 namespace wflow::trainer {
 
+// Kinds of targets. Each metric is of some of them.
+enum class TargetKind { numbers, classes, objects };
+const char* name_of(TargetKind kind);
+
 // "mean_iou", "iou_2/events": the name, the class, the target.
 struct MetricName {
   std::string name = "loss";
@@ -19,10 +23,10 @@ struct MetricName {
 
   bool is_loss() const { return name == "loss"; }
   bool larger_is_better() const;
-  bool is_of_classes() const;  // only a classification has it
-  bool is_of_numbers() const;  // no classification has it
-  std::string key() const;     // without the target: "iou_2", as in a row of metrics.jsonl
-  std::string text() const;    // as metric_named() reads it
+  bool is_of(TargetKind kind) const;
+  std::string kinds() const;  // "classes or objects", for messages
+  std::string key() const;    // without the target: "iou_2", as in a row of metrics.jsonl
+  std::string text() const;   // as metric_named() reads it
   bool operator==(const MetricName&) const = default;
 };
 

@@ -1128,6 +1128,213 @@ class Classes(TrainRun):
             self.assertIn(message, done.stderr)
 
 
+def make_boxes(root):
+    """Pictures with up to three rectangles, bright (class 0) or dark (class 1), and the targets of a grid of 4 pixels a cell."""
+    rng = numpy.random.default_rng(8)
+    rows = ["id,file"]
+    for i in range(300):
+        picture = rng.normal(0, 0.1, size=(32, 32)).astype(numpy.float32)
+        cells = numpy.zeros((6, 8, 8), numpy.float32)
+        for place in rng.permutation(4)[:rng.integers(0, 4)]:
+            # Each lies in a quarter of its own: no two centres share a cell, and no two rectangles overlap.
+            length = rng.integers(5, 12, size=2)
+            corner = 16 * numpy.array(divmod(place, 2)) + rng.integers(0, 16 - length)
+            kind = rng.integers(0, 2)
+            picture[tuple(slice(a, b) for a, b in zip(corner, corner + length))] += 1 - 2 * kind
+            centre = (corner + length / 2) / 4
+            cell = tuple(centre.astype(int))
+            cells[(slice(None), *cell)] = [1, kind, *(centre - cell), *(length / 4)]
+        if i % 10 == 0:
+            cells[0, 7, 7] = numpy.nan
+        with h5py.File(root / f"boxes{i}.h5", "w") as file:
+            file["x"], file["objects"] = picture, cells
+        rows.append(f"{i},{root}/boxes{i}.h5")
+    (root / "boxes.csv").write_text("\n".join(rows) + "\n")
+    (root / "boxes.convert.yaml").write_text(
+        f"samples: {root}/boxes.csv\ninputs: {{x: {{dataset: x, layout: HW}}}}\n"
+        f"targets: {{objects: {{dataset: objects, layout: CHW}}}}\ncheck_finite: false\nsplit: {{train: 200, validation: 50, test: 50, seed: 3}}\n"
+        f"output: {root}/boxes\nname: boxes\n")
+    subprocess.run([PROGRAMS.convert, root / "boxes.convert.yaml"], check=True, stdout=subprocess.DEVNULL)
+
+
+def overlap(one, other):
+    """IoU of two boxes: centres along both axes, then lengths."""
+    one, other = (numpy.array(box, float).reshape(2, 2) for box in (one, other))
+    low = numpy.maximum(one[0] - one[1] / 2, other[0] - other[1] / 2)
+    high = numpy.minimum(one[0] + one[1] / 2, other[0] + other[1] / 2)
+    shared = numpy.clip(high - low, 0, None).prod()
+    return shared / (one[1].prod() + other[1].prod() - shared)
+
+
+def average_precisions(truths, predictions, classes):
+    """Computes the average precision of each class by the definition in docs/train.md."""
+    shift = numpy.stack(numpy.meshgrid(range(8), range(8), indexing="ij"))
+    found, objects = [[] for _ in range(classes)], numpy.zeros(classes)
+    for truth, prediction in zip(truths, predictions):
+        known = ~numpy.isnan(truth[0])
+        boxes = [numpy.concatenate([one[2:4] + shift, one[4:6]]) for one in (truth, prediction)]
+        here = [[int(truth[1][cell]), boxes[0][(slice(None), *cell)]] for cell in zip(*numpy.nonzero(known & (truth[0] == 1)))]
+        for kind, _ in here:
+            objects[kind] += 1
+        for cell in sorted(zip(*numpy.nonzero(known)), key=lambda at: -prediction[0][at]):
+            kind, box = int(prediction[1][cell]), boxes[1][(slice(None), *cell)]
+            best = max((o for o in here if o[0] == kind), key=lambda o: overlap(o[1], box), default=None)
+            right = best is not None and overlap(best[1], box) >= 0.5
+            if right:
+                here = [o for o in here if o is not best]
+            found[kind].append((prediction[0][cell], right))
+    values = []
+    for kind in range(classes):
+        right = numpy.array([r for _, r in sorted(found[kind], key=lambda pair: -pair[0])], int)
+        precision = numpy.cumsum(right) / numpy.arange(1, len(right) + 1)
+        precision = numpy.maximum.accumulate(precision[::-1])[::-1]
+        values.append((precision * right).sum() / objects[kind])
+    return values
+
+
+class Detection(TrainRun):
+    """Boxes on a grid: losses and metrics of objects."""
+
+    LAYERS = [{"convolution": 12}, "relu", {"max_pool": 2}, {"convolution": 24}, "relu", {"max_pool": 2}, {"convolution": 32}, "relu",
+              {"convolution": 32}, "relu", {"convolution": 7, "kernel": 1, "name": "boxes"}]
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        make_boxes(cls.root)
+
+    def boxes(self, name, **keys):
+        return self.config(name, **{"data": str(self.root / "boxes"), "transform": None, "augment": None, "batch": 10, "epochs": 15,
+                                    "model": {"layers": self.LAYERS}, "loss": "detection", "metric": "map", "select": "best", **keys})
+
+    def predictions(self, name):
+        with h5py.File(self.root / name / "predictions.h5") as file:
+            return {key: file[key][:] for key in ("id", "truth", "prediction", "probability")}
+
+    def logits(self, name, split):
+        """Returns the outputs of the network for the samples of a split, and their targets."""
+        import torch
+        model = torch.jit.load(str(self.root / name / "model.pt"))
+        found = []
+        for shard in sorted(glob.glob(str(self.root / f"boxes/{split}/*.h5"))):
+            with h5py.File(shard) as file:
+                x = torch.from_numpy(file["x"][:])
+                found.append((model.layers(x)["boxes"].reshape(len(x), 7, 8, 8), torch.from_numpy(file["objects"][:])))
+        return tuple(torch.cat(parts) for parts in zip(*found))
+
+    @staticmethod
+    def torch_loss(outputs, truths):
+        """The loss with torch's own functions."""
+        import torch
+        from torch.nn import functional
+        losses = []
+        for out, truth in zip(outputs, truths):
+            known, there = ~truth[0].isnan(), truth[0] == 1
+            confidence = functional.binary_cross_entropy_with_logits(out[0], truth[0].nan_to_num(), reduction="none")
+            total = (confidence * torch.where(there, 1.0, 0.5))[known].sum()
+            total = total + functional.cross_entropy(out[1:3][:, there].T, truth[1][there].long(), reduction="sum")
+            boxes = torch.cat([truth[2:4] - 0.5, truth[4:6].log()])
+            total = total + 5 * functional.smooth_l1_loss(out[3:][:, there], boxes[:, there], reduction="sum")
+            losses.append(total / known.sum())
+        return torch.stack(losses).mean()
+
+    def test_finds_rectangles(self):
+        done = self.train(self.boxes("boxes_run"))
+        self.assertRegex(done.stdout, r"epoch 15/15 .*\(map 0\.[0-9]{4}\)")
+        result = self.result("boxes_run")
+        found = result["test"]["targets"]["objects0"]["metrics"]
+        self.assertGreater(found["map"], 0.8)
+        self.assertGreater(found["mean_precision"], 0.7)
+        files = self.predictions("boxes_run")
+        self.assertEqual((files["prediction"].shape, files["probability"].shape), ((50, 6, 8, 8), (50, 2, 8, 8)))
+        numpy.testing.assert_array_equal(files["prediction"][:, 1], files["probability"].argmax(1))
+        expected = average_precisions(files["truth"], files["prediction"], 2)
+        numpy.testing.assert_allclose([found["ap_0"], found["ap_1"]], expected, atol=1e-6)
+        self.assertAlmostEqual(found["map"], numpy.mean(expected), places=6)
+        # The loss is that of torch's functions.
+        outputs, truths = self.logits("boxes_run", "test")
+        self.assertAlmostEqual(float(self.torch_loss(outputs, truths)) / result["test"]["loss"], 1, places=5)
+        # The best epoch has the highest mAP in validation.
+        rows = [json.loads(line) for line in (self.root / "boxes_run/metrics.jsonl").read_text().splitlines()]
+        values = [row["validation"]["objects0"]["map"] for row in rows]
+        self.assertEqual(result["selected_epoch"], 1 + numpy.argmax(values))
+        header, first, *_ = (self.root / "boxes_run/predictions.csv").read_text().splitlines()
+        self.assertEqual(header, "id,objects0_objects,objects0_objects_predicted")
+        self.assertEqual(int(first.split(",")[1]), (files["truth"][0, 0] == 1).sum())
+        self.check_exports("boxes_run", found)
+        self.check_metrics_on_ranks("boxes_run", values)
+
+    def check_exports(self, name, found):
+        import onnx_run
+        import torch
+        x = torch.randn(3, 1, 1, 32, 32)
+        answer = torch.jit.load(str(self.root / name / "model.pt"))(x)
+        self.assertLess((onnx_run.Model(str(self.root / name / "model.onnx"))(x) - answer).abs().max(), 1e-4)
+        done = self.predict(self.root / name, self.root / "boxes", "--split", "test", "-o", self.root / "boxes_again.h5")
+        self.assertIn(f"objects0: map {found['map']:.4f}, mean_precision {found['mean_precision']:.4f}", done.stderr)
+        before = self.predictions(name)
+        with h5py.File(self.root / "boxes_again.h5") as file:
+            for key in ("truth", "prediction", "probability"):
+                numpy.testing.assert_allclose(file[key][:], before[key], rtol=1e-4, atol=1e-4, err_msg=key)
+
+    def check_metrics_on_ranks(self, name, values):
+        """The same weights have the same metrics on every number of ranks."""
+        keys = {"epochs": 1, "init_from": str(self.root / name), "optimizer": {"name": "sgd", "learning_rate": 0, "momentum": 0}}
+        found = []
+        for ranks in (1, 2, 4):
+            self.train(self.boxes(f"ranks{ranks}", **keys), ranks)
+            row = json.loads((self.root / f"ranks{ranks}/metrics.jsonl").read_text())
+            found.append((row["validation"], self.result(f"ranks{ranks}")["test"]["targets"]["objects0"]["metrics"]))
+        self.assertAlmostEqual(found[0][0]["objects0"]["map"], max(values), places=9)
+        for other in found[1:]:
+            self.assertEqual(other[1], found[0][1])
+            for key, value in found[0][0]["objects0"].items():
+                self.assertAlmostEqual(other[0]["objects0"][key], value, places=9, msg=key)
+
+    def test_the_step_is_that_of_torch(self):
+        """One step of plain descent: (before - after) / rate is the gradient of torch's loss."""
+        import torch
+        keys = {"epochs": 1, "batch": 200, "schedule": "none", "metric": "loss", "select": "last", "model": {"layers": [self.LAYERS[-1] | {"kernel": 3, "stride": 4}]}}
+        weights = []
+        for name, rate in (("begin", 0), ("step", 1)):
+            more = {} if rate == 0 else {"init_from": str(self.root / "begin")}
+            self.train(self.boxes(name, optimizer={"name": "sgd", "momentum": 0, "learning_rate": rate}, **keys, **more))
+            data, header = self.weights(name)
+            weights.append([numpy.frombuffer(data, "<f4", int(numpy.prod(a["shape"])), a["offset"]).astype(float)
+                            for a in header["arrays"] if a["kind"] == "parameter"])
+        outputs, truths = self.logits("begin", "train")
+        outputs = outputs.detach().requires_grad_()
+        self.torch_loss(outputs, truths).backward()
+        # The bias of the last layer has the gradient of the outputs, summed over samples and cells.
+        expected = outputs.grad.sum((0, 2, 3)).numpy()
+        (bias,) = [i for i, values in enumerate(weights[0]) if values.size == 7]
+        numpy.testing.assert_allclose(weights[0][bias] - weights[1][bias], expected, rtol=1e-4, atol=1e-6)
+
+    def test_kill_gives_the_same_bits(self):
+        keys = {"epochs": 3, "checkpoint": {"every_steps": 1}}
+        self.train(self.boxes("whole", **keys))
+        path = self.boxes("killed", **keys)
+        self.kill_after_step(path, 30)
+        self.train(path)
+        self.assertEqual(self.weights("killed")[0], self.weights("whole")[0])
+        for key in ("test", "validation"):
+            self.assertEqual(self.result("killed")[key], self.result("whole")[key], key)
+
+    def test_what_does_not_fit(self):
+        two = {"layers": [{"max_pool": 2}, {"max_pool": 2}, {"convolution": 7}]}
+        for keys, code, message in (
+                ({"augment": ["flip"]}, 3, "'flip' and 'permute' move the cells"),
+                ({"members": 2}, 3, "boxes of several networks have none"),
+                ({"metric": "mean_iou"}, 3, "is for classes, and the loss detection learns objects"),
+                ({"inputs": ["objects"], "model": two}, 3, "is an input and the target of a detection"),
+                ({"targets": ["x"], "inputs": ["objects"], "model": two}, 3, "needs 6 channels on a grid of 2 axes"),
+                ({"metric": "ap_2"}, 3, "the classes have the numbers 0 to 1"),
+                ({"loss": {"name": "detection", "classes": 1}, "model": {"layers": [*self.LAYERS[:-1], {"convolution": 6}]}}, 4,
+                 "whole class numbers from 0 to 0")):
+            done = self.train(self.boxes("wrong", **keys), code=code)
+            self.assertIn(message, done.stderr)
+
+
 class Members(TrainRun):
     """`members: K`: an ensemble of seeds."""
 

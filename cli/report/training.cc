@@ -190,6 +190,18 @@ void add_classes(const TrainingResult& training, const std::string& target, cons
   page.table(table);
 }
 
+// Metrics by name: those of a detection, of all targets in one table.
+void add_metrics(const TrainingResult& training, Page& page) {
+  PageTable table{{"target", "metric", "test samples"}, {false, false, true}, {}};
+  for (const auto& [target, errors] : training.result.at("test").at("targets").items())
+    for (const auto& [name, value] : errors.value("metrics", nlohmann::json::object()).items())
+      table.rows.push_back(
+          {target, name, value.is_number() ? fmt::format("{:.4g}", value.get<double>()) : std::string("-")});
+  if (table.rows.empty()) return;
+  page.heading(fmt::format("{}: metrics of the test samples", training.task));
+  page.table(table);
+}
+
 void add_pictures(const TrainingResult& training, Page& page) {
   plot::Figure figure{.id = plot::figure_id("pictures-" + training.task),
                       .kind = plot::Kind::images,
@@ -215,6 +227,7 @@ void add_results(const TrainingResult& training, Page& page) {
   try {
     for (const auto& [target, errors] : training.result.at("test").at("targets").items())
       if (errors.contains("classes")) add_classes(training, target, errors, page);
+    add_metrics(training, page);
     if (!training.pictures.is_null()) add_pictures(training, page);
   } catch (const nlohmann::json::exception& error) {
     page.note(

@@ -45,17 +45,24 @@ void take_metric(RankedTraining& training, const MetricCurve& curve, bool higher
   }
 }
 
+bool has_word(std::string_view text, std::string_view word) {
+  const auto ends = [&](std::size_t i) { return std::isalnum(static_cast<unsigned char>(text[i])) == 0; };
+  for (std::size_t at = text.find(word); at != std::string_view::npos; at = text.find(word, at + 1)) {
+    const std::size_t end = at + word.size();
+    if ((at == 0 || ends(at - 1)) && (end == text.size() || ends(end))) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 bool higher_is_better(std::string_view metric) {
   const std::string name = text::lower(metric);
   const auto has = [&](std::string_view word) { return name.find(word) != std::string::npos; };
   if (has("loss") || has("error")) return false;
-  // "r2" must be a separate word, unlike in "layer2".
-  for (std::size_t at = name.find("r2"); at != std::string::npos; at = name.find("r2", at + 1)) {
-    const auto ends = [&](std::size_t i) { return std::isalnum(static_cast<unsigned char>(name[i])) == 0; };
-    if ((at == 0 || ends(at - 1)) && (at + 2 == name.size() || ends(at + 2))) return true;
-  }
+  // These must be separate words, unlike in "layer2" and "gap".
+  for (const std::string_view word : {"r2", "map", "ap"})
+    if (has_word(name, word)) return true;
   constexpr std::array<std::string_view, 8> kScores = {"accuracy",  "score", "auc",  "correlation",
                                                        "precision", "iou",   "dice", "recall"};
   return std::ranges::any_of(kScores, has);

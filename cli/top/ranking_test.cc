@@ -59,6 +59,9 @@ TEST(Ranking, ALossIsNoScoreWhateverItsName) {
   EXPECT_TRUE(higher_is_better("validation_recall_1"));
   EXPECT_TRUE(higher_is_better("r2/omega"));
   EXPECT_TRUE(higher_is_better("top5_accuracy"));
+  EXPECT_TRUE(higher_is_better("validation_map/event"));
+  EXPECT_TRUE(higher_is_better("test_ap_1/event"));
+  EXPECT_FALSE(higher_is_better("gap"));
   EXPECT_FALSE(higher_is_better("layer2"));
   EXPECT_FALSE(higher_is_better("half_precision_loss"));
   EXPECT_FALSE(higher_is_better("error2"));

@@ -113,7 +113,8 @@ class Results : public testing::Test {
       "epochs": 40, "selected_epoch": 36, "model": {{"name": "cosmoflow", "parameters": 1234}},
       "test": {{"mean_mae_ratio": {0}, "targets": {{"omega_m": {{"mae": 0.0123, "mae_ratio": {0}, "r2": 0.99}},
                                                   "class": {{"mae": 0.5, "mae_ratio": null, "accuracy": 0.5,
-                                                    "mean_iou": 0.25, "classes": [{{"iou": 0.25}}, {{"iou": null}}]}}}}}}}})",
+                                                    "mean_iou": 0.25, "classes": [{{"iou": 0.25}}, {{"iou": null}}],
+                                                    "metrics": {{"map": 0.75, "ap_1": null}}}}}}}}}})",
                                                                                  ratio));
   }
   std::vector<std::string> lines_of(const std::string& campaign) const {
@@ -134,7 +135,7 @@ TEST_F(Results, HaveTheNetworkAndItsTestErrors) {
                            "  test error of  mean abs  of the mean guess  R2",
                            "  class          0.5       -                  -",
                            "  omega_m        0.0123    0.085              0.99",
-                           "  class: accuracy 0.5, mean IoU 0.25 (0 0.250)"));
+                           "  class: accuracy 0.5, mean IoU 0.25 (0 0.250)", "  class: ap_1 -, map 0.75"));
 }
 
 TEST_F(Results, AreComparedWithTheCampaignAndTheIterationBefore) {

@@ -103,6 +103,15 @@ std::string classes_line(const std::string& target, const nlohmann::json& errors
                      each.empty() ? "" : " (" + text::join(each, ", ") + ")");
 }
 
+// "  event: map 0.912, mean_precision 0.8"; empty for a target without further metrics.
+std::string metrics_line(const std::string& target, const nlohmann::json& errors) {
+  if (!errors.is_object() || !errors.contains("metrics") || !errors["metrics"].is_object()) return {};
+  std::vector<std::string> each;
+  for (const auto& [name, value] : errors["metrics"].items())
+    each.push_back(name + " " + cell_of(number_in(errors["metrics"], name.c_str())));
+  return fmt::format("  {}: {}", target, text::join(each, ", "));
+}
+
 std::vector<std::string> lines_of_result(const nlohmann::json& result, const std::string& name,
                                          const fs::path& file, const fs::path& campaign,
                                          const Terminal& terminal) {
@@ -118,7 +127,8 @@ std::vector<std::string> lines_of_result(const nlohmann::json& result, const std
   }
   for (std::string& line : table.whole_lines(terminal)) lines.push_back(std::move(line));
   for (const auto& [target, errors] : result["test"]["targets"].items())
-    if (std::string line = classes_line(target, errors); !line.empty()) lines.push_back(std::move(line));
+    for (std::string line : {classes_line(target, errors), metrics_line(target, errors)})
+      if (!line.empty()) lines.push_back(std::move(line));
   const auto now = number_in(result["test"], "mean_mae_ratio");
   const auto where = campaign_before(campaign);
   if (!now || !where) return lines;

@@ -118,8 +118,22 @@ class DataCheck {
       const bool classes = is_classification(configs[h].loss.name);
       for (const std::size_t label : roles_.heads[h].labels)
         look_at_range("target", info_.labels[label], info_.label_range[label], classes);
+      // A detection's other values count only where there is an object.
+      if (configs[h].loss.name == LossName::detection) {
+        look_at_objects(roles_.heads[h].fields.front());
+        continue;
+      }
       for (const std::size_t part : roles_.heads[h].fields) look_at_field("target", part, classes);
     }
+  }
+
+  void look_at_objects(std::size_t part) {
+    const DataField& field = info_.fields[roles_.parts[part].field];
+    // One range for all channels says nothing of the first.
+    if (field.range.empty() || (field.range.size() == 1 && field.shape.channels > 1)) return;
+    if (field.range.front().most < 0.5)
+      doubt("the first channel of {} is never 1 in the training samples: there is no object to find",
+            field.name);
   }
 
   void look_at_range(const char* role, const std::string& name, const LabelRange& range,

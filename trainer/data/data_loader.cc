@@ -49,6 +49,7 @@ void CachedSplit::refuse(std::size_t part, std::size_t i) const {
 
 void CachedSplit::transform(std::size_t part, std::size_t i, std::span<float> values) const {
   const FieldPart& field = parts_[part];
+  if (field.may_be_nan) return;
   if (field.centre.empty() || field.transform.name == TransformName::none) {
     if (!apply_transform(field.transform, values)) refuse(part, i);
     return;

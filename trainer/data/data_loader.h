@@ -42,6 +42,7 @@ struct FieldPart {
   // Subtracted per channel from stored values as they are read, and from transformed ones. Empty: 0.
   std::vector<double> centre = {};
   std::vector<double> transformed_centre = {};
+  bool may_be_nan = false;  // NaN marks what is not known, else a sample with NaN is refused
 };
 
 // The transformed samples of a split, each decoded once as far as the budget allows. A sample has the values

@@ -83,7 +83,8 @@ ModelName model_for(const TensorShape& shape) {
   return long_axes == 3 ? ModelName::cosmoflow : ModelName::cnn;
 }
 
-std::int64_t count_classes(const LossConfig& loss, const LabelRange& range) {
+// `least`: of the number of classes.
+std::int64_t count_classes(const LossConfig& loss, const LabelRange& range, std::int64_t least) {
   if (loss.classes > 0) return loss.classes;
   const double most = std::round(range.most);
   if (range.least < -0.5 || most > kMostClasses) {
@@ -93,7 +94,7 @@ std::int64_t count_classes(const LossConfig& loss, const LabelRange& range) {
             "the loss {} needs class numbers from 0 on, and the training data have values from {} to {}",
             name_of(loss.name), range.least, range.most));
   }
-  return std::max<std::int64_t>(2, static_cast<std::int64_t>(most) + 1);
+  return std::max(least, static_cast<std::int64_t>(most) + 1);
 }
 
 // Names of all inputs; a single one is kField.
@@ -208,6 +209,33 @@ void check_classes(const DataRoles::Head& head, const LossConfig& loss, const Da
                           name_of(loss.name), targets_of(head), targets));
 }
 
+void check_detection(const DataRoles::Head& head, const LossConfig& loss, const DatasetInfo& info,
+                     const DataRoles& roles) {
+  if (loss.name != LossName::detection) return;
+  if (!head.learns_fields())
+    throw Error(
+        ExitCode::spec,
+        fmt::format("the loss detection learns boxes in the cells of a grid, and {} has numbers: name a "
+                    "target field",
+                    targets_of(head)));
+  for (const DataRoles::Input& input : roles.inputs)
+    if (!input.label && std::ranges::find(head.fields, input.part) != head.fields.end())
+      throw Error(
+          ExitCode::spec,
+          fmt::format("the field {} is an input and the target of a detection: leave it out of 'inputs'",
+                      input.name));
+  const DataField& first = info.fields[roles.parts[head.fields.front()].field];
+  const std::size_t axes = first.grid.size();
+  std::int64_t channels = 0;
+  for (const std::size_t part : head.fields) channels += info.fields[roles.parts[part].field].shape.channels;
+  if (first.shape.voxels() > 1 && channels == static_cast<std::int64_t>(2 + 2 * axes)) return;
+  throw Error(
+      ExitCode::spec,
+      fmt::format("the loss detection needs {} channels on a grid of {} axes: 1 where an object has its "
+                  "centre, its class, its centre and its lengths along each axis; {} has {}",
+                  2 + 2 * axes, axes, targets_of(head), channels));
+}
+
 // Every label that is no input.
 std::vector<std::size_t> remaining_labels(const DataRoles& roles, const DatasetInfo& info) {
   std::vector<std::size_t> labels;
@@ -310,6 +338,7 @@ DataRoles roles_of(const TrainConfig& config, const DatasetInfo& info) {
     if (targets.empty()) head.labels = remaining_labels(roles, info);
     check_targets(head, config, info, roles);
     check_classes(head, asked.loss, info, roles);
+    check_detection(head, asked.loss, info, roles);
     roles.heads.push_back(std::move(head));
   }
   for (DataRoles::Head& head : roles.heads) {
@@ -328,6 +357,27 @@ DataRoles roles_of(const TrainConfig& config, const DatasetInfo& info) {
 
 namespace {
 
+// Counts the classes of a detection's objects, from the range of the second channel.
+std::int64_t count_object_classes(const LossConfig& loss, const DataRoles::Head& head,
+                                  const DatasetInfo& info, const DataRoles& roles) {
+  if (loss.classes > 0) return loss.classes;
+  std::size_t channel = 1;
+  for (const std::size_t part : head.fields) {
+    const DataField& field = info.fields[roles.parts[part].field];
+    const auto channels = static_cast<std::size_t>(field.shape.channels);
+    if (channel >= channels) {
+      channel -= channels;
+      continue;
+    }
+    if (field.range.size() == channels) return count_classes(loss, field.range[channel], 1);
+    break;
+  }
+  throw Error(ExitCode::spec,
+              fmt::format("the data have no range of the class in {}: say how many there are, loss: {{name: "
+                          "detection, classes: 3}}",
+                          targets_of(head)));
+}
+
 TargetShape target_shape(const DataRoles::Head& head, const LossConfig& loss, const DatasetInfo& info,
                          const DataRoles& roles) {
   TargetShape shape;
@@ -345,9 +395,15 @@ TargetShape target_shape(const DataRoles::Head& head, const LossConfig& loss, co
   }
   for (const std::size_t label : head.labels) shape.labels.push_back(info.labels[label]);
   if (is_classification(loss.name)) {
-    shape.classes = count_classes(loss, head.learns_fields()
-                                            ? info.fields[roles.parts[head.fields.front()].field].range.at(0)
-                                            : info.label_range[head.labels.front()]);
+    shape.classes =
+        count_classes(loss,
+                      head.learns_fields() ? info.fields[roles.parts[head.fields.front()].field].range.at(0)
+                                           : info.label_range[head.labels.front()],
+                      2);
+  }
+  if (loss.name == LossName::detection) {
+    shape.grid = info.fields[roles.parts[head.fields.front()].field].grid;
+    shape.classes = count_object_classes(loss, head, info, roles);
   }
   return shape;
 }

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <span>
 
 #include "base/error.h"
 #include "base/normal.h"
@@ -50,6 +51,16 @@ bool is_transformed(const TrainConfig& config, const DatasetInfo& info, std::siz
          first == info.fields.begin() + static_cast<std::ptrdiff_t>(field);
 }
 
+// True for the targets of a detection, whose values have units of their own, and may be NaN.
+bool is_detected(std::span<const HeadConfig> heads, const DataRoles& roles, std::size_t part) {
+  for (std::size_t h = 0; h < heads.size(); ++h) {
+    const std::vector<std::size_t>& fields = roles.heads[h].fields;
+    if (heads[h].loss.name == LossName::detection && std::ranges::find(fields, part) != fields.end())
+      return true;
+  }
+  return false;
+}
+
 void add_centres(const DataField& field, FieldPart& part) {
   std::vector<double> centres = field.centres();
   if (std::all_of(centres.begin(), centres.end(), [](double centre) { return centre == 0; })) return;
@@ -61,12 +72,14 @@ void add_centres(const DataField& field, FieldPart& part) {
 }
 
 std::vector<FieldPart> parts_of(const TrainConfig& config, const DatasetInfo& info, const DataRoles& roles) {
+  const std::vector<HeadConfig> heads = heads_of(config);
   std::vector<FieldPart> parts;
   for (const DataRoles::Part& part : roles.parts) {
     const DataField& field = info.fields[part.field];
     parts.push_back({part.field, field.shape, {}});
     if (is_transformed(config, info, part.field)) parts.back().transform = config.transform;
-    add_centres(field, parts.back());
+    parts.back().may_be_nan = is_detected(heads, roles, parts.size() - 1);
+    if (!parts.back().may_be_nan) add_centres(field, parts.back());
     if (!roles.is_target(parts.size() - 1) && parts.back().shape.voxels() > 1)
       parts.back().noise = config.augment.noise;
   }
@@ -299,7 +312,7 @@ bool RunData::is_mask(std::size_t part) const {
 FieldScale RunData::scale_of(std::size_t part, Communicator& communicator) {
   const auto channels = static_cast<std::size_t>(field_of(part).shape.channels);
   FieldScale scale;
-  if (!config_.normalise || is_mask(part) ||
+  if (!config_.normalise || is_mask(part) || is_detected(heads_, roles_, part) ||
       reads_class_numbers(config_.model.layers, roles_.parts[part].name)) {
     scale = {std::vector<double>(channels, 0.0), std::vector<double>(channels, 1.0), false};
   } else if (is_transformed(config_, dataset_.info, roles_.parts[part].field) ||

@@ -145,9 +145,10 @@ class Chain {
 
   void need_poolable() const {
     if (can_pool()) return;
-    refuse(fmt::format("the network '{}' needs an input of at least {} cells along one axis; the samples are {}{}",
-                       name_of(config_.name), kSmallestPooled, text_of(shape()),
-                       task_.output.voxels() == 1 ? "; 'mlp' takes inputs of any size" : ""));
+    refuse(fmt::format(
+        "the network '{}' needs an input of at least {} cells along one axis; the samples are {}{}",
+        name_of(config_.name), kSmallestPooled, text_of(shape()),
+        task_.output.voxels() == 1 ? "; 'mlp' takes inputs of any size" : ""));
   }
 
   // Throws Error{spec} unless the fields among the targets have the cells of the current value, and one is a

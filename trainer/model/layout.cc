@@ -149,8 +149,8 @@ AxisReads AxisReads::windows(const Window& window, std::int64_t inputs, std::int
   return {Kind::windows, window, inputs, outputs};
 }
 
-AxisReads AxisReads::spread(std::int64_t taps, std::int64_t stride, std::int64_t inputs,
-                            std::int64_t outputs, std::int64_t pad) {
+AxisReads AxisReads::spread(std::int64_t taps, std::int64_t stride, std::int64_t inputs, std::int64_t outputs,
+                            std::int64_t pad) {
   return {Kind::spread, {taps, stride, 1, pad}, inputs, outputs};
 }
 

@@ -26,6 +26,7 @@ struct OutputUnits {
   // quantile: the outputs are the first quantile of all targets, then the second. `mean` and `deviation` are
   // repeated for each.
   std::vector<double> quantiles = {};
+  std::int64_t classes = 0;  // detection: of the objects
 
   // The physical value for a normalised value of a target (or of its channel). A gaussian loss on a
   // transformed field keeps the transformed units.
@@ -58,10 +59,11 @@ struct ExportedUnits {
 
 // TorchScript source of the module's forward(): raw inputs in the graph's order (fields [N, C, D, H, W] or as
 // stored, numbers [N, C]) -> physical targets [N, L] or [N, C, D, H, W]. It includes transform, normalisation
-// and de-normalisation. gaussian: means, then standard deviations; classes: probabilities. Inputs may have
-// any number type; the outputs are float32, or float64 if float32 can't hold them
-// (OutputUnits::needs_double). With several heads forward() returns a tuple of them. A second method,
-// layers(), returns the values of all layers by their names, as the network computes them.
+// and de-normalisation. gaussian: means, then standard deviations; classes: probabilities; detection: the
+// probability of an object, those of its classes, its centre and its lengths. Inputs may have any number
+// type; the outputs are float32, or float64 if float32 can't hold them (OutputUnits::needs_double). With
+// several heads forward() returns a tuple of them. A second method, layers(), returns the values of all
+// layers by their names, as the network computes them.
 std::string torchscript_source(const ModelGraph& graph, const ExportedUnits& units);
 
 // Writes the module; `path` is published whole. The attributes `inputs`, `columns`, `targets`, `loss`,

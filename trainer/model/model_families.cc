@@ -257,11 +257,12 @@ void check_task(const ModelConfig& config, const ModelTask& task) {
     if (!reads_fields(config.name) || reads_grids(config.name) ||
         input.shape.extent == task.inputs.front().shape.extent)
       continue;
-    refuse(fmt::format(
-        "the network '{}' reads fields of one grid, and 'inputs' names {} ({}) and {} ({}); cnn, autoencoder and "
-        "vae read several, and so does a list of layers",
-        name, task.inputs.front().name, text_of(task.inputs.front().shape), input.name,
-        text_of(input.shape)));
+    refuse(
+        fmt::format("the network '{}' reads fields of one grid, and 'inputs' names {} ({}) and {} ({}); cnn, "
+                    "autoencoder and "
+                    "vae read several, and so does a list of layers",
+                    name, task.inputs.front().name, text_of(task.inputs.front().shape), input.name,
+                    text_of(input.shape)));
   }
   if (is_sequence_family(config.name)) return;  // gives both
   const std::vector<NamedShape> heads = heads_of(task);

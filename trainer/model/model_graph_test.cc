@@ -268,8 +268,9 @@ TEST(Families, SayWhatDoesNotFit) {
 }
 
 TEST(ModelGraph, FieldsOfSeveralGridsAndNumbersBecomeOneVector) {
-  const ModelTask task = {{{"x", {1, {16, 16, 16}}}, {"a", {}}, {"map", {2, {1, 32, 32}}}, {"b", {}}, {"y", {1, {16, 16, 16}}}},
-                          {3, {1, 1, 1}}};
+  const ModelTask task = {
+      {{"x", {1, {16, 16, 16}}}, {"a", {}}, {"map", {2, {1, 32, 32}}}, {"b", {}}, {"y", {1, {16, 16, 16}}}},
+      {3, {1, 1, 1}}};
   for (const ModelName name : {ModelName::cnn, ModelName::autoencoder}) {
     ModelTask both = task;
     if (name == ModelName::autoencoder) both.output = {1, {16, 16, 16}};
@@ -282,7 +283,8 @@ TEST(ModelGraph, FieldsOfSeveralGridsAndNumbersBecomeOneVector) {
     std::set<std::string> names;
     for (const Layer& layer : graph.layers) EXPECT_TRUE(names.insert(layer.name).second) << layer.name;
   }
-  EXPECT_THAT(refusal_of(ModelName::cnn, {{{"a", {}}, {"b", {}}}, {1, {1, 1, 1}}}), testing::HasSubstr("at least 8 cells"));
+  EXPECT_THAT(refusal_of(ModelName::cnn, {{{"a", {}}, {"b", {}}}, {1, {1, 1, 1}}}),
+              testing::HasSubstr("at least 8 cells"));
 }
 
 TEST(ModelGraph, InitialValuesDependOnNameAndSeedAlone) {

@@ -359,6 +359,15 @@ void add_inputs(const ModelGraph& graph, const ExportedUnits& units, OnnxGraph& 
 std::string physical_output(const OutputUnits& units, OnnxGraph& onnx, const std::string& output,
                             Element element) {
   if (is_classification(units.loss)) return onnx.node("Softmax", {output}, Attributes().integer("axis", 1));
+  if (units.loss == LossName::detection) {
+    const std::int64_t axes = std::ssize(units.grid);
+    const OnnxNames parts = onnx.split(output, {1, units.classes, axes, axes}, 1);
+    return onnx.node(
+        "Concat",
+        {onnx.node("Sigmoid", {parts[0]}), onnx.node("Softmax", {parts[1]}, Attributes().integer("axis", 1)),
+         onnx.node("Add", {parts[2], onnx.real(0.5, kFloat)}), onnx.node("Exp", {parts[3]})},
+        Attributes().integer("axis", 1));
+  }
   const std::string y = onnx.cast(output, kFloat, element);
   const auto channels = static_cast<std::int64_t>(units.mean.size());
   std::vector<std::int64_t> shape = {1, channels};

@@ -247,6 +247,12 @@ std::string undone_units(const OutputUnits& units, const std::string& y, const s
           "torch.cat([torch.add(torch.mul(torch.chunk({0}, 2, 1)[0], {2}), {1}), "
           "torch.mul(torch.exp(torch.mul(torch.chunk({0}, 2, 1)[1], 0.5)), {2})], 1)",
           y, mean, deviation);
+    case LossName::detection:
+      return fmt::format(
+          "torch.cat([torch.sigmoid({0}.narrow(1, 0, 1)), torch.softmax({0}.narrow(1, 1, {1}), 1), "
+          "torch.add({0}.narrow(1, {2}, {3}), 0.5), torch.exp({0}.narrow(1, {4}, {3}))], 1)",
+          y, units.classes, 1 + units.classes, std::ssize(units.grid),
+          1 + units.classes + std::ssize(units.grid));
     default:
       break;
   }

@@ -48,12 +48,14 @@ struct Predicted {
   std::size_t cells = 1;
   std::vector<double> prediction;   // for classes their numbers, in one channel
   std::vector<double> deviation;    // for a gaussian loss
-  std::vector<double> probability;  // for classes
+  std::vector<double> probability;  // for classes and for a detection
   std::size_t classes = 0;
-  std::vector<double> quantile;   // for a quantile loss: the first quantile of all channels, then the second
-  std::vector<double> quantiles;  // and which they are
-  bool wide = false;              // float64
-  bool has_channels = true;       // a field has an axis of channels
+  std::size_t object_classes = 0;  // for a detection, which has the probabilities of these
+  std::vector<double> physical;    // and the whole output
+  std::vector<double> quantile;    // for a quantile loss: the first quantile of all channels, then the second
+  std::vector<double> quantiles;   // and which they are
+  bool wide = false;               // float64
+  bool has_channels = true;        // a field has an axis of channels
 };
 
 // Channels [from, from + count) of every row.
@@ -88,8 +90,23 @@ void choose_classes(Predicted& predicted) {
   }
 }
 
-// A layer's values have neither loss nor quantiles.
-Predicted predicted_of(ModelArray output, const std::string& loss, const std::vector<double>& quantiles) {
+void choose_boxes(Predicted& predicted, ModelArray output, std::size_t channels, std::size_t targets) {
+  predicted.channels = targets;
+  predicted.object_classes = channels + 1 - targets;
+  predicted.probability = channels_of(output, 1, predicted.object_classes, channels, predicted.cells);
+  const DetectionChannels of_cell = {predicted.object_classes, targets / 2 - 1};
+  predicted.physical = std::move(output.values);
+  const std::size_t values = channels * predicted.cells;
+  for (std::size_t n = 0; n < predicted.rows; ++n) {
+    const std::vector<double> row =
+        of_cell.prediction(std::span(predicted.physical).subspan(n * values, values));
+    predicted.prediction.insert(predicted.prediction.end(), row.begin(), row.end());
+  }
+}
+
+// A layer's values have neither loss nor quantiles nor targets.
+Predicted predicted_of(ModelArray output, const std::string& loss, const std::vector<double>& quantiles,
+                       std::size_t targets) {
   Predicted predicted;
   predicted.wide = output.wide;
   predicted.rows = static_cast<std::size_t>(output.shape.front());
@@ -113,6 +130,8 @@ Predicted predicted_of(ModelArray output, const std::string& loss, const std::ve
     predicted.classes = channels;
     predicted.probability = std::move(output.values);
     choose_classes(predicted);
+  } else if (loss == name_of(LossName::detection) && targets >= 4 && channels >= targets) {
+    choose_boxes(predicted, std::move(output), channels, targets);
   } else {
     predicted.channels = channels;
     predicted.prediction = std::move(output.values);
@@ -139,6 +158,7 @@ class Errors {
       : names_(std::move(names)), means_(std::move(guesses)), sums_(names_.size()) {}
 
   void add(const Predicted& predicted, std::span<const double> truths) {
+    if (predicted.object_classes > 0) return add_objects(predicted, truths);
     classes_ = predicted.classes;
     counts_.resize(classes_ > 0 ? class_count_size(classes_) : 0);
     within_.resize(predicted.deviation.empty() ? 0 : names_.size() * kIntervals.size());
@@ -170,6 +190,7 @@ class Errors {
   }
 
   Evaluation evaluation() const {
+    if (objects_) return evaluate(*objects_, std::vector<double>(names_.size(), 1.0), records_, counts_);
     Evaluation evaluation;
     evaluation.classes = classes_ > 0;
     for (std::size_t t = 0; t < names_.size(); ++t) {
@@ -190,6 +211,25 @@ class Errors {
   }
 
  private:
+  void add_objects(const Predicted& predicted, std::span<const double> truths) {
+    if (!objects_) {
+      LossConfig loss;
+      loss.name = LossName::detection;
+      TargetShape shape;
+      shape.labels = names_;
+      shape.cells = static_cast<std::int64_t>(predicted.cells);
+      shape.classes = static_cast<std::int64_t>(predicted.object_classes);
+      shape.grid = predicted.extent;
+      objects_.emplace(loss, std::move(shape));
+      counts_.resize(objects_->count_size());
+    }
+    const std::size_t values = objects_->truth_count();
+    const std::size_t outputs = objects_->output_count();
+    for (std::size_t n = 0; n < predicted.rows; ++n)
+      objects_->record_detected(std::span(predicted.physical).subspan(n * outputs, outputs),
+                                truths.subspan(n * values, values), records_, counts_);
+  }
+
   // Truths that name no class of the model count as errors only.
   void count_cell(const Predicted& predicted, std::size_t i, double truth) {
     if (truth < 0 || truth >= static_cast<double>(classes_)) return;
@@ -212,7 +252,9 @@ class Errors {
   std::vector<double> means_;
   std::vector<Sums> sums_;
   std::size_t classes_ = 0;
-  std::vector<std::uint64_t> counts_;  // count_class()
+  std::vector<std::uint64_t> counts_;  // count_class(), or of a detection
+  std::optional<Objective> objects_;   // of a detection
+  std::vector<double> records_;        // and its records
   std::vector<std::uint64_t> within_;  // for each target the truths within each of kIntervals
 };
 
@@ -360,24 +402,24 @@ class Hdf5Output final : public Output {
     const Predicted& first = part.predicted;
     file_.text("targets", part.targets);
     file_.text("units", {part.units});
+    const auto shape = [&](std::vector<std::int64_t> before, std::size_t channels) {
+      return dataset_shape(std::move(before), static_cast<std::int64_t>(channels), first.has_channels,
+                           first.extent);
+    };
     const auto add = [&](const char* name, std::size_t channels, bool wide = false) {
-      std::vector<std::int64_t> shape;
-      if (channels > 1 || first.has_channels) shape.push_back(static_cast<std::int64_t>(channels));
-      shape.insert(shape.end(), first.extent.begin(), first.extent.end());
-      return file_.add(name, shape, wide);
+      return file_.add(name, shape({}, channels), wide);
     };
     Datasets& datasets = datasets_.emplace_back();
     if (part.has_truths) datasets.truth = add("truth", first.channels, first.wide || first.cells == 1);
     datasets.prediction = add("prediction", first.channels, first.wide);
     if (!first.deviation.empty()) datasets.deviation = add("deviation", first.channels);
-    if (first.classes > 0) datasets.probability = add("probability", first.classes);
+    if (const std::size_t classes = std::max(first.classes, first.object_classes); classes > 0)
+      datasets.probability = add("probability", classes);
     if (has_mask(first.classes, first.cells)) datasets.mask = file_.add_bytes("mask", first.extent);
     if (first.quantiles.empty()) return;
     file_.reals("quantiles", first.quantiles);
-    std::vector<std::int64_t> shape = {std::ssize(first.quantiles)};
-    if (first.channels > 1 || first.has_channels) shape.push_back(static_cast<std::int64_t>(first.channels));
-    shape.insert(shape.end(), first.extent.begin(), first.extent.end());
-    datasets.quantile = file_.add("quantile", shape, first.wide);
+    datasets.quantile =
+        file_.add("quantile", shape({std::ssize(first.quantiles)}, first.channels), first.wide);
   }
 
   RowFile file_;
@@ -595,7 +637,7 @@ class Passes {
     try {
       if (heads_.empty()) {
         Part part{
-            options_.layer, {}, "network", predicted_of(model_.run_layer(inputs, options_.layer), "", {})};
+            options_.layer, {}, "network", predicted_of(model_.run_layer(inputs, options_.layer), "", {}, 0)};
         part.targets = target_names({}, part.predicted.channels, options_.layer);
         return {std::move(part)};
       }
@@ -603,7 +645,10 @@ class Passes {
       for (const std::size_t h : heads_) {
         const ExportedModel::Head& head = model_.heads()[h];
         const std::string units = head.units == kTransformed ? "transformed" : "physical";
-        Part part{head.name, {}, units, predicted_of(std::move(arrays[h]), head.loss, head.quantiles)};
+        Part part{head.name,
+                  {},
+                  units,
+                  predicted_of(std::move(arrays[h]), head.loss, head.quantiles, head.targets.size())};
         use_own_axes(part.predicted, head);
         part.targets = target_names(head.targets, part.predicted.channels, "output");
         parts.push_back(std::move(part));

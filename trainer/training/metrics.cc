@@ -29,15 +29,9 @@ std::optional<double> part(double of, double whole) {
 
 template <typename Value>
 std::optional<double> mean(const std::vector<ClassMetrics>& classes, Value value) {
-  double sum = 0;
-  double count = 0;
-  for (const ClassMetrics& one : classes) {
-    const std::optional<double> found = value(one);
-    if (!found) continue;
-    sum += *found;
-    ++count;
-  }
-  return part(sum, count);
+  std::vector<std::optional<double>> values;
+  for (const ClassMetrics& one : classes) values.push_back(value(one));
+  return mean_of(values);
 }
 
 nlohmann::json or_null(const std::optional<double>& value) {
@@ -45,6 +39,25 @@ nlohmann::json or_null(const std::optional<double>& value) {
 }
 
 }  // namespace
+
+std::optional<double> mean_of(std::span<const std::optional<double>> values) {
+  double sum = 0;
+  double count = 0;
+  for (const std::optional<double>& value : values) {
+    if (!value) continue;
+    sum += *value;
+    ++count;
+  }
+  return part(sum, count);
+}
+
+void softmax(std::span<const float> outputs, std::size_t cells, std::size_t cell, std::span<double> to) {
+  double most = outputs[cell];
+  for (std::size_t k = 1; k < to.size(); ++k) most = std::max<double>(most, outputs[k * cells + cell]);
+  double sum = 0;
+  for (std::size_t k = 0; k < to.size(); ++k) sum += to[k] = std::exp(outputs[k * cells + cell] - most);
+  for (double& p : to) p /= sum;
+}
 
 std::optional<double> ClassMetrics::iou() const {
   return part(right, truth + predicted - right);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Metrics of a classification, from counts of cells. All counts are whole numbers: their sums over samples
-// and ranks are exact, in any order.
+// Metrics by name, and those of a classification, from counts of cells. All counts are whole numbers: their
+// sums over samples and ranks are exact, in any order.
 #pragma once
 
 #include <array>
@@ -9,6 +9,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -25,6 +26,18 @@ struct Interval {
 };
 inline constexpr std::array<Interval, 2> kIntervals = {
     {{"within_68", 0.994457883209753}, {"within_95", 1.959963984540054}}};
+
+struct NamedMetric {
+  std::string name;
+  std::optional<double> value;
+  bool operator==(const NamedMetric&) const = default;
+};
+
+// The mean of those that have a value.
+std::optional<double> mean_of(std::span<const std::optional<double>> values);
+
+// The probabilities of the classes in a cell; `outputs` are [classes, cells].
+void softmax(std::span<const float> outputs, std::size_t cells, std::size_t cell, std::span<double> to);
 
 // No metric has a value where it is a part of nothing.
 struct ClassMetrics {

@@ -47,6 +47,8 @@ Objective::Objective(const LossConfig& config, TargetShape shape)
   if (config_.name == LossName::formula) formula_.emplace(config_.formula, shape_.labels);
   if (config_.class_weighting != ClassWeighting::listed && !shape_.class_counts.empty())
     config_.class_weights = weights_of_classes(config_.class_weighting, shape_.class_counts);
+  if (config_.name == LossName::detection)
+    detection_.emplace(config_, static_cast<std::size_t>(shape_.classes), shape_.grid, shape_.labels.front());
 }
 
 std::vector<double> weights_of_classes(ClassWeighting weighting, std::span<const std::uint64_t> counts) {
@@ -69,6 +71,7 @@ std::vector<double> weights_of_classes(ClassWeighting weighting, std::span<const
 std::int64_t Objective::output_channels() const {
   const auto targets = static_cast<std::int64_t>(shape_.labels.size());
   if (is_classification(config_.name)) return shape_.classes;
+  if (detection_) return static_cast<std::int64_t>(detection_->channels().outputs());
   if (config_.name == LossName::quantile) return std::ssize(config_.quantiles) * targets;
   return config_.name == LossName::gaussian ? 2 * targets : targets;
 }
@@ -93,6 +96,7 @@ std::size_t Objective::all_output_count() const {
 
 std::size_t Objective::terms() const {
   if (config_.name == LossName::dice) return 1;
+  if (detection_) return detection_->cells();
   return config_.name == LossName::quantile ? config_.quantiles.size() * truth_count() : truth_count();
 }
 
@@ -120,6 +124,7 @@ double Objective::loss_and_gradient(std::span<const float> outputs, std::span<co
 }
 
 double Objective::padding_factor(std::span<const float> truths) const {
+  if (detection_) return detection_->padding_factor(truths);
   if (config_.name == LossName::dice) return 1;  // it has the sizes of the classes, without padding
   const auto padding = static_cast<std::size_t>(
       std::count_if(truths.begin(), truths.end(), [](float t) { return std::isnan(t); }));
@@ -139,6 +144,8 @@ double Objective::first_output(std::span<const float> outputs, std::span<const f
       return quantiles(outputs, truths, scale, gradient);
     case LossName::dice:
       return dice(outputs, truths, scale, gradient);
+    case LossName::detection:
+      return detection_->loss(outputs, truths, scale, gradient);
     case LossName::formula:
       return formula_->evaluate(outputs, truths, scale, gradient);
     case LossName::bce:
@@ -235,16 +242,6 @@ double Objective::quantiles(std::span<const float> outputs, std::span<const floa
   return sum;
 }
 
-// Softmax over the classes of one cell; outputs are [classes, cells].
-void Objective::probabilities(std::span<const float> outputs, std::size_t cell, std::span<double> to) const {
-  const auto cells = static_cast<std::size_t>(shape_.cells);
-  double most = outputs[cell];
-  for (std::size_t k = 1; k < to.size(); ++k) most = std::max<double>(most, outputs[k * cells + cell]);
-  double sum = 0;
-  for (std::size_t k = 0; k < to.size(); ++k) sum += to[k] = std::exp(outputs[k * cells + cell] - most);
-  for (double& p : to) p /= sum;
-}
-
 // The focal loss multiplies with (1 - p)^gamma for the probability p of the true class (Lin et al. 2017).
 double Objective::cross_entropy(std::span<const float> outputs, std::span<const float> truths, double scale,
                                 std::span<float> gradient) const {
@@ -258,7 +255,7 @@ double Objective::cross_entropy(std::span<const float> outputs, std::span<const 
       continue;
     }
     const std::size_t truth = class_number(truths[cell], shape_);
-    probabilities(outputs, cell, p);
+    softmax(outputs, cells, cell, p);
     const double w = weight(truth);
     const double logarithm = std::log(std::max(p[truth], 1e-300));
     double slope = w;  // minus the derivative by the logarithm of p[truth]
@@ -291,7 +288,7 @@ double Objective::dice(std::span<const float> outputs, std::span<const float> tr
   for (std::size_t cell = 0; cell < cells; ++cell) {
     if (std::isnan(truths[cell])) continue;
     const std::size_t truth = class_number(truths[cell], shape_);
-    probabilities(outputs, cell, one);
+    softmax(outputs, cells, cell, one);
     for (std::size_t k = 0; k < classes; ++k) {
       p[k * cells + cell] = one[k];
       sizes[k] += one[k];
@@ -337,13 +334,14 @@ double kl_divergence(std::span<const float> mean, std::span<const float> log_var
 
 Objective::TargetSums Objective::class_sums(std::span<const float> outputs, std::span<const float> truths,
                                             std::span<std::uint64_t> counts) const {
+  const std::size_t cells = truths.size();
   std::vector<double> p(static_cast<std::size_t>(shape_.classes));
   TargetSums sums;
-  for (std::size_t cell = 0; cell < truths.size(); ++cell) {
+  for (std::size_t cell = 0; cell < cells; ++cell) {
     if (std::isnan(truths[cell])) continue;
     ++sums.cells;
     const std::size_t truth = class_number(truths[cell], shape_);
-    probabilities(outputs, cell, p);
+    softmax(outputs, cells, cell, p);
     const auto best = static_cast<std::size_t>(std::max_element(p.begin(), p.end()) - p.begin());
     sums.absolute += best == truth ? 0 : 1;
     sums.mean_guess += truth == static_cast<std::size_t>(shape_.usual_class) ? 0 : 1;
@@ -388,7 +386,12 @@ std::size_t Objective::counts_of_target() const {
   return config_.name == LossName::quantile ? 1 + config_.quantiles.size() : 0;
 }
 
+std::size_t Objective::record_size() const {
+  return 1 + kSumsPerTarget * shape_.labels.size() + (detection_ ? detection_->record_size() : 0);
+}
+
 std::size_t Objective::count_size() const {
+  if (detection_) return detection_->count_size();
   if (is_classification(config_.name)) return class_count_size(static_cast<std::size_t>(shape_.classes));
   return counts_of_target() * shape_.labels.size();
 }
@@ -434,7 +437,13 @@ void Objective::record(std::span<const float> outputs, std::span<const float> tr
   for (std::size_t n = 0; n < samples; ++n) {
     const std::span<const float> y = outputs.subspan(n * count, count);
     const std::span<const float> t = truths.subspan(n * truth_count(), truth_count());
-    records.push_back(padding_factor(t) * first_output(y, t, 1, ignored));
+    const double loss = padding_factor(t) * first_output(y, t, 1, ignored);
+    if (detection_) {
+      record_detected(detection_->physical(y), std::vector<double>(t.begin(), t.end()), records, counts);
+      records[records.size() - record_size()] = loss;
+      continue;
+    }
+    records.push_back(loss);
     for (std::size_t target = 0; target < shape_.labels.size(); ++target) {
       const TargetSums sums =
           is_classification(config_.name) ? class_sums(y, t, counts) : number_sums(y, t, target, physical);
@@ -444,6 +453,17 @@ void Objective::record(std::span<const float> outputs, std::span<const float> tr
         count_calibration(y, t, target, counts.subspan(target * counts_of_target(), counts_of_target()));
     }
   }
+}
+
+void Objective::record_detected(std::span<const double> physical, std::span<const double> truths,
+                                std::vector<double>& records, std::span<std::uint64_t> counts) const {
+  records.push_back(0);
+  for (std::size_t target = 0; target < shape_.labels.size(); ++target) {
+    const Detection::Sums sums = detection_->sums(physical, truths, target);
+    records.insert(records.end(),
+                   {sums.absolute, sums.squared, sums.guess, sums.truth, sums.truth_squared, sums.cells});
+  }
+  detection_->record(physical, truths, records, counts);
 }
 
 double TargetErrors::rmse() const {
@@ -498,6 +518,7 @@ Evaluation evaluate(const Objective& objective, std::span<const double> deviatio
   for (const std::string& label : shape.labels) result.targets.emplace_back().label = label;
   std::vector<double> means(result.targets.size(), 0.0);
   std::vector<double> cells(result.targets.size(), 0.0);
+  std::vector<double> boxes;
   for (std::size_t n = 0; n < samples; ++n) {
     const std::span<const double> record = records.subspan(n * size, size);
     result.loss += record[0];
@@ -511,6 +532,8 @@ Evaluation evaluate(const Objective& objective, std::span<const double> deviatio
       result.targets[t].variance += sums[4];
       cells[t] += sums[5];
     }
+    const std::span<const double> left = record.subspan(1 + Objective::kSumsPerTarget * shape.labels.size());
+    boxes.insert(boxes.end(), left.begin(), left.end());
   }
   result.loss /= static_cast<double>(samples * objective.terms());
   for (std::size_t t = 0; t < result.targets.size(); ++t) {
@@ -529,12 +552,15 @@ Evaluation evaluate(const Objective& objective, std::span<const double> deviatio
       result.targets[t].calibration = objective.calibration(t, counts);
     }
   }
+  if (objective.detection() != nullptr && !counts.empty())
+    result.targets.front().more = objective.detection()->metrics(boxes, counts);
   return result;
 }
 
 std::vector<NamedMetric> metrics_of(const TargetErrors& errors) {
   std::vector<NamedMetric> metrics;
   for (const auto& [name, share] : errors.calibration) metrics.push_back({name, share});
+  metrics.insert(metrics.end(), errors.more.begin(), errors.more.end());
   if (!errors.classification) return metrics;
   const Classification& all = *errors.classification;
   metrics.push_back({"accuracy", all.accuracy()});
@@ -555,12 +581,17 @@ std::vector<NamedMetric> metrics_of(const TargetErrors& errors) {
 
 std::vector<NamedMetric> main_metrics_of(const TargetErrors& errors) {
   constexpr std::size_t kMostFollowed = 16;
-  const bool with_classes = errors.classification && errors.classification->classes.size() <= kMostFollowed;
   std::vector<NamedMetric> metrics = metrics_of(errors);
-  if (!errors.classification) return metrics;
+  const auto is_late = [](const NamedMetric& metric) {
+    const std::optional<MetricName> name = metric_named(metric.name);
+    return name && name->of_class && *name->of_class >= kMostFollowed;
+  };
+  const bool with_classes = std::ranges::none_of(metrics, is_late);
   std::erase_if(metrics, [&](const NamedMetric& metric) {
-    if (metric.name.starts_with("iou_")) return !with_classes;
-    return metric.name != "accuracy" && metric.name != "mean_iou";
+    const std::optional<MetricName> name = metric_named(metric.name);
+    if (!name) return false;
+    if (name->of_class) return !with_classes || (name->name != "iou" && name->name != "ap");
+    return name->name == "mean_dice" || name->name == "mean_auc";
   });
   return metrics;
 }
@@ -579,6 +610,8 @@ std::optional<double> metric_of_target(const TargetErrors& errors, const MetricN
   if (metric.name == "mae_ratio") return errors.ratio();
   if (metric.name == "rmse") return errors.rmse();
   if (metric.name == "r2") return errors.r2();
+  const auto more = std::ranges::find(errors.more, metric.key(), &NamedMetric::name);
+  if (more != errors.more.end()) return more->value;
   if (!errors.classification) return std::nullopt;
   const Classification& all = *errors.classification;
   if (metric.of_class)
@@ -620,6 +653,8 @@ nlohmann::json to_json(const Evaluation& evaluation) {
                              {"mean_guess_mae", errors.mean_guess_mae},
                              {"mae_ratio", or_null(errors.ratio())}};
     for (const auto& [name, share] : errors.calibration) targets[errors.label]["calibration"][name] = share;
+    for (const NamedMetric& metric : errors.more)
+      targets[errors.label]["metrics"][metric.name] = or_null(metric.value);
     if (errors.classification) targets[errors.label].update(to_json(*errors.classification));
   }
   nlohmann::json json = {

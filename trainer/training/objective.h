@@ -15,6 +15,7 @@
 #include "trainer/config.h"
 #include "trainer/data/transform.h"
 #include "trainer/metric_name.h"
+#include "trainer/training/detection.h"
 #include "trainer/training/formula_loss.h"
 #include "trainer/training/metrics.h"
 
@@ -27,12 +28,14 @@ enum class Truth { data, constant, none };
 struct TargetShape {
   std::vector<std::string> labels;  // one per target or channel
   std::int64_t cells = 1;
-  std::int64_t classes = 0;      // for a classification: the one target is a class number in each cell
+  // For a classification: the one target is a class number in each cell. For a detection: classes of objects.
+  std::int64_t classes = 0;
   std::int64_t latent = 0;       // vae: values of the second and third output
   std::int64_t usual_class = 0;  // the most frequent class of the training split, as the guess
   // Cells of each class in the training split, where the class weights follow from them.
   std::vector<std::uint64_t> class_counts = {};
   Truth truth = Truth::data;
+  std::vector<std::int64_t> grid = {};  // for a detection: the lengths of the axes
 };
 
 // Weights by the classes' shares of the counted cells: 1 / share, or its root, scaled so that their mean over
@@ -75,18 +78,25 @@ class Objective {
     double cells = 0;  // without padding
   };
   static constexpr std::size_t kSumsPerTarget = 6;
-  std::size_t record_size() const { return 1 + kSumsPerTarget * shape_.labels.size(); }
+  std::size_t record_size() const;
   // Whole numbers that belong to the metrics: the sums over all samples and ranks.
   std::size_t count_size() const;
   // Converts a normalised value of a target to physical units, where that is more than a factor and an
   // offset.
   using Physical = std::function<double(double value, std::size_t target)>;
-  // Appends record_size() numbers per sample: the loss, then TargetSums per target. With `physical`, the sums
+  // Appends record_size() numbers per sample: the loss, TargetSums per target, then the boxes of a detection.
+  // With `physical`, the sums
   // use physical values, and the guess is the physical value of the normalised mean. Adds to
   // `counts`, of count_size() numbers, if it is not empty.
   void record(std::span<const float> outputs, std::span<const float> truths, std::size_t samples,
               std::vector<double>& records, const Physical& physical = {},
               std::span<std::uint64_t> counts = {}) const;
+
+  // Appends the same for one sample, without the loss, from the outputs of an exported detection.
+  void record_detected(std::span<const double> physical, std::span<const double> truths,
+                       std::vector<double>& records, std::span<std::uint64_t> counts) const;
+  // Returns nullptr if the loss is another one.
+  const Detection* detection() const { return detection_ ? &*detection_ : nullptr; }
 
   // TargetErrors::calibration of a target; empty for a loss that predicts no intervals.
   std::vector<std::pair<std::string, double>> calibration(std::size_t target,
@@ -125,11 +135,11 @@ class Objective {
   double weight(std::size_t cls) const {
     return config_.class_weights.empty() ? 1.0 : config_.class_weights[cls];
   }
-  void probabilities(std::span<const float> outputs, std::size_t cell, std::span<double> to) const;
 
   LossConfig config_;
   TargetShape shape_;
   std::optional<FormulaLoss> formula_;
+  std::optional<Detection> detection_;
 };
 
 // KL divergence of N(mean, exp(log_variance)) from N(0, 1), with scale * its gradient.
@@ -148,6 +158,7 @@ struct TargetErrors {
   // Shares of the truths that lie within intervals ("within_68" % of a gaussian loss) or below quantiles
   // ("below_0.05").
   std::vector<std::pair<std::string, double>> calibration = {};
+  std::vector<NamedMetric> more = {};  // those of a detection, of its first target
   // mae over the guess's; no value if the guess is always right.
   std::optional<double> ratio() const;
   double rmse() const;
@@ -179,15 +190,12 @@ struct Evaluation {
 Evaluation evaluate(const Objective& objective, std::span<const double> deviations,
                     std::span<const double> records, std::span<const std::uint64_t> counts = {});
 
-struct NamedMetric {
-  std::string name;  // MetricName::key(), or a name of TargetErrors::calibration
-  std::optional<double> value;
-};
+// Names are MetricName::key(), or those of TargetErrors::calibration.
 // All metrics but the mean errors; for more than kMostDetailedClasses classes without those of single
 // classes.
 std::vector<NamedMetric> metrics_of(const TargetErrors& errors);
 // Those that a person follows over the epochs: of classes the accuracy, the mean IoU, and that of each of up
-// to 16 classes.
+// to 16 classes; of a detection the same with mAP, precision and recall.
 std::vector<NamedMetric> main_metrics_of(const TargetErrors& errors);
 // The metric of the evaluation: the mean over the targets, or that of the metric's target. No value if the
 // evaluation does not have it.

@@ -45,7 +45,11 @@ class PredictionFile::HeadRows {
                            std::size_t target) const;
   Predicted write_classes(std::size_t first, std::size_t count, std::span<const float> outputs);
   Predicted write_numbers(std::size_t first, std::size_t count, std::span<const float> outputs);
-  bool with_mask() const { return has_mask(static_cast<std::size_t>(objective_.shape().classes), cells()); }
+  Predicted write_objects(std::size_t first, std::size_t count, std::span<const float> outputs);
+  void add_object_lines(std::size_t first, std::span<const double> truths, std::span<const double> predicted);
+  bool with_mask() const {
+    return classes() && has_mask(static_cast<std::size_t>(objective_.shape().classes), cells());
+  }
 
   RowFile& file_;
   const Objective objective_;
@@ -69,15 +73,22 @@ PredictionFile::HeadRows::HeadRows(RowFile& file, const Heads::Head& head, const
   truth_ = dataset("truth", channels, wide_truth());
   prediction_ = dataset("prediction", channels, wide());
   if (objective_.name() == LossName::gaussian) deviation_ = dataset("deviation", channels);
-  if (classes()) probability_ = dataset("probability", objective_.shape().classes);
+  if (classes() || objective_.detection() != nullptr)
+    probability_ = dataset("probability", objective_.shape().classes);
   lines_.resize(file.rows());
   if (with_mask()) mask_ = file.add_bytes("mask", units_.grid);
   if (objective_.name() != LossName::quantile) return;
   file.reals("quantiles", units_.quantiles);
-  std::vector<std::int64_t> shape = {std::ssize(units_.quantiles)};
-  if (channels > 1 || units_.has_channels) shape.push_back(channels);
-  shape.insert(shape.end(), units_.grid.begin(), units_.grid.end());
-  quantile_ = file.add("quantile", shape, wide());
+  quantile_ = file.add(
+      "quantile", dataset_shape({std::ssize(units_.quantiles)}, channels, units_.has_channels, units_.grid),
+      wide());
+}
+
+std::vector<std::int64_t> dataset_shape(std::vector<std::int64_t> before, std::int64_t channels,
+                                        bool has_channels, std::span<const std::int64_t> grid) {
+  if (channels > 1 || has_channels) before.push_back(channels);
+  before.insert(before.end(), grid.begin(), grid.end());
+  return before;
 }
 
 std::vector<std::uint8_t> mask_of(std::span<const double> classes) {
@@ -88,10 +99,7 @@ std::vector<std::uint8_t> mask_of(std::span<const double> classes) {
 }
 
 std::size_t PredictionFile::HeadRows::dataset(const char* name, std::int64_t channels, bool wide) {
-  std::vector<std::int64_t> shape;
-  if (channels > 1 || units_.has_channels) shape.push_back(channels);
-  shape.insert(shape.end(), units_.grid.begin(), units_.grid.end());
-  return file_.add(name, shape, wide);
+  return file_.add(name, dataset_shape({}, channels, units_.has_channels, units_.grid), wide);
 }
 
 std::string PredictionFile::HeadRows::number_cells(double truth, const Predicted& predicted, std::size_t row,
@@ -167,6 +175,38 @@ PredictionFile::HeadRows::Predicted PredictionFile::HeadRows::write_classes(std:
   return {std::move(likeliest)};
 }
 
+PredictionFile::HeadRows::Predicted PredictionFile::HeadRows::write_objects(std::size_t first,
+                                                                            std::size_t count,
+                                                                            std::span<const float> outputs) {
+  const Detection& detection = *objective_.detection();
+  const auto begin = static_cast<std::ptrdiff_t>(cells());
+  const auto end = begin + static_cast<std::ptrdiff_t>(detection.channels().classes * cells());
+  const std::size_t values = objective_.output_count();
+  Predicted predicted;
+  std::vector<double> shares;
+  for (std::size_t n = 0; n < count; ++n) {
+    const std::vector<double> physical = detection.physical(outputs.subspan(n * values, values));
+    const std::vector<double> as_targets = detection.channels().prediction(physical);
+    predicted.values.insert(predicted.values.end(), as_targets.begin(), as_targets.end());
+    shares.insert(shares.end(), physical.begin() + begin, physical.begin() + end);
+  }
+  file_.write(prediction_, first, predicted.values);
+  file_.write(probability_, first, shares);
+  return predicted;
+}
+
+void PredictionFile::HeadRows::add_object_lines(std::size_t first, std::span<const double> truths,
+                                                std::span<const double> predicted) {
+  const std::size_t values = targets() * cells();
+  for (std::size_t n = 0; n < truths.size() / values; ++n) {
+    const auto count = [&](std::span<const double> from) {
+      const std::span<const double> confidence = from.subspan(n * values, cells());
+      return std::ranges::count_if(confidence, [](double value) { return value >= kConfident; });
+    };
+    lines_[first + n] = fmt::format(",{},{}", count(truths), count(predicted));
+  }
+}
+
 PredictionFile::HeadRows::Predicted PredictionFile::HeadRows::write_numbers(std::size_t first,
                                                                             std::size_t count,
                                                                             std::span<const float> outputs) {
@@ -218,6 +258,10 @@ void PredictionFile::HeadRows::write(std::size_t first, std::span<const float> t
   WFLOW_CHECK(outputs.size() == count * objective_.output_count() && first + count <= file_.rows());
   const std::vector<double> physical = physical_truths(first, truths);
   file_.write(truth_, first, physical);
+  if (objective_.detection() != nullptr) {
+    add_object_lines(first, physical, write_objects(first, count, outputs).values);
+    return;
+  }
   add_lines(first, physical,
             classes() ? write_classes(first, count, outputs) : write_numbers(first, count, outputs));
 }
@@ -229,6 +273,9 @@ std::string PredictionFile::HeadRows::columns() const {
   if (cells() > 1) suffixes = {"_mean", "_mean_predicted", "_mae", "_rmse"};
   if (cells() > 1 && classes()) suffixes = {"_error_rate"};
   std::string out;
+  const std::string& first = objective_.shape().labels.front();
+  if (objective_.detection() != nullptr)
+    return "," + csv::cell(first + "_objects") + "," + csv::cell(first + "_objects_predicted");
   for (const std::string& name : objective_.shape().labels)
     for (const std::string& suffix : suffixes) out += "," + csv::cell(name + suffix);
   return out;

@@ -23,6 +23,11 @@ constexpr bool has_mask(std::size_t classes, std::size_t cells) {
 }
 std::vector<std::uint8_t> mask_of(std::span<const double> classes);
 
+// The shape of a dataset of an output: `before` (the quantiles), the channels, the grid. One channel has no
+// axis if the stored field has none.
+std::vector<std::int64_t> dataset_shape(std::vector<std::int64_t> before, std::int64_t channels,
+                                        bool has_channels, std::span<const std::int64_t> grid);
+
 struct PredictionFileDescription {
   std::string data_hash;   // hash of the data set
   std::int64_t epoch = 0;  // epoch of the weights
@@ -36,7 +41,8 @@ struct PredictionFileDescription {
 //   float32;
 //     float64 for truths that are numbers, and for both if float32 can't hold the targets
 //   /deviation, with a gaussian loss: the standard deviation, shaped as /prediction
-//   /probability, for classes: (N, classes), or (N, classes, the axes of the grid)
+//   /probability, for classes: (N, classes), or (N, classes, the axes of the grid); for a detection those of
+//     the objects
 //   /mask, for the classes of a field's cells: uint8 (N, the axes of the grid), the class numbers again
 //   /quantile, with a quantile loss: (N, quantiles, shape of a prediction); attribute `quantiles`
 // A gaussian loss on transformed fields keeps the transformed units, as in model.pt (attribute `units`).
@@ -59,7 +65,8 @@ class PredictionFile {
              std::span<const float> outputs);
   void publish();
   // The text of predictions.csv, once all rows are written: of numbers the truth and the prediction, with a
-  // gaussian loss its standard deviation; of fields the means and errors of each sample.
+  // gaussian loss its standard deviation; of fields the means and errors of each sample; of a detection the
+  // numbers of objects and of boxes with a confidence of at least kConfident.
   std::string table() const;
 
  private:

@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "base/checksum.h"
 #include "base/csv.h"
@@ -37,6 +38,13 @@ std::vector<std::string> validation_columns(const std::vector<EpochRow>& history
 
 std::string real_or_empty(const std::optional<double>& value) {
   return value ? text::from_real(*value) : std::string();
+}
+
+// A detection, which has its metrics at its first target; the guess is that there is no object.
+bool is_detection(const Evaluation& evaluation) {
+  return !evaluation.targets.empty() &&
+         std::ranges::find(evaluation.targets.front().more, "map", &NamedMetric::name) !=
+             evaluation.targets.front().more.end();
 }
 
 std::string real_or_dash(const std::optional<double>& value) {
@@ -150,10 +158,13 @@ std::string epoch_line(const EpochRow& row, std::int64_t epochs) {
         line += fmt::format("  {} {:.4g} ({})", head, part.loss, ratio ? fmt::format("{:.3f}", *ratio) : "-");
         continue;
       }
-      for (const TargetErrors& t : part.targets) {
+      for (const TargetErrors& t :
+           std::span(part.targets).first(is_detection(part) ? 1 : part.targets.size())) {
         line += fmt::format(" {} {}", t.label, ratio_text(t));
         if (t.classification)
           line += fmt::format(" (mean IoU {})", real_or_dash(t.classification->mean_iou()));
+        if (!t.more.empty())
+          line += fmt::format(" ({} {})", t.more.front().name, real_or_dash(t.more.front().value));
       }
     }
   }
@@ -206,6 +217,11 @@ std::string metric_lines(const TargetErrors& errors) {
     out +=
         fmt::format("{}{} {:.3f}", out.empty() ? errors.label + ": share of the truths " : ", ", name, share);
   if (!out.empty()) out += '\n';
+  std::string more;
+  for (const NamedMetric& metric : errors.more)
+    more += fmt::format("{}{} {}", more.empty() ? errors.label + ": " : ", ", metric.name,
+                        real_or_dash(metric.value));
+  if (!more.empty()) out += more + '\n';
   if (!errors.classification) return out;
   const Classification& all = *errors.classification;
   out += fmt::format("{}: accuracy {}, mean IoU {}, mean Dice {}, mean ROC AUC {}\n", errors.label,
@@ -225,10 +241,12 @@ std::string metric_lines(const TargetErrors& errors) {
 
 std::string head_lines(const Evaluation& evaluation, const std::string& title) {
   const bool classes = evaluation.classes;
-  std::string out =
-      fmt::format("{:<24} {:>14} {:>14} {:>18} {:>8} {:>8}\n", title,
-                  classes ? "error rate" : "mean abs error", classes ? "" : "rms error",
-                  classes ? "most common class" : "always the mean", "ratio", classes ? "" : "R2");
+  std::string out = fmt::format("{:<24} {:>14} {:>14} {:>18} {:>8} {:>8}\n", title,
+                                classes ? "error rate" : "mean abs error", classes ? "" : "rms error",
+                                classes                    ? "most common class"
+                                : is_detection(evaluation) ? "no object"
+                                                           : "always the mean",
+                                "ratio", classes ? "" : "R2");
   for (const TargetErrors& t : evaluation.targets) {
     const std::optional<double> r2 = t.r2();
     out += fmt::format("{:<24} {:>14.6g} {:>14} {:>18.6g} {:>8} {:>8}\n", t.label, t.mae,

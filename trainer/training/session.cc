@@ -82,6 +82,7 @@ ExportedUnits Session::units() const {
     output.mean = slice(data.normalisation().y_mean);
     output.deviation = slice(data.normalisation().y_std);
     if (heads[h].loss.name == LossName::quantile) output.use_quantiles(heads[h].loss.quantiles);
+    if (heads[h].loss.name == LossName::detection) output.classes = data.targets()[h].classes;
     if (data.target_is_transformed(h)) output.transform = config.transform;
     output.grid = data.target_grid(h);
     output.has_channels = !data.target_is_without_channels(h);

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <set>
 
 #include "base/events.h"
 #include "base/file.h"
@@ -62,16 +63,21 @@ void check_metric(Session& session, const MetricName& metric, const std::string&
     throw CommonError(ExitCode::spec,
                       fmt::format("{}, and the targets are {}", use, text::join(labels, ", ")));
   std::int64_t classes = 0;
-  bool numbers = false;
-  for (const TargetShape& head : session.data.targets()) {
-    classes = std::max(classes, head.classes);
-    numbers = numbers || head.classes == 0;
+  std::set<std::string> kinds;
+  bool is_there = false;
+  const std::vector<HeadConfig> heads = heads_of(session.config);
+  for (std::size_t h = 0; h < heads.size(); ++h) {
+    const TargetKind kind = kind_of(heads[h].loss.name);
+    kinds.insert(name_of(kind));
+    if (!metric.is_of(kind)) continue;
+    is_there = true;
+    classes = std::max(classes, session.data.targets()[h].classes);
   }
-  if ((metric.is_of_classes() && classes == 0) || (metric.is_of_numbers() && !numbers))
+  if (!is_there)
     throw CommonError(
         ExitCode::spec,
         fmt::format("{}, which this training does not have: it learns {}; choose another metric", use,
-                    numbers ? "numbers" : "classes"));
+                    fmt::join(kinds, " and ")));
   if (metric.of_class && static_cast<std::int64_t>(*metric.of_class) >= classes)
     throw CommonError(ExitCode::spec,
                       fmt::format("{}, and the classes have the numbers 0 to {}", use, classes - 1));

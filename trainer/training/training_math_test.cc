@@ -669,10 +669,183 @@ TEST(Evaluation, OfGaussianAndQuantileHeadsHasTheCoverage) {
   EXPECT_EQ(found[1].calibration, (Shares{{"below_0.25", 0.5}, {"below_0.5", 1}}));
 }
 
+TargetShape detection_shape() {
+  TargetShape shape;
+  shape.labels = {"event", "kind", "y", "x", "height", "width"};
+  shape.classes = 2;
+  shape.grid = {2, 3};
+  shape.cells = 6;
+  return shape;
+}
+
+LossConfig detection_loss() {
+  LossConfig config;
+  config.name = LossName::detection;
+  config.box_weight = 2;
+  config.empty_weight = 0.25;
+  return config;
+}
+
+constexpr float kUnknown = std::numeric_limits<float>::quiet_NaN();
+
+// An object of class 1 in cell 1, one of class 0 in cell 4; it is not known what is in cell 5.
+std::vector<float> two_objects() {
+  return {0, 1,     0, 0, 1,     kUnknown,  // there is an object
+          0, 1,     0, 0, 0,     0,         // its class
+          0, 0.25F, 0, 0, 0.5F,  0,         // its centre
+          0, 0.5F,  0, 0, 0.75F, 0,         //
+          0, 1,     0, 0, 2,     0,         // its lengths
+          0, 2,     0, 0, 0.5F,  0};
+}
+
+TEST(Detection, GradientsAreTheSlopes) {
+  LossConfig config = detection_loss();
+  std::vector<float> truths = two_objects();
+  const std::vector<float> nothing(36, 0.0F);
+  truths.insert(truths.end(), nothing.begin(), nothing.end());
+  expect_slopes(Objective(config, detection_shape()), truths);
+  config.class_weights = {1, 3};
+  expect_slopes(Objective(config, detection_shape()), truths);
+}
+
+TEST(Detection, LossIsTheMeanOverTheKnownCells) {
+  const Objective objective(detection_loss(), detection_shape());
+  EXPECT_EQ(objective.output_channels(), 7);
+  EXPECT_EQ(objective.terms(), 6U);
+  const std::vector<float> outputs(42, 0.0F);
+  std::vector<float> gradient(42);
+  const double loss = objective.loss_and_gradient(outputs, two_objects(), 1, 1, gradient) / 6;
+  // Two objects and three cells without; probabilities are 1/2, boxes of one cell in the middle of theirs.
+  const double boxes = 0.5 * 0.25 * 0.25 + 0.5 * std::pow(std::log(2), 2)         // of cell 1
+                       + 0.5 * 0.25 * 0.25 + 2 * 0.5 * std::pow(std::log(2), 2);  // of cell 4
+  EXPECT_NEAR(loss, ((2 + 3 * 0.25 + 2) * std::log(2) + 2 * boxes) / 5, 1e-6);
+  for (std::size_t k = 0; k < 7; ++k)
+    EXPECT_EQ(gradient[k * 6 + 5], 0) << "nothing is known of the last cell";
+  for (std::size_t k = 1; k < 7; ++k)
+    EXPECT_EQ(gradient[k * 6 + 2], 0) << "without an object there is no box";
+}
+
+TEST(Detection, RefusesWhatIsNoTarget) {
+  const Objective objective(detection_loss(), detection_shape());
+  const std::vector<float> outputs(42, 0.0F);
+  std::vector<float> gradient(42);
+  const auto message_of = [&](std::size_t place, float value) -> std::string {
+    std::vector<float> truths = two_objects();
+    truths[place] = value;
+    try {
+      objective.loss_and_gradient(outputs, truths, 1, 1, gradient);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(message_of(0, 0.5F), HasSubstr("'event' is 0.5"));
+  EXPECT_THAT(message_of(7, 2), HasSubstr("whole class numbers from 0 to 1"));
+  EXPECT_THAT(message_of(25, 0), HasSubstr("must be above 0"));
+  EXPECT_EQ(message_of(6, 7), "") << "the class of a cell without an object does not count";
+  EXPECT_EQ(message_of(25, kUnknown), "") << "an object whose box is not known counts nowhere";
+}
+
+TEST(Detection, AveragePrecisionIsTheAreaUnderTheCurve) {
+  EXPECT_DOUBLE_EQ(average_precision({true, true}, 2), 1);
+  EXPECT_DOUBLE_EQ(average_precision({true, true}, 4), 0.5);
+  EXPECT_DOUBLE_EQ(average_precision({}, 3), 0);
+  EXPECT_DOUBLE_EQ(average_precision({false, true}, 1), 0.5);
+  // Precisions 1, 2/3 and 3/5 at the boxes that are right.
+  EXPECT_DOUBLE_EQ(average_precision({true, false, true, false, true}, 3), (1 + 2.0 / 3 + 3.0 / 5) / 3);
+  // 1/2, then 2/3: the higher precision at a higher recall counts.
+  EXPECT_DOUBLE_EQ(average_precision({false, true, true}, 2), 2.0 / 3);
+}
+
+// The output of a cell: log-odds of an object, of its classes, centre less 0.5, logarithms of lengths.
+void put(std::vector<float>& outputs, std::size_t cell, const std::vector<float>& values) {
+  for (std::size_t k = 0; k < values.size(); ++k) outputs[k * 6 + cell] = values[k];
+}
+
+TEST(Detection, MetricsOfAHandMadeExample) {
+  const Objective objective(detection_loss(), detection_shape());
+  std::vector<float> outputs(42, 0.0F);
+  for (std::size_t cell = 0; cell < 6; ++cell) outputs[cell] = -9;
+  const float two = std::log(2.0F);
+  // The object of cell 1 with confidence 0.9, and again from cell 0, with 0.95 but a box of other lengths.
+  put(outputs, 1, {std::log(9.0F), 0, 4, -0.25F, 0, 0, two});
+  put(outputs, 0, {std::log(19.0F), 0, 4, 0.25F, 0.25F, 0, 0});
+  // The object of cell 4 is found with 0.6, as of the wrong class; the unknown cell is the most confident
+  // one.
+  put(outputs, 4, {std::log(1.5F), 0, 4, 0, 0.25F, two, -two});
+  put(outputs, 5, {8, 0, 4, 0, 0, 0, 0});
+  std::vector<double> records;
+  std::vector<std::uint64_t> counts(objective.count_size(), 0);
+  objective.record(outputs, two_objects(), 1, records, {}, counts);
+  ASSERT_EQ(records.size(), objective.record_size());
+  EXPECT_EQ(counts, (std::vector<std::uint64_t>{1, 1}));
+  const Evaluation result = evaluate(objective, std::vector<double>(6, 1.0), records, counts);
+  const auto metric = [&](const char* name) { return metric_of(result, metric_named(name).value()); };
+  // Class 1: a wrong box, the right one, and that of the other class. Class 0 is never found.
+  EXPECT_DOUBLE_EQ(metric("ap_1").value(), 0.5);
+  EXPECT_DOUBLE_EQ(metric("ap_0").value(), 0);
+  EXPECT_DOUBLE_EQ(metric("map").value(), 0.25);
+  EXPECT_DOUBLE_EQ(metric("precision_1").value(), 0.5) << "of two boxes with at least 0.8";
+  EXPECT_EQ(metric("precision_0"), std::nullopt);
+  EXPECT_DOUBLE_EQ(metric("recall_1").value(), 1);
+  EXPECT_DOUBLE_EQ(metric("mean_recall/event").value(), 0.5);
+  EXPECT_EQ(metric("map/kind"), std::nullopt);
+  EXPECT_DOUBLE_EQ(result.targets[1].mae, 0.5) << "one class of two objects is wrong";
+  EXPECT_NEAR(result.targets[4].mae, 0, 1e-6);
+  EXPECT_DOUBLE_EQ(result.targets[0].mean_guess_mae, 2.0 / 5) << "the guess is that there is no object";
+  // An exported model gives the same records.
+  std::vector<double> again;
+  std::vector<std::uint64_t> counts_again(counts.size(), 0);
+  const std::vector<float> truths = two_objects();
+  objective.record_detected(objective.detection()->physical(outputs),
+                            std::vector<double>(truths.begin(), truths.end()), again, counts_again);
+  EXPECT_THAT(std::span(again).subspan(1), testing::ElementsAreArray(std::span(records).subspan(1)));
+  EXPECT_EQ(counts_again, counts);
+  EXPECT_THAT(test_lines(result), HasSubstr("event: map 0.2500, mean_precision 0.5000"));
+  EXPECT_EQ(to_json(result)["targets"]["event"]["metrics"]["ap_1"], 0.5);
+  EpochRow row;
+  row.validation = result;
+  EXPECT_THAT(metrics_jsonl({row}), HasSubstr("\"map\":0.25"));
+  EXPECT_THAT(metrics_csv({"event", "kind", "y", "x", "height", "width"}, {row}),
+              HasSubstr("validation_ap_1/event"));
+}
+
+// A box takes the nearest object that no box of a higher confidence has taken; a box without one is wrong.
+TEST(Detection, OneBoxAnObject) {
+  TargetShape shape = detection_shape();
+  shape.classes = 1;
+  shape.grid = {1, 6};
+  const Objective objective(detection_loss(), shape);
+  std::vector<float> truths(36, 0.0F);
+  for (const std::size_t cell : {2U, 3U}) {
+    truths[cell] = 1;
+    truths[12 + cell] = truths[18 + cell] = 0.5F;
+    truths[24 + cell] = 1;
+    truths[30 + cell] = 3;
+  }
+  std::vector<float> outputs(36, 0.0F);
+  const float three = std::log(3.0F);
+  for (std::size_t cell = 0; cell < 6; ++cell) put(outputs, cell, {-9, 0, 0, 0, 0, three});
+  const auto average = [&] {
+    std::vector<double> records;
+    std::vector<std::uint64_t> counts(1, 0);
+    objective.record(outputs, truths, 1, records, {}, counts);
+    return *evaluate(objective, std::vector<double>(6, 1.0), records, counts).targets.front().more[0].value;
+  };
+  // The most confident box overlaps both objects by more than half; the other overlaps one of them alone.
+  put(outputs, 3, {4, 0, 0, -0.2F, 0, three});
+  put(outputs, 2, {2, 0, 0, -0.2F, 0, three});
+  EXPECT_DOUBLE_EQ(average(), 1);
+  // Another box around the same object, between them in confidence.
+  put(outputs, 4, {3, 0, 0, -0.8F, 0, three});
+  EXPECT_DOUBLE_EQ(average(), (1 + 2.0 / 3) / 2);
+}
+
 TEST(Metric, NamesAreReadAndWritten) {
-  for (const char* name : {"loss", "mean_iou", "iou_2", "auc_0/kind", "r2/a_b", "mae"})
+  for (const char* name :
+       {"loss", "mean_iou", "iou_2", "auc_0/kind", "r2/a_b", "mae", "map", "ap_3/event", "mean_recall"})
     EXPECT_EQ(metric_named(name).value().text(), name);
-  for (const char* name : {"", "iou", "iou_x", "iou_-1", "loss/y", "mean_iou/", "r3"})
+  for (const char* name : {"", "iou", "iou_x", "iou_-1", "loss/y", "mean_iou/", "r3", "ap", "map_1"})
     EXPECT_EQ(metric_named(name), std::nullopt) << name;
   EXPECT_TRUE(metric_named("iou_1")->larger_is_better());
   EXPECT_FALSE(metric_named("rmse")->larger_is_better());

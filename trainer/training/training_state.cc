@@ -57,6 +57,8 @@ yaml::Node node_of(const nlohmann::json& json) {
 nlohmann::json metrics_json(const TargetErrors& errors) {
   nlohmann::json json = nlohmann::json::object();
   for (const auto& [name, share] : errors.calibration) json["calibration"].push_back({name, share});
+  for (const NamedMetric& metric : errors.more)
+    json["more"].push_back({metric.name, metric.value ? nlohmann::json(*metric.value) : nlohmann::json()});
   if (!errors.classification) return json;
   for (const ClassMetrics& one : errors.classification->classes)
     json["classes"].push_back(
@@ -67,6 +69,10 @@ nlohmann::json metrics_json(const TargetErrors& errors) {
 void read_metrics(const nlohmann::json& json, TargetErrors& errors) {
   for (const nlohmann::json& pair : json.value("calibration", nlohmann::json::array()))
     errors.calibration.emplace_back(pair.at(0).get<std::string>(), pair.at(1).get<double>());
+  for (const nlohmann::json& pair : json.value("more", nlohmann::json::array())) {
+    NamedMetric& metric = errors.more.emplace_back(NamedMetric{pair.at(0).get<std::string>(), {}});
+    if (!pair.at(1).is_null()) metric.value = pair.at(1).get<double>();
+  }
   if (!json.contains("classes")) return;
   errors.classification.emplace();
   for (const nlohmann::json& one : json.at("classes")) {

@@ -27,8 +27,8 @@ struct UpdatePenalty {
   std::unique_ptr<Network> network;  // from the value to the score
   std::optional<std::size_t> input;  // the value is an input of the training's network; else the last output
                                      // of the update's
-  std::size_t values = 0;  // of a sample, in the value
-  std::size_t scores = 0;  // and in the score
+  std::size_t values = 0;            // of a sample, in the value
+  std::size_t scores = 0;            // and in the score
 };
 
 struct Update {
