@@ -40,6 +40,7 @@ std::optional<Layer> random_layer(Dice& dice) {
                                        dice.roll(1, 3)};
   switch (dice.roll(0, 9)) {
     case 0:
+      if (window.same && window.kernel < window.stride) return std::nullopt;
       builder.transposed_convolution("t", 0, 1, window);
       break;
     case 1:
@@ -83,7 +84,7 @@ bool depends(const Layer& layer, std::int64_t o, std::int64_t i) {
       return in_window >= 0 && in_window < layer.reach(kWidth) && in_window % layer.dilation[kWidth] == 0;
     }
     case LayerKind::transposed_convolution:
-      return o - i * stride >= 0 && o - i * stride < k;
+      return o + layer.pad_low[kWidth] - i * stride >= 0 && o + layer.pad_low[kWidth] - i * stride < k;
     case LayerKind::max_pool:
     case LayerKind::average_pool:
       return i / k == o;

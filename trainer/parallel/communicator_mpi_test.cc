@@ -220,6 +220,20 @@ void buckets_are_summed(Communicator& c) {
   }
 }
 
+void values_that_are_left_out_stay(Communicator& c) {
+  std::vector<float> values(10'000, 1.0F);
+  GradientExchange exchange(c, values, 1000);
+  exchange.leave_out(300, 4500, 8200);
+  exchange.ready(6'500);
+  exchange.finish();
+  bool right = true;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const bool summed = i < 300 || (i >= 4500 && i < 8200);
+    right = right && values[i] == (summed ? static_cast<float>(c.size()) : 1.0F);
+  }
+  check(c, right, "gradients that are left out");
+}
+
 std::vector<std::byte> message(int from, int to, std::size_t bytes) {
   std::vector<std::byte> text(bytes);
   for (std::size_t i = 0; i < bytes; ++i)
@@ -434,6 +448,7 @@ void all_tests(Communicator& c) {
   half_keeps_what_is_not_finite(c);
   different_lengths_are_refused(c);
   bytes_reach_all(c);
+  values_that_are_left_out_stay(c);
   buckets_are_summed(c);
   messages_reach_their_ranks(c);
   lengths_of_messages_are_compared(c);

@@ -3,6 +3,7 @@
 // it. The last layers come first.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -19,6 +20,14 @@ class GradientExchange {
   // Number format of the following sums; its position counts from the beginning of the array.
   void set_wire(const Wire& wire) { wire_ = wire; }
 
+  // Of the following sums, values at positions from `head` to before `begin` and from `end` on are left out: they are
+  // not wanted.
+  void leave_out(std::int64_t head, std::int64_t begin, std::int64_t end) {
+    head_ = static_cast<std::size_t>(head);
+    begin_ = static_cast<std::size_t>(begin);
+    end_ = static_cast<std::size_t>(end);
+  }
+
   // Everything from position `from` on is final.
   void ready(std::int64_t from);
   // The rest is final too; returns when all buckets are summed over the ranks.
@@ -27,17 +36,22 @@ class GradientExchange {
   std::size_t buckets() const { return begins_.size(); }
 
  private:
+  void start(std::size_t begin, std::size_t end);
+
   Communicator& communicator_;
   std::span<float> values_;
   std::vector<std::int64_t> begins_;  // first positions of the buckets, from the last bucket to the first
   Wire wire_;
   std::size_t started_ = 0;
+  std::size_t head_ = 0;  // leave_out()
+  std::size_t begin_ = 0;
+  std::size_t end_;
   Communicator::Ticket last_ = 0;
 };
 
 inline GradientExchange::GradientExchange(Communicator& communicator, std::span<float> values,
                                           std::int64_t bucket_floats)
-    : communicator_(communicator), values_(values) {
+    : communicator_(communicator), values_(values), end_(values.size()) {
   auto end = static_cast<std::int64_t>(values.size());
   while (end > 0) {
     // A small rest joins its neighbour: every message has a fixed cost.
@@ -52,9 +66,19 @@ inline void GradientExchange::ready(std::int64_t from) {
   while (started_ < begins_.size() && begins_[started_] >= from) {
     const auto begin = static_cast<std::size_t>(begins_[started_]);
     const std::size_t end = started_ == 0 ? values_.size() : static_cast<std::size_t>(begins_[started_ - 1]);
-    last_ = communicator_.start_all_reduce(values_.subspan(begin, end - begin), wire_.at(begin));
+    if (begin_ > head_) {
+      start(std::max(begin, begin_), std::min(end, end_));
+      start(begin, std::min(end, head_));
+    } else {
+      start(begin, std::min(end, end_));
+    }
     ++started_;
   }
+}
+
+inline void GradientExchange::start(std::size_t begin, std::size_t end) {
+  if (begin >= end) return;
+  last_ = communicator_.start_all_reduce(values_.subspan(begin, end - begin), wire_.at(begin));
 }
 
 inline void GradientExchange::finish() {

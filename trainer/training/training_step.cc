@@ -100,6 +100,7 @@ bool TrainingStep::take(const Update& update, const Share& share) {
   flat.scalar(Scalar::stop) = stop_wanted_() ? 1.0F : 0.0F;
   const bool lags = config.optimizer.lag > 0;
   exchange_.set_wire(wire());
+  exchange_.leave_out(flat.gradients_begin(), update.begin, update.end);
   if (samples > 0) {
     inject(BitFlip::Where::gradients, output_gradients_);
     last.network->backward(output_gradients_, [this, lags](std::int64_t from) {

@@ -38,6 +38,9 @@ struct Update {
   std::vector<std::string> learn;               // the parts that learn; empty: all
   std::vector<FlatEntry> buffers;               // of the norms in its network
   std::int64_t every = 1;                       // steps
+  // The gradients that it computes lie between these positions of the state's exchange array.
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
   std::unique_ptr<UpdatePenalty> penalty = {};  // nullptr: none
   // Values of a sample in the network's outputs.
   std::size_t output_count() const {
