@@ -72,7 +72,7 @@ def main():
                       "model": {"name": "semi_supervised", "width": 4, "latent": 32, "dense": [64], "auxiliary_weight": weight},
                       "optimizer": {"name": "adamw", "learning_rate": 0.003, "clip_norm": 1}}
             (folder / f"weight-{weight}.yaml").write_text(json.dumps(config))
-            subprocess.run([arguments.bin / "wflow-train", folder / f"weight-{weight}.yaml"], check=True, stdout=subprocess.DEVNULL)
+            subprocess.run([arguments.bin / "wflow-train", folder / f"weight-{weight}.yaml", "--fresh"], check=True, stdout=subprocess.DEVNULL)
             targets = json.loads((output / "result.json").read_text())["test"]["targets"]
             ratios = "  ".join(f"{name} {targets[name]['mae_ratio']:.3f}" for name in LABELS)
             print(f"seed {seed}: {labelled} of {samples} labels, reconstruction times {weight}: {ratios}", flush=True)

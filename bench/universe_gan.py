@@ -76,7 +76,7 @@ def main():
                   "threads": arguments.threads, "transform": {"log": OFFSET}, "augment": ["shift", "flip", "permute"],
                   "model": {"name": "gan", "width": arguments.width, "depth": 4}, "schedule": "linear", "ema": 0.995}
         (folder / f"seed-{seed}.yaml").write_text(json.dumps(config))
-        subprocess.run([arguments.bin / "wflow-train", folder / f"seed-{seed}.yaml"], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([arguments.bin / "wflow-train", folder / f"seed-{seed}.yaml", "--fresh"], check=True, stdout=subprocess.DEVNULL)
         made_file = folder / f"made-{seed}.h5"
         subprocess.run([arguments.bin / "wflow-train", "predict", output, str(len(real)), "-o", made_file, "--batch", "64"], check=True)
         with h5py.File(made_file) as file:

@@ -263,6 +263,11 @@ class Alternating(train_run_test.TrainRun):
             found = self.parameters(f"only-{part}")
             self.assertEqual({key for key in found if not torch.equal(found[key], begun[key])}, expected)
 
+    def test_dry_run_names_the_updates(self):
+        done = self.train(self.config("dry", transform=None, augment=None, **self.GAN), 1, "--dry-run")
+        self.assertIn("part            discriminator: 677 parameters\n", done.stdout)
+        self.assertIn("update 1        discriminator moved by real, found\nupdate 2        generator moved by fooled, every 2 steps\n", done.stdout)
+
     def test_what_is_exported(self):
         self.run_of("exported", **{**self.GAN, "epochs": 2})
         model = torch.jit.load(str(self.root / "exported/model.pt"))

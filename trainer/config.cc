@@ -175,6 +175,7 @@ const config::Table<ModelConfig>& model_table() {
        config::real("auxiliary_weight", &ModelConfig::auxiliary_weight, 0, 1e9,
                     "cycle: weight of predictions and cycles beside the latent code; semi_supervised: of the "
                     "reconstruction")
+           .usually("`1`")
            .only_if([](const ModelConfig& model) {
              return model.name == ModelName::cycle || model.name == ModelName::semi_supervised;
            }),
@@ -425,9 +426,9 @@ const config::Table<HeadConfig>& head_table() {
 const config::Table<GradientPenalty>& penalty_table() {
   static const config::Table<GradientPenalty> table(
       "a gradient penalty",
-      {config::text("of", &GradientPenalty::of, "the layer with the score").usually("needed"),
+      {config::text("of", &GradientPenalty::of, "the layer with the score").usually("(needed)"),
        config::text("from", &GradientPenalty::from, "the input or layer that the gradient is taken by")
-           .usually("needed"),
+           .usually("(needed)"),
        config::real("weight", &GradientPenalty::weight, 0, 1e9, "factor of the penalty"),
        config::real("norm", &GradientPenalty::norm, 0, 1e9, "norm of the gradient that has no penalty")});
   return table;

@@ -134,6 +134,21 @@ std::string part_lines(const TrainConfig& config, const ModelGraph& graph) {
   return lines;
 }
 
+// A line for each update of a step that has several.
+std::string update_lines(const TrainConfig& config) {
+  std::string lines;
+  for (std::size_t i = 0; i < config.alternate.size(); ++i) {
+    const AlternateConfig& update = config.alternate[i];
+    const GradientPenalty& penalty = update.penalty;
+    lines += fmt::format(
+        "update {:<8} {} moved by {}{}{}\n", i + 1,
+        update.learn.empty() ? "all parts" : text::join(update.learn, ", "), text::join(update.heads, ", "),
+        penalty.of.empty() ? "" : fmt::format(" and a penalty on the slope of {} by {}", penalty.of, penalty.from),
+        update.every == 1 ? "" : fmt::format(", every {} steps", update.every));
+  }
+  return lines;
+}
+
 }  // namespace
 
 std::string describe_run(const TrainConfig& asked, const std::optional<SpaceGrid>& grid) {
@@ -170,7 +185,8 @@ std::string describe_run(const TrainConfig& asked, const std::optional<SpaceGrid
         "{:<15} {}{} from {}, loss {}{}\n", "learns", head.name.empty() ? "" : head.name + ": ",
         text::join(head.objective.shape().labels, ", "), inputs, name_of(head.objective.name()), weight);
   }
-  if (!config.parts.empty()) out += part_lines(config, graph);
+  if (!config.parts.empty() || !config.alternate.empty()) out += part_lines(config, graph);
+  out += update_lines(config);
   out += fmt::format("parameters      {} ({})\n", text::format_count(parameters),
                      text::format_bytes(parameters * sizeof(float)));
   if (!graph.is_module())
