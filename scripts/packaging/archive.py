@@ -52,14 +52,14 @@ def megabytes(path):
     return sum(file.lstat().st_size for file in ([path] if path.is_file() else path.rglob("*")) if file.is_symlink() or file.is_file()) / 1e6
 
 
-def pack(folder, target):
+def pack(folder, target, level):
     """The same folder gives the same bytes: sorted names, one date, no owner."""
     date = subprocess.run(["git", "-C", ROOT, "log", "-1", "--format=%ct"], capture_output=True, text=True).stdout.strip() or "0"
     subprocess.run(["tar", "--create", "--file", target, "--directory", folder.parent, "--sort=name", f"--mtime=@{date}", "--owner=0", "--group=0",
-                    "--numeric-owner", "--mode=u+rwX,go+rX,go-w", "--use-compress-program=xz -6 -T1", folder.name], check=True)
+                    "--numeric-owner", "--mode=u+rwX,go+rX,go-w", f"--use-compress-program=xz -{level} -T1", folder.name], check=True)
 
 
-def make(build, output):
+def make(build, output, level=6):
     name = f"wflow-{version_of(build)}-{os.uname().machine}"
     with tempfile.TemporaryDirectory(dir=output) as scratch:
         prefix = Path(scratch) / name
@@ -69,7 +69,7 @@ def make(build, output):
         packages = documents(prefix, bundle)
         (prefix / "GLIBC").write_text(glibc_text(least) + "\n")
         target = output / f"{name}.tar.xz"
-        pack(prefix, target)
+        pack(prefix, target, level)
         print(f"{target}: {megabytes(target):.1f} MB, unpacked {megabytes(prefix):.1f} MB; needs glibc {glibc_text(least)}; "
               f"{len(bundle.origin)} files of {packages} Debian packages inside")
 

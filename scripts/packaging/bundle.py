@@ -15,12 +15,20 @@ LEFT_OUT = ("btl_ofi", "btl_openib", "mtl_", "pml_ucx", "osc_ucx", "spml_", "ato
             "io_", "fbtl_", "fcoll_", "fs_", "sharedfp_", "reachable_netlink", "ras_simulator", "pmix_flux", "vprotocol_", "crs_", "pml_cm")
 
 
+def origin(path, folder):
+    """The folder in a run path of the file."""
+    relative = os.path.relpath(folder, path.parent)
+    return "$ORIGIN" if relative == "." else f"$ORIGIN/{relative}"
+
+
 class Bundle:
     """The libraries of PREFIX/lib. `origin` keeps where each came from, for the table of licences."""
 
     def __init__(self, prefix):
         self.prefix = prefix
         self.libraries = prefix / "lib"
+        self.open_mpi = self.libraries / "openmpi"
+        self.below_mpi = self.open_mpi / "deps"
         self.origin = {}
         self.elves = {}
 
@@ -49,17 +57,22 @@ class Bundle:
                 raise SystemExit(f"package: {path} needs {name}, which this machine does not have")
             if not file.undefined & self.symbols(name):
                 unused.append(name)
-            elif self.libraries / name not in self.elves:
-                self.copy(elf.located()[name], self.libraries / name)
-        folder = os.path.relpath(self.libraries, path.parent)
+            elif not any(folder / name in self.elves for folder in self.folders(path)):
+                self.copy(elf.located()[name], self.folders(path)[0] / name)
         # RPATH, not RUNPATH: an older library in LD_LIBRARY_PATH, such as a module's libstdc++, must not come first.
-        run_path = "$ORIGIN" if folder == "." else f"$ORIGIN/{folder}"
+        run_path = ":".join(origin(path, folder) for folder in self.folders(path))
         removals = [word for name in unused for word in ("--remove-needed", name)]
         if removals:
             subprocess.run(["patchelf", *removals, path], check=True)
         subprocess.run(["patchelf", "--force-rpath", "--set-rpath", run_path, path], check=True)
         file.needed = [name for name in file.needed if name not in unused]
-        file.run_path = [run_path]
+        file.run_path = run_path.split(":")
+
+    def folders(self, path):
+        """Where a file looks for libraries. Those of Open MPI have a folder of their own: wflow-train's run path counts for a preloaded
+        library, too, and a libmpi of the site needs the site's libpmix."""
+        of_mpi = path.is_relative_to(self.open_mpi) or path == self.libraries / "libmpi.so.40"
+        return [self.below_mpi, self.libraries] if of_mpi else [self.libraries]
 
     _symbols = {}
 
@@ -70,7 +83,7 @@ class Bundle:
 
     def add_open_mpi(self):
         """PREFIX/lib/openmpi, as Open MPI's variables of scripts/packaging/mpirun name its folders."""
-        root = self.libraries / "openmpi"
+        root = self.open_mpi
         for name in ("orterun", "orted"):
             self.copy(f"/usr/bin/{name}", root / "bin" / name)
         shutil.copy(Path(__file__).parent / "mpirun", root / "bin" / "mpirun")
@@ -85,7 +98,7 @@ class Bundle:
 
     def check(self):
         """The least glibc, or ends with a list of what is missing."""
-        inside = {path.name: file for path, file in self.elves.items() if path.parent == self.libraries}
+        inside = {path.name: file for path, file in self.elves.items() if path.parent in (self.libraries, self.below_mpi)}
         least, problems = elf.check({path.relative_to(self.prefix): file for path, file in self.elves.items()}, inside)
         if problems:
             raise SystemExit("package: " + "\npackage: ".join(problems[:20]))

@@ -11,23 +11,6 @@ from pathlib import Path
 from archive import ROOT, documents, glibc_text, install, require_fast_blas, version_of
 
 PROGRAMS = ["wflow", "wflow-convert", "wflow-train", "wflow-plot", "wflow-cola"]
-# pip replaces the first line. find_spec does not import the package, which would load numpy and h5py.
-LAUNCHER = """#!python
-import importlib.util
-import os
-import sys
-
-path = os.path.join(os.path.dirname(importlib.util.find_spec("wflow").origin), "_prefix", "bin", "{name}")
-os.execv(path, [path, *sys.argv[1:]])
-"""
-BASELINE = """#!python
-import importlib.util
-import os
-import runpy
-
-runpy.run_path(os.path.join(os.path.dirname(importlib.util.find_spec("wflow").origin), "_prefix/share/wflow/examples/cosmoflow/baseline.py"),
-               run_name="__main__")
-"""
 METADATA = """Metadata-Version: 2.1
 Name: wflow
 Version: {version}
@@ -63,13 +46,10 @@ def pack(folder, target):
             out.writestr(info, path.read_bytes())
 
 
-def scripts(folder):
-    folder.mkdir(parents=True)
-    for name in PROGRAMS:
-        (folder / name).write_text(LAUNCHER.format(name=name))
-    (folder / "cosmoflow-baseline").write_text(BASELINE)
-    for path in folder.iterdir():
-        path.chmod(0o755)
+def entry_points():
+    """pip makes scripts of these that work in folders with spaces, too."""
+    lines = [f"{name} = wflow_programs:main" for name in PROGRAMS] + ["cosmoflow-baseline = wflow_programs:baseline"]
+    return "[console_scripts]\n" + "\n".join(lines) + "\n"
 
 
 def make(build, output):
@@ -87,13 +67,14 @@ def make(build, output):
         shutil.rmtree(prefix / "share" / "wflow" / "python")
         for name in ("man", "bash-completion", "zsh", "fish"):
             shutil.copytree(prefix / "share" / name, data / "data" / "share" / name)
-        scripts(data / "scripts")
+        shutil.copy(Path(__file__).parent / "wflow_programs.py", folder)
         # The tag of PEP 600 names the least glibc.
         tag = f"manylinux_{glibc_text(least).replace('.', '_')}_{os.uname().machine}"
         info = folder / f"wflow-{version}.dist-info"
         info.mkdir()
         (info / "METADATA").write_text(METADATA.format(version=version, readme=(ROOT / "python" / "README.md").read_text()))
         (info / "WHEEL").write_text(f"Wheel-Version: 1.0\nGenerator: wflow scripts/package\nRoot-Is-Purelib: false\nTag: py3-none-{tag}\n")
+        (info / "entry_points.txt").write_text(entry_points())
         shutil.copy(ROOT / "LICENSE", info / "LICENSE")
         (info / "RECORD").write_text("\n".join([*record(folder), f"{info.name}/RECORD,,"]) + "\n")
         target = output / f"wflow-{version}-py3-none-{tag}.whl"
