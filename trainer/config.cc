@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <functional>
 #include <limits>
 #include <span>
@@ -279,7 +280,7 @@ void check_formula(yaml::MapReader& reader, LossConfig& loss) {
     diagnostics.error(reader.mark_of("formula"), "'formula' is a loss of its own: leave out 'name'");
   loss.name = LossName::formula;
   try {
-    loss_formula(loss.formula);
+    target_formula(loss.formula, "loss");
   } catch (const ExpressionError& error) {
     diagnostics.error(reader.mark_of("formula"),
                       fmt::format("'formula', character {}: {}", error.offset + 1, error.what()));
@@ -871,13 +872,80 @@ config::Json augment_schema() {
       {{{"enum", {"shift", "flip", "permute", "none", false}}}, noise, {{"type", "array"}, {"items", item}}});
 }
 
+bool is_plain_name(const std::string& name) {
+  const auto fits = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
+  return !name.empty() && std::ranges::all_of(name, fits) &&
+         std::isdigit(static_cast<unsigned char>(name[0])) == 0;
+}
+
+void read_metrics(yaml::MapReader& reader, std::string_view key, TrainConfig& config) {
+  const yaml::Node* metrics = reader.find(key);
+  if (metrics == nullptr) return;
+  yaml::Diagnostics& diagnostics = reader.diagnostics();
+  if (!metrics->is_map()) {
+    diagnostics.error(metrics->mark, fmt::format("'metrics' is a mapping of names to formulas, such as "
+                                                 "{{relative_error: \"abs(prediction - target) / target\"}}, "
+                                                 "found {}",
+                                                 metrics->describe()));
+    return;
+  }
+  for (const auto& [name, formula] : metrics->entries) {
+    if (!is_plain_name(name.text) || name.text.starts_with("within_") || name.text.starts_with("below_"))
+      diagnostics.error(name.mark, fmt::format("the metric's name '{}' must be of letters, digits and '_', "
+                                               "and must not begin with within_ or below_",
+                                               name.text));
+    if (metric_named(name.text))
+      diagnostics.error(name.mark, fmt::format("'{}' is a metric of wflow: choose another name", name.text));
+    if (!formula.is_scalar() || formula.text.empty()) {
+      diagnostics.error(formula.mark, fmt::format("the metric '{}' is a formula, such as "
+                                                  "\"abs(prediction - target) / target\"; found {}",
+                                                  name.text, formula.describe()));
+      continue;
+    }
+    try {
+      target_formula(formula.text, "metric");
+    } catch (const ExpressionError& error) {
+      diagnostics.error(formula.mark, fmt::format("the metric '{}', character {}: {}", name.text,
+                                                  error.offset + 1, error.what()));
+    }
+    config.metrics.push_back({name.text, formula.text});
+  }
+}
+
+yaml::Node metrics_node(const TrainConfig& config) {
+  std::vector<std::pair<std::string, yaml::Node>> entries;
+  for (const MetricConfig& metric : config.metrics)
+    entries.emplace_back(metric.name, yaml::scalar(metric.formula));
+  return yaml::map(std::move(entries));
+}
+
+// Only numbers have metrics of the user.
+void check_metrics(yaml::MapReader& reader, const TrainConfig& config) {
+  const std::vector<HeadConfig> heads = heads_of(config);
+  const auto is_number = [](const HeadConfig& head) {
+    return kind_of(head.loss.name) == TargetKind::numbers;
+  };
+  if (config.metrics.empty() || std::ranges::any_of(heads, is_number)) return;
+  reader.diagnostics().error(
+      reader.mark_of("metrics"),
+      fmt::format("'metrics' are formulas of numbers, and the loss {} learns {}: leave 'metrics' out",
+                  name_of(heads.front().loss.name), name_of(kind_of(heads.front().loss.name))));
+}
+
 void read_metric(yaml::MapReader& reader, std::string_view key, TrainConfig& config) {
   const std::string text = reader.string(key, config.metric.text());
   if (const auto metric = metric_named(text)) {
     config.metric = *metric;
     return;
   }
-  const std::vector<std::string> names = metric_names();
+  std::vector<std::string> names;
+  for (const MetricConfig& own : config.metrics) names.push_back(own.name);
+  if (const auto metric = own_metric_named(text, names)) {
+    config.metric = *metric;
+    return;
+  }
+  const std::vector<std::string> known = metric_names();
+  names.insert(names.begin(), known.begin(), known.end());
   reader.diagnostics().error(
       reader.mark_of(key),
       fmt::format("'metric' must be one of {} (N: the number of a class), or one of them with "
@@ -1073,6 +1141,7 @@ void check_train(yaml::MapReader& reader, TrainConfig& config) {
         fmt::format("the loss {} compares a score with a constant: say it in a head with 'constant'",
                     name_of(config.loss.name)));
   check_detection(reader, config);
+  check_metrics(reader, config);
   if (config.ranks > config.batch) {
     diagnostics.error(
         reader.mark_of("ranks"),
@@ -1294,6 +1363,13 @@ const config::Table<TrainConfig>& train_table() {
            .usually("`true`"),
        config::choice("select", &TrainConfig::select, kSelects,
                       "weights for test and model: of the last epoch, or `best` in validation"),
+       config::custom<TrainConfig>(
+           "metrics", {{"type", "object"}, {"additionalProperties", config::text_schema()}},
+           "[metrics of your own](#metrics-of-your-own): formulas by name, such as `{relative_error: "
+           "\"abs(prediction - target) / target\"}`",
+           read_metrics, metrics_node)
+           .usually("none")
+           .only_if_set(),
        config::custom<TrainConfig>(
            "metric", config::text_schema(),
            "the [metric](#metrics) in validation by which `select: best`, `early_stop` and `keep_best` "

@@ -151,6 +151,13 @@ struct LossConfig {
 bool is_classification(LossName name);
 TargetKind kind_of(LossName name);
 
+// A metric that the user writes: a formula of predictions and targets in physical units.
+struct MetricConfig {
+  std::string name;
+  std::string formula;
+  bool operator==(const MetricConfig&) const = default;
+};
+
 // One of several things that a network learns at once: an output of its own, with its targets and loss.
 struct HeadConfig {
   std::string name;
@@ -295,7 +302,8 @@ struct TrainConfig {
   CheckpointConfig checkpoint;
   GuardConfig guard;
   Select select = Select::last;
-  MetricName metric;  // in validation, for `select: best`, early_stop and keep_best
+  std::vector<MetricConfig> metrics;  // of the user
+  MetricName metric;                  // in validation, for `select: best`, early_stop and keep_best
   double ema = 0;  // decay per step of the averaged weights that are evaluated and exported; 0: no averaging
   std::int64_t early_stop_epochs = 0;  // epochs without a better validation before the stop; 0: never
   double min_improvement = 0;  // smaller improvements do not count for early_stop_epochs; part of the best

@@ -430,6 +430,29 @@ TEST(TrainConfig, ADetectionHasWeightsAndRefusesWhatMovesBoxes) {
               HasSubstr("'flip' and 'permute'"));
 }
 
+TEST(TrainConfig, MetricsOfTheUserAreFormulas) {
+  const ReadResult result = read(
+      "{data: d, metrics: {relative: abs(prediction - target) / target, sum: prediction.a + target.b}, "
+      "metric: relative/b, select: best}");
+  EXPECT_EQ(result.messages, "");
+  EXPECT_EQ(result.config.metric.text(), "relative/b");
+  EXPECT_EQ(result.config.metrics.back(), (MetricConfig{"sum", "prediction.a + target.b"}));
+  EXPECT_EQ(read(yaml::emit(to_yaml(result.config))).config, result.config);
+  for (const auto& [keys, message] : std::vector<std::pair<std::string, std::string>>{
+           {"metrics: {m: prediction - truth}",
+            "train.yaml:1:24: error: the metric 'm', character 14: 'truth' is unknown"},
+           {"metrics: {m: target}", "the metric does not depend on the prediction"},
+           {"metrics: {rmse: prediction}", "'rmse' is a metric of wflow"},
+           {"metrics: {iou_1: prediction}", "'iou_1' is a metric of wflow"},
+           {"metrics: {a b: prediction}", "must be of letters, digits and '_'"},
+           {"metrics: {within_68: prediction}", "must not begin with within_"},
+           {"metrics: {m: [1]}", "the metric 'm' is a formula"},
+           {"metrics: prediction", "'metrics' is a mapping of names to formulas"},
+           {"metrics: {relative: prediction}, metric: relativ", "did you mean 'relative'?"},
+           {"metrics: {m: prediction}, loss: dice", "the loss dice learns classes: leave 'metrics' out"}})
+    EXPECT_THAT(read("{data: d, " + keys + "}").messages, HasSubstr(message)) << keys;
+}
+
 TEST(TrainConfig, AMetricFitsTheLoss) {
   const ReadResult result = read("{data: d, loss: dice, metric: iou_1/kind, select: best}");
   EXPECT_EQ(result.messages, "");

@@ -285,7 +285,7 @@ double Formula::evaluate(std::span<const double> values, std::span<double> slope
   return all.back();
 }
 
-Formula loss_formula(std::string_view text) {
+Formula target_formula(std::string_view text, std::string_view what) {
   Formula formula(text);
   bool predicts = false;
   bool plain = false;
@@ -294,17 +294,17 @@ Formula loss_formula(std::string_view text) {
     const std::string_view role = std::string_view(name).substr(0, name.find('.'));
     if (role != "prediction" && role != "target")
       throw ExpressionError(text.find(name),
-                            fmt::format("'{}' is unknown: a loss is of 'prediction' and 'target', or of "
+                            fmt::format("'{}' is unknown: a {} is of 'prediction' and 'target', or of "
                                         "'prediction.NAME' and 'target.NAME'",
-                                        name));
+                                        name, what));
     predicts = predicts || role == "prediction";
     (role.size() == name.size() ? plain : named) = true;
   }
-  if (!predicts) throw ExpressionError(0, "the loss does not depend on the prediction");
+  if (!predicts) throw ExpressionError(0, fmt::format("the {} does not depend on the prediction", what));
   if (plain && named)
-    throw ExpressionError(0,
-                          "a loss is either of each 'prediction' by itself, or of targets with their names: "
-                          "'prediction.NAME'");
+    throw ExpressionError(0, fmt::format("a {} is either of each 'prediction' by itself, or of targets with "
+                                         "their names: 'prediction.NAME'",
+                                         what));
   return formula;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arithmetic over named numbers, with derivatives: the losses that a user writes.
+// Arithmetic over named numbers, with derivatives: the losses and metrics that a user writes.
 //
 //   sum     = product { ("+" | "-") product }
 //   product = sign { ("*" | "/") sign }
@@ -73,8 +73,9 @@ class Formula {
   std::vector<Node> nodes_;  // the last one is the result
 };
 
-// The names that a loss may use: `prediction` and `target` of each value by itself, or `prediction.NAME` and
-// `target.NAME` of all targets of a sample or cell together. Throws ExpressionError.
-Formula loss_formula(std::string_view text);
+// The names that a loss or a metric may use: `prediction` and `target` of each value by itself, or
+// `prediction.NAME` and `target.NAME` of all targets of a sample or cell together. `what`: "loss", for
+// messages. Throws ExpressionError.
+Formula target_formula(std::string_view text, std::string_view what);
 
 }  // namespace wflow::trainer

@@ -73,7 +73,7 @@ bool MetricName::larger_is_better() const {
 
 bool MetricName::is_of(TargetKind kind) const {
   const Metric* metric = metric_called(name);
-  return metric != nullptr && (metric->kinds & bit_of(kind)) != 0;
+  return metric == nullptr ? kind == TargetKind::numbers : (metric->kinds & bit_of(kind)) != 0;
 }
 
 std::string MetricName::kinds() const {
@@ -112,6 +112,16 @@ std::optional<MetricName> metric_named(std::string_view text) {
   const Metric* of_class = metric_called(metric.name);
   if (of_class == nullptr || !of_class->takes_class || !number || *number < 0) return std::nullopt;
   metric.of_class = static_cast<std::size_t>(*number);
+  return metric;
+}
+
+std::optional<MetricName> own_metric_named(std::string_view text, std::span<const std::string> own) {
+  MetricName metric;
+  const std::size_t slash = text.find('/');
+  metric.name = text.substr(0, slash);
+  if (slash != std::string_view::npos) metric.target = text.substr(slash + 1);
+  if (slash != std::string_view::npos && metric.target.empty()) return std::nullopt;
+  if (std::ranges::find(own, metric.name) == own.end()) return std::nullopt;
   return metric;
 }
 

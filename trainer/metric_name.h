@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,7 +16,8 @@ namespace wflow::trainer {
 enum class TargetKind { numbers, classes, objects };
 const char* name_of(TargetKind kind);
 
-// "mean_iou", "iou_2/events": the name, the class, the target.
+// "mean_iou", "iou_2/events": the name, the class, the target. A name that is not one of metric_names() is
+// that of a metric of the user, which is of numbers.
 struct MetricName {
   std::string name = "loss";
   std::optional<std::size_t> of_class;
@@ -32,6 +34,8 @@ struct MetricName {
 
 // No value for an unknown name.
 std::optional<MetricName> metric_named(std::string_view text);
+// The metric of the user that "NAME" or "NAME/TARGET" means.
+std::optional<MetricName> own_metric_named(std::string_view text, std::span<const std::string> own);
 // All names, for messages; N stands for the number of a class.
 std::vector<std::string> metric_names();
 

@@ -1148,11 +1148,12 @@ def make_boxes(root):
             cells[0, 7, 7] = numpy.nan
         with h5py.File(root / f"boxes{i}.h5", "w") as file:
             file["x"], file["objects"] = picture, cells
+            file["counts"] = [(cells[0] * (cells[1] == kind) == 1).sum() for kind in (0.0, 1.0)]
         rows.append(f"{i},{root}/boxes{i}.h5")
     (root / "boxes.csv").write_text("\n".join(rows) + "\n")
     (root / "boxes.convert.yaml").write_text(
         f"samples: {root}/boxes.csv\ninputs: {{x: {{dataset: x, layout: HW}}}}\n"
-        f"targets: {{objects: {{dataset: objects, layout: CHW}}}}\ncheck_finite: false\nsplit: {{train: 200, validation: 50, test: 50, seed: 3}}\n"
+        f"targets: {{objects: {{dataset: objects, layout: CHW}}, counts: {{dataset: counts, layout: C, channels: [bright, dark]}}}}\ncheck_finite: false\nsplit: {{train: 200, validation: 50, test: 50, seed: 3}}\n"
         f"output: {root}/boxes\nname: boxes\n")
     subprocess.run([PROGRAMS.convert, root / "boxes.convert.yaml"], check=True, stdout=subprocess.DEVNULL)
 
@@ -1205,7 +1206,7 @@ class Detection(TrainRun):
 
     def boxes(self, name, **keys):
         return self.config(name, **{"data": str(self.root / "boxes"), "transform": None, "augment": None, "batch": 10, "epochs": 15,
-                                    "model": {"layers": self.LAYERS}, "loss": "detection", "metric": "map", "select": "best", **keys})
+                                    "model": {"layers": self.LAYERS}, "targets": ["objects"], "loss": "detection", "metric": "map", "select": "best", **keys})
 
     def predictions(self, name):
         with h5py.File(self.root / name / "predictions.h5") as file:
@@ -1291,6 +1292,26 @@ class Detection(TrainRun):
             for key, value in found[0][0]["objects0"].items():
                 self.assertAlmostEqual(other[0]["objects0"][key], value, places=9, msg=key)
 
+    def test_beside_numbers(self):
+        """One network with a head for objects and one for numbers, which have the names that the data give them."""
+        layers = [*self.LAYERS[:-1], {**self.LAYERS[-1], "name": "objects"}, {"global_mean": "relu4"}, {"dense": 2, "name": "counts"}]
+        heads = [{"name": "objects", "targets": ["objects"], "loss": "detection"}, {"name": "counts", "targets": ["counts"]}]
+        keys = {"heads": heads, "model": {"layers": layers}, "targets": None, "loss": None, "epochs": 12, "metrics": {"wrong": "abs(prediction - target)"}}
+        self.train(self.boxes("both", **keys))
+        test = self.result("both")["test"]
+        self.assertEqual(set(test["targets"]), {*(f"objects{i}" for i in range(6)), "bright", "dark"})
+        self.assertGreater(test["targets"]["objects0"]["metrics"]["map"], 0.5)
+        self.assertAlmostEqual(test["targets"]["dark"]["metrics"]["wrong"], test["targets"]["dark"]["mae"], places=9)
+        self.assertNotIn("wrong", test["targets"]["objects0"]["metrics"])
+        with h5py.File(self.root / "both/predictions.h5") as file:
+            self.assertEqual(list(file["counts"].attrs["targets"]), ["bright", "dark"])
+            expected = average_precisions(file["objects/truth"][:], file["objects/prediction"][:], 2)
+            self.assertLess(numpy.abs(file["counts/prediction"][:, 1] - file["counts/truth"][:, 1]).mean(), 1)
+        self.assertAlmostEqual(test["targets"]["objects0"]["metrics"]["map"], numpy.mean(expected), places=6)
+        again = self.predict(self.root / "both", self.root / "boxes", "--split", "test", "-o", self.root / "both.h5").stderr
+        self.assertIn(f"objects0: map {test['targets']['objects0']['metrics']['map']:.4f}", again)
+        self.assertRegex(again, r"\nbright +[0-9.]+")
+
     def test_the_step_is_that_of_torch(self):
         """One step of plain descent: (before - after) / rate is the gradient of torch's loss."""
         import torch
@@ -1327,7 +1348,7 @@ class Detection(TrainRun):
                 ({"members": 2}, 3, "boxes of several networks have none"),
                 ({"metric": "mean_iou"}, 3, "is for classes, and the loss detection learns objects"),
                 ({"inputs": ["objects"], "model": two}, 3, "is an input and the target of a detection"),
-                ({"targets": ["x"], "inputs": ["objects"], "model": two}, 3, "needs 6 channels on a grid of 2 axes"),
+                ({"targets": ["x"], "inputs": ["counts"], "model": two}, 3, "needs 6 channels on a grid of 2 axes"),
                 ({"metric": "ap_2"}, 3, "the classes have the numbers 0 to 1"),
                 ({"loss": {"name": "detection", "classes": 1}, "model": {"layers": [*self.LAYERS[:-1], {"convolution": 6}]}}, 4,
                  "whole class numbers from 0 to 0")):
@@ -1976,6 +1997,48 @@ class Schedules(TrainRun):
             self.assertAlmostEqual(self.result(name)["test"]["loss"] / self.result("mse")["test"]["loss"], 1, places=5)
         self.assertIn("the targets are amplitude, slope",
                       self.train(self.config("unknown", loss={"formula": "prediction.mass"}), code=3).stderr)
+
+    def test_metrics_of_the_user(self):
+        """In physical units, also where a transform is undone, on any number of ranks; epochs are compared by one of them."""
+        keys = {"inputs": ["amplitude"], "targets": ["slope"], "model": "mlp", "transform": None, "augment": None, "epochs": 12, "select": "best",
+                "metrics": {"error": "abs(prediction - target)", "relative": "abs(prediction - target) / (1 + abs(target))"}, "metric": "relative"}
+        done = self.train(self.config("own", **keys))
+        self.assertRegex(done.stdout, r"slope: error [0-9.]+, relative [0-9.]+")
+        with h5py.File(self.root / "own/predictions.h5") as file:
+            truth, prediction = file["truth"][:], file["prediction"][:]
+        found = self.result("own")["test"]["targets"]["slope"]
+        self.assertAlmostEqual(found["metrics"]["relative"], (numpy.abs(prediction - truth) / (1 + numpy.abs(truth))).mean(), places=5)
+        self.assertAlmostEqual(found["metrics"]["error"], found["mae"], places=9)
+        rows = [json.loads(line) for line in (self.root / "own/metrics.jsonl").read_text().splitlines()]
+        values = [row["validation"]["slope"]["relative"] for row in rows]
+        self.assertEqual(self.result("own")["selected_epoch"], 1 + numpy.argmin(values))
+        with open(self.root / "own/metrics.csv") as file:
+            self.assertEqual([float(row["validation_relative/slope"]) for row in csv.DictReader(file)], values)
+        self.check_tensorboard("own")
+        # A field whose transform the model undoes, beside numbers, of two targets together.
+        heads = [{"name": "numbers", "targets": ["amplitude", "slope"]}, {"name": "field", "targets": ["x"]}]
+        keys = {"inputs": ["x"], "heads": heads, "model": {"name": "autoencoder", "width": 2, "latent": 3, "dense": [8]}, "epochs": 2, "augment": None,
+                "metrics": {"squares": "(prediction - target)^2", "both": "prediction.amplitude * target.slope"}}
+        for ranks in (1, 2):
+            self.train(self.config(f"fields{ranks}", **keys, optimizer={"name": "sgd", "learning_rate": 0}), ranks)
+        one, two = (self.result(f"fields{ranks}")["test"]["targets"] for ranks in (1, 2))
+        for target in one:
+            self.assertAlmostEqual(one[target]["metrics"]["squares"] / one[target]["mse"], 1, places=5)
+            self.assertEqual(set(one[target]["metrics"]), {"squares", "both"} if target == "amplitude" else {"squares"})
+            for name, value in one[target]["metrics"].items():
+                self.assertAlmostEqual(two[target]["metrics"][name] / value, 1, places=6)
+        with h5py.File(self.root / "fields1/predictions.h5") as file:
+            expected = (file["numbers/prediction"][:, 0] * file["numbers/truth"][:, 1]).mean()
+        self.assertAlmostEqual(one["amplitude"]["metrics"]["both"] / expected, 1, places=4)
+        for metrics, message in (({"m": "prediction.mass"}, "the metric 'm' is 'prediction.mass', which needs targets that no head has"),
+                                 ({"m": "prediction + truth"}, "'truth' is unknown")):
+            done = self.train(self.config("wrong", **{**keys, "metrics": metrics}), 2, code=3)
+            self.assertEqual(done.stderr.count(message), 1, done.stderr)
+
+    def test_one_rank_reports_an_unknown_target_of_a_formula(self):
+        keys = {"targets": ["slope"], "loss": {"formula": "(prediction.slope - target.mass)^2"}}
+        done = self.train(self.config("unknown", **keys), 2, code=3)
+        self.assertEqual(done.stderr.count("the formula of the loss has 'target.mass'"), 1, done.stderr)
 
     def test_rates_are_found_without_a_trace(self):
         path = self.config("finder", optimizer={"name": "adamw"}, epochs=2)

@@ -41,6 +41,7 @@ class Implosion(CampaignTest):
         results = {name: json.loads(next((campaign / name).rglob("result.json")).read_text()) for name in ("scalars", "images")}
         self.assertEqual([r["model"]["name"] for r in results.values()], ["mlp", "decoder"])
         self.assertEqual([len(r["test"]["targets"]) for r in results.values()], [15, 4])
+        self.assertIn("log10_yield", results["scalars"]["test"]["targets"])
         self.assertLess(results["scalars"]["test"]["mean_mae_ratio"], 0.9)  # 1: always the mean
         together = json.loads(next((campaign / "together").rglob("result.json")).read_text())
         self.assertEqual(list(together["test"]["heads"]), ["images", "scalars"])

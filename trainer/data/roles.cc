@@ -10,6 +10,8 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "trainer/data/composed_models.h"
+#include "trainer/formula.h"
+#include "trainer/parallel/communicator.h"
 
 namespace wflow::trainer {
 
@@ -281,6 +283,7 @@ bool DataRoles::is_target(std::size_t part) const {
 
 std::vector<std::string> channel_names(const std::string& name, const DataField& field) {
   if (field.shape.channels == 1) return {name};
+  if (field.shape.voxels() == 1 && std::ssize(field.channels) == field.shape.channels) return field.channels;
   std::vector<std::string> names;
   for (std::int64_t c = 0; c < field.shape.channels; ++c) names.push_back(fmt::format("{}{}", name, c));
   return names;
@@ -389,7 +392,13 @@ TargetShape target_shape(const DataRoles::Head& head, const LossConfig& loss, co
   if (!head.has_truth) shape.truth = Truth::none;
   for (const std::size_t part : head.fields) {
     const DataField& field = info.fields[roles.parts[part].field];
-    const std::vector<std::string> names = channel_names(roles.parts[part].name, field);
+    std::vector<std::string> names = channel_names(roles.parts[part].name, field);
+    // Names of numbers that another field has, too.
+    const auto is_taken = [&](const std::string& name) {
+      return std::ranges::find(shape.labels, name) != shape.labels.end();
+    };
+    if (std::ranges::any_of(names, is_taken))
+      for (std::string& name : names) name = field.name + "/" + name;
     shape.labels.insert(shape.labels.end(), names.begin(), names.end());
     shape.cells = field.shape.voxels();
   }
@@ -465,6 +474,36 @@ void complete_constants(std::vector<TargetShape>& targets, const ModelGraph& gra
   }
 }
 
+namespace {
+
+// The user's metrics for each head: those of single values for all heads of numbers, the others for the head
+// that has their targets.
+std::vector<std::vector<MetricConfig>> metrics_of_heads(const TrainConfig& config,
+                                                        std::span<const TargetShape> targets) {
+  const std::vector<HeadConfig> configs = heads_of(config);
+  std::vector<std::vector<MetricConfig>> metrics(configs.size());
+  for (const MetricConfig& metric : config.metrics) {
+    const Formula formula = target_formula(metric.formula, "metric");
+    std::vector<std::string> labels;
+    bool fits = false;
+    for (std::size_t h = 0; h < configs.size(); ++h) {
+      if (kind_of(configs[h].loss.name) != TargetKind::numbers || targets[h].truth != Truth::data) continue;
+      labels.insert(labels.end(), targets[h].labels.begin(), targets[h].labels.end());
+      if (!TargetFormula::fits(formula, targets[h].labels)) continue;
+      metrics[h].push_back(metric);
+      fits = true;
+    }
+    if (!fits)
+      throw CommonError(ExitCode::spec,
+                        fmt::format("the metric '{}' is '{}', which needs targets that no head has; those of "
+                                    "numbers are {}",
+                                    metric.name, metric.formula, text::join(labels, ", ")));
+  }
+  return metrics;
+}
+
+}  // namespace
+
 Heads network_heads(const TrainConfig& config, std::vector<TargetShape> targets, const ModelGraph& graph) {
   const std::vector<HeadConfig> configs = heads_of(config);
   const std::size_t further = graph.outputs.size() - configs.size();
@@ -477,9 +516,11 @@ Heads network_heads(const TrainConfig& config, std::vector<TargetShape> targets,
   }
   if (further == 2) targets.front().latent = count(1);
   complete_constants(targets, graph);
+  const std::vector<std::vector<MetricConfig>> metrics = metrics_of_heads(config, targets);
   std::vector<Heads::Head> heads;
   for (std::size_t h = 0; h < configs.size(); ++h)
-    heads.push_back({configs[h].name, Objective(configs[h].loss, std::move(targets[h])), configs[h].weight});
+    heads.push_back(
+        {configs[h].name, Objective(configs[h].loss, std::move(targets[h]), metrics[h]), configs[h].weight});
   return Heads(std::move(heads));
 }
 

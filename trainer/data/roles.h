@@ -51,7 +51,8 @@ std::optional<std::size_t> field_called(const std::string& name, const DatasetIn
 // Finds the mask of a padded field: NAME_mask, with the same cells and role.
 std::optional<std::size_t> mask_of(std::size_t field, const DatasetInfo& info);
 
-// Names of a field's channels as targets: its name, with numbers if there are several.
+// Names of a field's channels as targets: the data's own names of numbers; else the field's name, with
+// numbers if there are several.
 std::vector<std::string> channel_names(const std::string& name, const DataField& field);
 
 // Fills in the settings that depend on the data: `model: automatic`, inputs and targets that were left out.

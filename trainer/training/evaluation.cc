@@ -34,6 +34,11 @@ DataLoader::Plan in_passes(std::size_t first, std::size_t end, std::size_t most,
   };
 }
 
+// True if the sums of a head are of physical values: where a factor does not convert them, and for formulas.
+bool records_physical(const OutputUnits& units, const Objective& objective) {
+  return units.undoes_transform() || !objective.metrics().empty();
+}
+
 }  // namespace
 
 Evaluation Evaluator::validate() {
@@ -132,7 +137,7 @@ Evaluator::Records Evaluator::predict(CachedSplit& split, const PassDone& done) 
   const std::vector<OutputUnits> units = session_.units().outputs;
   std::vector<Objective::Physical> physical(units.size());
   for (std::size_t h = 0; h < units.size(); ++h) {
-    if (!units[h].undoes_transform()) continue;
+    if (!records_physical(units[h], heads_.all()[h].objective)) continue;
     physical[h] = [&units, h](double value, std::size_t target) { return units[h].physical(value, target); };
   }
   // Every rank makes as many passes as the last rank, which has the most samples: `done` may be collective.
@@ -192,9 +197,12 @@ void Evaluator::write_rows(PredictionFile* file, std::size_t first, std::size_t 
 
 Evaluation Evaluator::evaluation_of(const Records& records) const {
   std::vector<double> deviations;
-  for (const OutputUnits& output : session_.units().outputs)
-    for (std::size_t t = 0; t < output.targets.size(); ++t)
-      deviations.push_back(output.undoes_transform() ? 1 : output.deviation[t]);
+  const std::vector<OutputUnits> units = session_.units().outputs;
+  for (std::size_t h = 0; h < units.size(); ++h) {
+    const bool physical = records_physical(units[h], heads_.all()[h].objective);
+    for (std::size_t t = 0; t < units[h].targets.size(); ++t)
+      deviations.push_back(physical ? 1 : units[h].deviation[t]);
+  }
   return evaluate(heads_, deviations, records.sums, records.counts);
 }
 

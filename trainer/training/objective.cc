@@ -42,8 +42,9 @@ Term term(const LossConfig& loss, double difference) {
 
 }  // namespace
 
-Objective::Objective(const LossConfig& config, TargetShape shape)
+Objective::Objective(const LossConfig& config, TargetShape shape, std::span<const MetricConfig> metrics)
     : config_(config), shape_(std::move(shape)) {
+  for (const MetricConfig& metric : metrics) metrics_.emplace_back(metric, shape_.labels);
   if (config_.name == LossName::formula) formula_.emplace(config_.formula, shape_.labels);
   if (config_.class_weighting != ClassWeighting::listed && !shape_.class_counts.empty())
     config_.class_weights = weights_of_classes(config_.class_weighting, shape_.class_counts);
@@ -372,8 +373,7 @@ Objective::TargetSums Objective::number_sums(std::span<const float> outputs, std
     sums.absolute += std::abs(difference);
     sums.squared += difference * difference;
     // A constant target equals its mean but for rounding.
-    if (shape_.truth == Truth::data && (physical || std::abs(truth) > kRounding))
-      sums.mean_guess += std::abs(truth);
+    if (shape_.truth == Truth::data && std::abs(truths[cell]) > kRounding) sums.mean_guess += std::abs(truth);
     sums.truth += truth;
     sums.truth_squared += truth * truth;
   }
@@ -387,7 +387,9 @@ std::size_t Objective::counts_of_target() const {
 }
 
 std::size_t Objective::record_size() const {
-  return 1 + kSumsPerTarget * shape_.labels.size() + (detection_ ? detection_->record_size() : 0);
+  std::size_t size = 1 + kSumsPerTarget * shape_.labels.size();
+  for (const FormulaMetric& metric : metrics_) size += metric.record_size();
+  return size + (detection_ ? detection_->record_size() : 0);
 }
 
 std::size_t Objective::count_size() const {
@@ -452,7 +454,22 @@ void Objective::record(std::span<const float> outputs, std::span<const float> tr
       if (!counts.empty() && !is_classification(config_.name))
         count_calibration(y, t, target, counts.subspan(target * counts_of_target(), counts_of_target()));
     }
+    record_metrics(y, t, physical, records);
   }
+}
+
+void Objective::record_metrics(std::span<const float> outputs, std::span<const float> truths,
+                               const Physical& physical, std::vector<double>& records) const {
+  if (metrics_.empty()) return;
+  const auto cells = static_cast<std::size_t>(shape_.cells);
+  const std::span<const float> y = outputs.subspan(prediction_channel() * cells, truth_count());
+  std::vector<double> predicted(y.begin(), y.end());
+  std::vector<double> wanted(truths.begin(), truths.end());
+  for (std::size_t i = 0; i < wanted.size() && physical; ++i) {
+    predicted[i] = physical(predicted[i], i / cells);
+    wanted[i] = physical(wanted[i], i / cells);
+  }
+  for (const FormulaMetric& metric : metrics_) metric.record(predicted, wanted, records);
 }
 
 void Objective::record_detected(std::span<const double> physical, std::span<const double> truths,
@@ -507,6 +524,29 @@ std::vector<std::pair<std::string, Evaluation>> Evaluation::by_head() const {
   return parts;
 }
 
+namespace {
+
+// The means of the user's metrics, from the last numbers of each record.
+void add_metrics(const Objective& objective, std::span<const double> records, Evaluation& result) {
+  const std::size_t size = objective.record_size();
+  std::size_t begin = 1 + Objective::kSumsPerTarget * result.targets.size();
+  for (const FormulaMetric& metric : objective.metrics()) {
+    for (std::size_t mean = 0; mean < metric.means(); ++mean, begin += 2) {
+      double sum = 0;
+      double count = 0;
+      for (std::size_t at = begin; at < records.size(); at += size) {
+        sum += records[at];
+        count += records[at + 1];
+      }
+      const bool has_value = count > 0 && std::isfinite(sum);
+      result.targets[mean].more.push_back(
+          {metric.name(), has_value ? std::optional(sum / count) : std::nullopt});
+    }
+  }
+}
+
+}  // namespace
+
 Evaluation evaluate(const Objective& objective, std::span<const double> deviations,
                     std::span<const double> records, std::span<const std::uint64_t> counts) {
   const TargetShape& shape = objective.shape();
@@ -552,6 +592,7 @@ Evaluation evaluate(const Objective& objective, std::span<const double> deviatio
       result.targets[t].calibration = objective.calibration(t, counts);
     }
   }
+  add_metrics(objective, records, result);
   if (objective.detection() != nullptr && !counts.empty())
     result.targets.front().more = objective.detection()->metrics(boxes, counts);
   return result;

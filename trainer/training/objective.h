@@ -47,8 +47,8 @@ std::size_t class_number(float value, const TargetShape& shape);
 
 class Objective {
  public:
-  // Error{spec} if a formula names a target that is not there.
-  Objective(const LossConfig& config, TargetShape shape);
+  // CommonError{spec} if a formula names a target that is not there.
+  Objective(const LossConfig& config, TargetShape shape, std::span<const MetricConfig> metrics = {});
 
   // Channels of the network's first output.
   std::int64_t output_channels() const;
@@ -84,10 +84,9 @@ class Objective {
   // Converts a normalised value of a target to physical units, where that is more than a factor and an
   // offset.
   using Physical = std::function<double(double value, std::size_t target)>;
-  // Appends record_size() numbers per sample: the loss, TargetSums per target, then the boxes of a detection.
-  // With `physical`, the sums
-  // use physical values, and the guess is the physical value of the normalised mean. Adds to
-  // `counts`, of count_size() numbers, if it is not empty.
+  // Appends record_size() numbers per sample: the loss, TargetSums per target, then the boxes of a detection
+  // or the sums of the user's metrics. With `physical`, all of these use physical values, and the guess is
+  // the physical value of the normalised mean. Adds to `counts`, of count_size() numbers, if it is not empty.
   void record(std::span<const float> outputs, std::span<const float> truths, std::size_t samples,
               std::vector<double>& records, const Physical& physical = {},
               std::span<std::uint64_t> counts = {}) const;
@@ -95,6 +94,7 @@ class Objective {
   // Appends the same for one sample, without the loss, from the outputs of an exported detection.
   void record_detected(std::span<const double> physical, std::span<const double> truths,
                        std::vector<double>& records, std::span<std::uint64_t> counts) const;
+  std::span<const FormulaMetric> metrics() const { return metrics_; }
   // Returns nullptr if the loss is another one.
   const Detection* detection() const { return detection_ ? &*detection_ : nullptr; }
 
@@ -123,6 +123,8 @@ class Objective {
                    std::span<float> gradient) const;
   TargetSums class_sums(std::span<const float> outputs, std::span<const float> truths,
                         std::span<std::uint64_t> counts) const;
+  void record_metrics(std::span<const float> outputs, std::span<const float> truths, const Physical& physical,
+                      std::vector<double>& records) const;
   TargetSums number_sums(std::span<const float> outputs, std::span<const float> truths, std::size_t target,
                          const Physical& physical) const;
   std::size_t counts_of_target() const;
@@ -140,6 +142,7 @@ class Objective {
   TargetShape shape_;
   std::optional<FormulaLoss> formula_;
   std::optional<Detection> detection_;
+  std::vector<FormulaMetric> metrics_;
 };
 
 // KL divergence of N(mean, exp(log_variance)) from N(0, 1), with scale * its gradient.
@@ -158,7 +161,8 @@ struct TargetErrors {
   // Shares of the truths that lie within intervals ("within_68" % of a gaussian loss) or below quantiles
   // ("below_0.05").
   std::vector<std::pair<std::string, double>> calibration = {};
-  std::vector<NamedMetric> more = {};  // those of a detection, of its first target
+  // Those of a detection, of its first target, and the user's own.
+  std::vector<NamedMetric> more = {};
   // mae over the guess's; no value if the guess is always right.
   std::optional<double> ratio() const;
   double rmse() const;

@@ -143,7 +143,8 @@ std::string update_lines(const TrainConfig& config) {
     lines += fmt::format(
         "update {:<8} {} moved by {}{}{}\n", i + 1,
         update.learn.empty() ? "all parts" : text::join(update.learn, ", "), text::join(update.heads, ", "),
-        penalty.of.empty() ? "" : fmt::format(" and a penalty on the slope of {} by {}", penalty.of, penalty.from),
+        penalty.of.empty() ? ""
+                           : fmt::format(" and a penalty on the slope of {} by {}", penalty.of, penalty.from),
         update.every == 1 ? "" : fmt::format(", every {} steps", update.every));
   }
   return lines;

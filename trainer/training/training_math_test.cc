@@ -240,7 +240,7 @@ TEST(Formula, HasValuesAndDerivatives) {
 TEST(Formula, RefusesWhatItCannotRead) {
   const auto error = [](const std::string& text) {
     try {
-      loss_formula(text);
+      target_formula(text, "loss");
     } catch (const ExpressionError& error) {
       return fmt::format("{}: {}", error.offset, error.what());
     }
@@ -396,6 +396,41 @@ TEST(Loss, OfAFormula) {
   EXPECT_EQ(gradient, (std::vector<float>{4, 0, 8, 0}));
   config.formula = "prediction.a - target.c";
   EXPECT_THROW(Objective(config, shape), Error);
+}
+
+TEST(Metric, OfTheUserIsAMeanOfPhysicalValues) {
+  TargetShape shape;
+  shape.labels = {"a", "b"};
+  shape.cells = 2;
+  const std::vector<MetricConfig> metrics = {{"relative", "abs(prediction - target) / target"},
+                                             {"product", "prediction.a * target.b"}};
+  const Objective objective({}, shape, metrics);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  // Two samples, [target, cell] each; normalised values are physical ones over 10.
+  const std::vector<float> outputs = {1, 2, 3, 4, 5, 6, 7, 8};
+  const std::vector<float> truths = {2, 1, 3, nan, 4, nan, 5, 8};
+  std::vector<double> records;
+  const auto physical = [](double value, std::size_t) { return 10 * value; };
+  objective.record(outputs, truths, 2, records, physical);
+  ASSERT_EQ(records.size(), 2 * objective.record_size());
+  const Evaluation result = evaluate(objective, std::vector<double>{1, 1}, records);
+  using Named = std::vector<NamedMetric>;
+  // a: 1/2, 1, 1/4; b: 0, 2/5, 0. The cells that have truths of a and b: 10 * 30 and 50 * 50.
+  EXPECT_EQ(result.targets[0].more, (Named{{"relative", 1.75 / 3}, {"product", (300 + 2500) / 2.0}}));
+  EXPECT_EQ(result.targets[1].more, (Named{{"relative", 0.4 / 3}}));
+  const std::vector<std::string> own = {"relative", "product"};
+  const auto value = [&](const char* name) { return metric_of(result, own_metric_named(name, own).value()); };
+  EXPECT_DOUBLE_EQ(value("relative").value(), (1.75 + 0.4) / 6);
+  EXPECT_DOUBLE_EQ(value("relative/b").value(), 0.4 / 3);
+  EXPECT_DOUBLE_EQ(value("product").value(), 1400);
+  EXPECT_EQ(own_metric_named("other", own), std::nullopt);
+  EXPECT_EQ(own_metric_named("relative/", own), std::nullopt);
+  EXPECT_FALSE(own_metric_named("relative", own)->larger_is_better());
+  // A division by 0 is no value.
+  std::vector<double> zero;
+  objective.record(std::vector<float>(4, 1), std::vector<float>(4, 0), 1, zero, physical);
+  EXPECT_EQ(evaluate(objective, std::vector<double>{1, 1}, zero).targets[1].more, (Named{{"relative", {}}}));
+  EXPECT_THROW(Objective({}, shape, std::vector<MetricConfig>{{"m", "prediction.c"}}), Error);
 }
 
 TEST(Loss, KnownValues) {

@@ -54,7 +54,8 @@ std::vector<FlatEntry> entries_of(const ModelGraph& graph, const FlatLayout& lay
   return entries;
 }
 
-// Positions in the exchange array from the first to behind the last gradient that a graph's layers learn from.
+// Positions in the exchange array from the first to behind the last gradient that a graph's layers learn
+// from.
 std::pair<std::int64_t, std::int64_t> learned_range(const ModelGraph& graph, const FlatState& state) {
   std::int64_t begin = state.gradients_begin() + state.parameters().size;
   std::int64_t end = state.gradients_begin();
@@ -74,8 +75,15 @@ Updates::Updates(const Session& session, const Heads& heads, FlatState& state, N
   if (session.config.alternate.empty()) {
     std::vector<std::size_t> numbers(heads.all().size());
     std::iota(numbers.begin(), numbers.end(), std::size_t{0});
-    updates_.push_back({std::move(numbers), heads, &whole, {}, state.buffers().entries, 1, 0,
-                        static_cast<std::int64_t>(state.exchange().size()), {}});
+    updates_.push_back({std::move(numbers),
+                        heads,
+                        &whole,
+                        {},
+                        state.buffers().entries,
+                        1,
+                        0,
+                        static_cast<std::int64_t>(state.exchange().size()),
+                        {}});
     return;
   }
   for (const AlternateConfig& entry : session.config.alternate) add(session, heads, state, entry);

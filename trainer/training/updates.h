@@ -34,10 +34,10 @@ struct UpdatePenalty {
 struct Update {
   std::vector<std::size_t> numbers;  // of its heads among those of the training, ascending
   Heads heads;
-  Network* network = nullptr;                   // computes the outputs of these heads alone
-  std::vector<std::string> learn;               // the parts that learn; empty: all
-  std::vector<FlatEntry> buffers;               // of the norms in its network
-  std::int64_t every = 1;                       // steps
+  Network* network = nullptr;      // computes the outputs of these heads alone
+  std::vector<std::string> learn;  // the parts that learn; empty: all
+  std::vector<FlatEntry> buffers;  // of the norms in its network
+  std::int64_t every = 1;          // steps
   // The gradients that it computes lie between these positions of the state's exchange array.
   std::int64_t begin = 0;
   std::int64_t end = 0;
