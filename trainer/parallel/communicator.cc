@@ -12,7 +12,6 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "trainer/parallel/mailboxes.h"
 #include "trainer/parallel/mpi_thread.h"
 #include "trainer/parallel/neighbour_exchange.h"
 #include "trainer/parallel/rank_sums.h"
@@ -53,10 +52,9 @@ class Communicator::Group {
     if (size_ > 1) thread_.barrier(ranks_);
   }
   RankSums& sums();
-  void open_mailboxes();
   std::function<bool()> exchange(std::vector<Outgoing> outgoing, std::vector<Incoming> incoming) const {
-    const auto messages = std::make_shared<NeighbourExchange>(messages_, rank_, mailboxes_.get(),
-                                                              std::move(outgoing), std::move(incoming));
+    const auto messages =
+        std::make_shared<NeighbourExchange>(messages_, rank_, std::move(outgoing), std::move(incoming));
     return [messages] { return messages->poll(); };
   }
 
@@ -74,7 +72,6 @@ class Communicator::Group {
   MPI_Comm ranks_;
   MPI_Comm messages_ = MPI_COMM_NULL;  // of exchanges: returns errors
   std::unique_ptr<RankSums> sums_;
-  std::unique_ptr<Mailboxes> mailboxes_;
 };
 
 Communicator::Group::Group(MpiThread& thread, MPI_Comm ranks, int ranks_per_group)
@@ -93,7 +90,6 @@ Communicator::Group::Group(MpiThread& thread, MPI_Comm ranks, int ranks_per_grou
 
 void Communicator::Group::release() {
   sums_.reset();
-  mailboxes_.reset();
   if (messages_ != MPI_COMM_NULL) MPI_Comm_free(&messages_);
   if (ranks_ != MPI_COMM_NULL && ranks_ != MPI_COMM_WORLD) MPI_Comm_free(&ranks_);
 }
@@ -114,12 +110,6 @@ RankSums& Communicator::Group::sums() {
     sums_ = std::make_unique<RankSums>(ranks_, ranks_per_group_, [this](int tests) { thread_.pause(tests); });
   }
   return *sums_;
-}
-
-void Communicator::Group::open_mailboxes() {
-  if (size_ == 1) return;
-  mailboxes_ =
-      std::make_unique<Mailboxes>(ranks_, ranks_per_group_, [this](int tests) { thread_.pause(tests); });
 }
 
 void Communicator::Group::reduce(std::span<float> values, const Wire& wire) {
@@ -212,7 +202,6 @@ std::unique_ptr<Communicator> Communicator::split(int colour, int key) {
     if (colour < 0) return;
     part = std::make_shared<Group>(*thread_, ranks, group_->ranks_per_group_);
     thread_->at_end([part] { part->release(); });
-    part->open_mailboxes();
   });
   if (!part) return nullptr;
   return std::unique_ptr<Communicator>(new Communicator(std::move(part), thread_));

@@ -327,34 +327,6 @@ void exchanges_overtake_sums(Communicator& c) {
   check(c, values.front() == static_cast<float>(c.size()), "the sum behind exchanges is wrong");
 }
 
-// Many exchanges at once, of messages that are longer and shorter than a mailbox, and one of a wrong length.
-void exchanges_keep_their_order(Communicator& c) {
-  constexpr std::size_t kExchanges = 12;
-  constexpr std::size_t kWrong = 5;
-  const int other = c.size() - 1 - c.rank();  // in the middle of an odd number: itself
-  const auto length = [](std::size_t i) { return i == 3 ? std::size_t{5'000'003} : i * 100; };
-  std::vector<std::vector<std::byte>> sent;
-  std::vector<std::vector<std::byte>> received;
-  for (std::size_t i = 0; i < kExchanges; ++i) {
-    sent.push_back(message(c.rank(), static_cast<int>(i), length(i)));
-    received.emplace_back(i == kWrong ? 1 : length(i));
-  }
-  std::vector<Communicator::ExchangeTicket> tickets;
-  for (std::size_t i = 0; i < kExchanges; ++i)
-    tickets.push_back(c.start_exchange({{other, sent[i]}}, {{other, received[i]}}));
-  for (std::size_t i = kExchanges; i-- > 0;) {
-    bool refused = false;
-    try {
-      c.wait(tickets[i]);
-    } catch (const Error&) {
-      refused = true;
-    }
-    check(c, refused == (i == kWrong), "another exchange than the wrong one is refused");
-    check(c, refused || received[i] == message(other, static_cast<int>(i), length(i)),
-          "exchanges change places");
-  }
-}
-
 double double_term(int rank, std::size_t i) {
   return static_cast<double>(term(rank, i)) / 3;
 }
@@ -478,14 +450,9 @@ void all_tests(Communicator& c) {
   bytes_reach_all(c);
   values_that_are_left_out_stay(c);
   buckets_are_summed(c);
-  // The world sends messages of MPI; a group uses the memory of a node.
-  const std::unique_ptr<Communicator> group = c.split(0);
-  for (Communicator* ranks : {&c, group.get()}) {
-    messages_reach_their_ranks(*ranks);
-    lengths_of_messages_are_compared(*ranks);
-    exchanges_overtake_sums(*ranks);
-    exchanges_keep_their_order(*ranks);
-  }
+  messages_reach_their_ranks(c);
+  lengths_of_messages_are_compared(c);
+  exchanges_overtake_sums(c);
   doubles_are_summed_by_rank(c);
   groups_sum_at_the_same_time(c);
   lists_make_groups(c);

@@ -29,101 +29,78 @@ void for_parts(std::size_t bytes, const Part& part) {
 
 bool NeighbourExchange::poll() {
   if (!started_) start();
-  poll_mail();
-  poll_messages();
-  if (!requests_.empty() || !leaving_.empty() || !arriving_.empty()) return false;
-  if (!failure_.empty()) throw Error(ExitCode::internal, failure_);
-  return true;
+  return finished();
 }
 
 void NeighbourExchange::start() {
   started_ = true;
   copy_to_self();
-  for (const Incoming& message : incoming_)
-    if (message.from != rank_) receive(message);
-  for (const Outgoing& message : outgoing_)
-    if (message.to != rank_) send(message);
+  if (ranks_ == MPI_COMM_NULL) return;
+  for (const Incoming& message : incoming_) {
+    if (message.from == rank_) continue;
+    for_parts(message.bytes.size(), [&](std::size_t begin, std::size_t length) {
+      expected_.push_back({message.from, length});
+      MPI_Irecv(message.bytes.data() + begin, static_cast<int>(length), MPI_BYTE, message.from, kExchangeTag,
+                ranks_, &requests_.emplace_back(MPI_REQUEST_NULL));
+    });
+  }
+  for (const Outgoing& message : outgoing_) {
+    if (message.to == rank_) continue;
+    for_parts(message.bytes.size(), [&](std::size_t begin, std::size_t length) {
+      MPI_Isend(message.bytes.data() + begin, static_cast<int>(length), MPI_BYTE, message.to, kExchangeTag,
+                ranks_, &requests_.emplace_back(MPI_REQUEST_NULL));
+    });
+  }
 }
 
 // The first message to itself goes to the first one that it expects of itself, and so on.
 void NeighbourExchange::copy_to_self() {
-  std::vector<Incoming> expected;
-  for (const Incoming& message : incoming_)
-    if (message.from == rank_) expected.push_back(message);
-  std::size_t next = 0;
+  auto incoming = incoming_.begin();
+  const auto next = [&] {
+    return std::find_if(incoming, incoming_.end(), [&](const Incoming& m) { return m.from == rank_; });
+  };
   for (const Outgoing& message : outgoing_) {
     if (message.to != rank_) continue;
-    const std::span<std::byte> room = next < expected.size() ? expected[next].bytes : std::span<std::byte>();
-    compare_length({rank_, room.size()}, message.bytes.size());
-    if (room.size() == message.bytes.size())
-      std::copy(message.bytes.begin(), message.bytes.end(), room.begin());
-    ++next;
+    incoming = next();
+    const std::size_t room = incoming == incoming_.end() ? 0 : incoming->bytes.size();
+    if (incoming == incoming_.end() || room != message.bytes.size())
+      refuse_length({rank_, room}, static_cast<std::ptrdiff_t>(message.bytes.size()));
+    std::copy(message.bytes.begin(), message.bytes.end(), incoming->bytes.begin());
+    ++incoming;
   }
-  for (; next < expected.size(); ++next) compare_length({rank_, expected[next].bytes.size()}, 0);
+  incoming = next();
+  if (incoming != incoming_.end()) refuse_length({rank_, incoming->bytes.size()}, 0);
 }
 
-void NeighbourExchange::receive(const Incoming& message) {
-  if (Mailboxes::Lane* lane = mailboxes_ == nullptr ? nullptr : mailboxes_->from(message.from)) {
-    arriving_.push_back({{message.from, message.bytes.size()}, {*lane, message.bytes}});
-    return;
-  }
-  for_parts(message.bytes.size(), [&](std::size_t begin, std::size_t length) {
-    expected_.push_back({message.from, length});
-    MPI_Irecv(message.bytes.data() + begin, static_cast<int>(length), MPI_BYTE, message.from, kExchangeTag,
-              ranks_, &requests_.emplace_back(MPI_REQUEST_NULL));
-  });
-}
-
-void NeighbourExchange::send(const Outgoing& message) {
-  if (Mailboxes::Lane* lane = mailboxes_ == nullptr ? nullptr : mailboxes_->to(message.to)) {
-    leaving_.emplace_back(*lane, message.bytes);
-    return;
-  }
-  for_parts(message.bytes.size(), [&](std::size_t begin, std::size_t length) {
-    MPI_Isend(message.bytes.data() + begin, static_cast<int>(length), MPI_BYTE, message.to, kExchangeTag,
-              ranks_, &requests_.emplace_back(MPI_REQUEST_NULL));
-  });
-}
-
-void NeighbourExchange::poll_mail() {
-  std::erase_if(leaving_, [](OutgoingMail& mail) { return mail.poll(); });
-  std::erase_if(arriving_, [this](ExpectedMail& message) {
-    if (!message.mail.poll()) return false;
-    compare_length(message.expected, message.mail.length());
-    return true;
-  });
-}
-
-void NeighbourExchange::poll_messages() {
-  if (requests_.empty()) return;
+bool NeighbourExchange::finished() {
+  if (requests_.empty()) return true;
   int done = 0;
   std::vector<MPI_Status> statuses(requests_.size());
   const int code = MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, statuses.data());
-  if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS)
+  if (code == MPI_ERR_IN_STATUS) {
+    for (std::size_t i = 0; i < expected_.size(); ++i)
+      if (statuses[i].MPI_ERROR != MPI_SUCCESS && statuses[i].MPI_ERROR != MPI_ERR_PENDING)
+        refuse_length(expected_[i], -1);
+  }
+  if (code != MPI_SUCCESS)
     throw Error(ExitCode::system, fmt::format("MPI could not move bytes between ranks: error {}", code));
-  if (done == 0 && code == MPI_SUCCESS) return;
+  if (done == 0) return false;
   for (std::size_t i = 0; i < expected_.size(); ++i) {
-    if (code == MPI_ERR_IN_STATUS && statuses[i].MPI_ERROR != MPI_SUCCESS) {
-      note_length(expected_[i], "more");
-      continue;
-    }
     int arrived = 0;
     MPI_Get_count(&statuses[i], MPI_BYTE, &arrived);
-    compare_length(expected_[i], static_cast<std::uint64_t>(arrived));
+    if (static_cast<std::size_t>(arrived) != expected_[i].bytes) refuse_length(expected_[i], arrived);
   }
-  requests_.clear();
+  return true;
 }
 
-void NeighbourExchange::compare_length(const Expected& expected, std::uint64_t arrived) {
-  if (arrived != expected.bytes) note_length(expected, fmt::format("{} bytes", arrived));
-}
-
-void NeighbourExchange::note_length(const Expected& expected, const std::string& arrived) {
-  if (!failure_.empty()) return;
-  failure_ = fmt::format(
-      "rank {} of the group sent {} where {} bytes were expected: the ranks run different networks or "
-      "programs",
-      expected.from, arrived, expected.bytes);
+// `arrived`: -1 if it was too much.
+void NeighbourExchange::refuse_length(const Expected& expected, std::ptrdiff_t arrived) {
+  throw Error(
+      ExitCode::internal,
+      fmt::format(
+          "rank {} of the group sent {} where {} bytes were expected: the ranks run different networks "
+          "or programs",
+          expected.from, arrived < 0 ? "more" : std::to_string(arrived) + " bytes", expected.bytes));
 }
 
 }  // namespace wflow::trainer

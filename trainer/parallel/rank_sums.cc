@@ -102,7 +102,12 @@ void widen_half(std::span<const std::uint16_t> values, float* out) {
 RankSums::RankSums(MPI_Comm ranks, int ranks_per_group, Pause pause) : pause_(std::move(pause)) {
   int rank = 0;
   MPI_Comm_rank(ranks, &rank);
-  group_ = node_of(ranks, ranks_per_group);
+  MPI_Comm node = MPI_COMM_NULL;
+  MPI_Comm_split_type(ranks, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node);
+  int in_node = 0;
+  MPI_Comm_rank(node, &in_node);
+  MPI_Comm_split(node, ranks_per_group > 0 ? in_node / ranks_per_group : 0, in_node, &group_);
+  MPI_Comm_free(&node);
   MPI_Comm_rank(group_, &in_group_);
   MPI_Comm_size(group_, &members_);
   if (members_ > 1) shared_ = std::make_unique<SharedSlots>(group_, kSlotFloats, pause_);

@@ -18,19 +18,6 @@ constexpr std::size_t pages(std::size_t bytes) {
 
 }  // namespace
 
-MPI_Comm node_of(MPI_Comm ranks, int ranks_per_group) {
-  int rank = 0;
-  MPI_Comm_rank(ranks, &rank);
-  MPI_Comm node = MPI_COMM_NULL;
-  MPI_Comm_split_type(ranks, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node);
-  int in_node = 0;
-  MPI_Comm_rank(node, &in_node);
-  MPI_Comm group = MPI_COMM_NULL;
-  MPI_Comm_split(node, ranks_per_group > 0 ? in_node / ranks_per_group : 0, in_node, &group);
-  MPI_Comm_free(&node);
-  return group;
-}
-
 SharedSlots::SharedSlots(MPI_Comm node, std::size_t most_slot_floats, Pause pause)
     : pause_(std::move(pause)) {
   int rank = 0;

@@ -29,10 +29,6 @@ inline void complete(std::span<MPI_Request> requests, const Pause& pause) {
   }
 }
 
-// The ranks of this node among `ranks`, in their order; with `ranks_per_group` > 0 only those that act as a
-// node with this rank. A collective call.
-MPI_Comm node_of(MPI_Comm ranks, int ranks_per_group);
-
 class SharedSlots {
  public:
   // Two pieces in turn have separate slots: a rank may begin the next while another reads this one.
