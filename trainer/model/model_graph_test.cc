@@ -263,6 +263,8 @@ TEST(Families, SayWhatDoesNotFit) {
               testing::HasSubstr("gives numbers"));
   EXPECT_THAT(refusal_of(ModelName::cosmoflow, {{cube, {"a", {}}}, {2, {1, 1, 1}}}),
               testing::HasSubstr("reads fields of one grid, and 'inputs' names x"));
+  EXPECT_THAT(refusal_of(ModelName::cnn, {{{"a", {}}, {"b", {}}}, {1, {1, 1, 1}}}),
+              testing::HasSubstr("at least 8 cells"));
   EXPECT_THAT(refusal_of(ModelName::decoder, {{{"a", {}}}, {1, {33, 33, 33}}}),
               testing::HasSubstr("can be halved only 0 times"));
 }
@@ -283,8 +285,6 @@ TEST(ModelGraph, FieldsOfSeveralGridsAndNumbersBecomeOneVector) {
     std::set<std::string> names;
     for (const Layer& layer : graph.layers) EXPECT_TRUE(names.insert(layer.name).second) << layer.name;
   }
-  EXPECT_THAT(refusal_of(ModelName::cnn, {{{"a", {}}, {"b", {}}}, {1, {1, 1, 1}}}),
-              testing::HasSubstr("at least 8 cells"));
 }
 
 TEST(ModelGraph, InitialValuesDependOnNameAndSeedAlone) {
