@@ -94,7 +94,9 @@ CheckLine check_manual() {
   // The pages are beside the program, in the build folder as in an installation; man finds them through PATH.
   const auto pages = std::filesystem::path(executable_directory()).parent_path() / "share" / "man" / "man1";
   std::error_code ignored;
-  if (!std::filesystem::exists(pages / "wflow.1", ignored)) {
+  // Debian's packages compress them.
+  if (!std::filesystem::exists(pages / "wflow.1", ignored) &&
+      !std::filesystem::exists(pages / "wflow.1.gz", ignored)) {
     return weak("manual pages",
                 fmt::format("no wflow.1 in {}; build and install all of wflow (scripts/quickstart "
                             "builds it), or use wflow help",

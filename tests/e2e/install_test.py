@@ -51,6 +51,10 @@ class Install(CampaignTest):
         for name in ("wflow-convert", "wflow-train", "wflow-plugin-host", "manual pages"):
             self.assertRegex(report, rf"(?m)^ok +{name} ")
 
+    def test_compressed_pages(self):
+        subprocess.run(["gzip", self.prefix / "share/man/man1/wflow.1"], check=True)
+        self.assertRegex(self.as_user("wflow", "doctor"), r"(?m)^ok +manual pages ")
+
     def test_what_doctor_misses(self):
         (self.prefix / "bin/wflow-plugin-host").unlink()
         shutil.rmtree(self.prefix / "share/man")
