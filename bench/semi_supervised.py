@@ -5,7 +5,7 @@
     wflow run examples/cosmoflow/quickstart.yaml --until data          # in a folder of your own
     bench/semi_supervised.py campaigns/cosmoflow_quickstart_* --bin build/release/bin
 
-Of the training universes, 5 % keep their labels (for each seed others); all test universes keep them. Prints the ratio of the test error to that of
+5 % of the training universes keep their labels (for each seed others); all test universes keep them. Prints the ratio of the test error to that of
 the mean guess, for both networks and each seed."""
 
 import argparse

@@ -32,7 +32,7 @@ def mix(z):
 
 
 def hash64(seed, counter):
-    """As in base/random.h."""
+    """The function of base/random.h."""
     return mix((mix(seed + 0x9E3779B97F4A7C15 & MASK) + (counter + 1) * 0x9E3779B97F4A7C15) & MASK)
 
 
@@ -190,7 +190,7 @@ class Alternating(train_run_test.TrainRun):
            "parts": {"generator": {"optimizer": {"name": "sgd", "learning_rate": 0.01}, "export": True}}}
 
     def gradients(self, name, **keys):
-        """Of one step, and the weights before it."""
+        """The gradients of one step, and the weights before it."""
         begun = self.begin(f"{name}-begin", **keys)
         self.run_of(name, **{**keys, "epochs": 1, "optimizer": {"name": "sgd", "learning_rate": 1, "momentum": 0}})
         return {key: begun[key] - values for key, values in self.parameters(name).items()}, begun

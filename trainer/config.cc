@@ -496,7 +496,7 @@ yaml::Node random_inputs_node(const TrainConfig& config) {
   return yaml::map(std::move(entries));
 }
 
-// What the layers of a list may read.
+// The names that the layers of a list may read.
 std::vector<std::string> input_names(const TrainConfig& config) {
   std::vector<std::string> names = config.inputs;
   if (names.empty()) names.emplace_back(kField);

@@ -467,8 +467,8 @@ class ListedLayers {
     return layers;
   }
 
-  // What the part reads from outside is replaced by the values of `from`, in order of the first layers that
-  // read them.
+  // Values from outside the part are replaced by those of `from`, in order of the first layers that read
+  // them.
   void apply(const LayerConfig& apply) {
     const std::vector<const LayerConfig*> layers = layers_of(apply.applied, apply);
     std::set<std::string> inside;

@@ -23,7 +23,7 @@ struct TensorShape {
   std::int64_t count() const { return channels * voxels(); }
   bool operator==(const TensorShape&) const = default;
 };
-// Of an output that is compared with a constant: it may have any shape.
+// The shape of an output that is compared with a constant: it may have any.
 inline constexpr TensorShape kAnyShape = {0, {1, 1, 1}};
 // "8 x 32 x 32 x 32", or the number of values of a vector.
 std::string text_of(const TensorShape& shape);

@@ -20,8 +20,8 @@ class GradientExchange {
   // Number format of the following sums; its position counts from the beginning of the array.
   void set_wire(const Wire& wire) { wire_ = wire; }
 
-  // Of the following sums, values at positions from `head` to before `begin` and from `end` on are left out:
-  // they are not wanted.
+  // The following sums leave out the values at positions from `head` to before `begin` and from `end` on,
+  // which are not wanted.
   void leave_out(std::int64_t head, std::int64_t begin, std::int64_t end) {
     head_ = static_cast<std::size_t>(head);
     begin_ = static_cast<std::size_t>(begin);

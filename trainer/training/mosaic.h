@@ -13,7 +13,8 @@ namespace wflow::trainer {
 
 inline constexpr std::size_t kMosaicSamples = 16;
 
-// What one head has made: the first channels of up to kMosaicSamples samples, normalised, [samples, cells].
+// The samples that one head has made: the first channels of up to kMosaicSamples samples, normalised,
+// [samples, cells].
 struct Made {
   std::string head;
   TensorShape shape;

@@ -25,7 +25,7 @@ class PartOptimizers {
   void step(std::span<float> values, std::span<float> gradients, double learning_rate,
             std::span<const std::string> learn = {});
 
-  // Of each optimizer, in a fixed order.
+  // The steps of each optimizer, in a fixed order.
   std::vector<std::int64_t> steps() const;
   // One number is that of all.
   void set_steps(const std::vector<std::int64_t>& steps);
