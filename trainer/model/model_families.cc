@@ -114,6 +114,7 @@ ModelGraph build_unet(const ModelConfig& config, Chain chain, const ModelTask&) 
   chain.graph().begin_part("decoder");
   GraphBuilder::Window up;
   up.kernel = up.stride = 2;
+  up.same = false;
   up.bias = false;
   for (std::int64_t level = config.depth; level-- > 0;) {
     const Value risen = chain.graph().transposed_convolution(fmt::format("up{}", level + 1), chain.at(),

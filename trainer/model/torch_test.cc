@@ -532,8 +532,8 @@ const char* const kRepeated = R"(
 - {film: [up, settings], name: modulated}
 - {spread: [settings, modulated], name: wide}
 - {concatenate: [modulated, wide]}
-- {transposed_convolution: 2, kernel: 4, stride: 2, padding: same}
-- {global_mean: transposed_convolution1, name: top}
+- {transposed_convolution: 2, kernel: 4, stride: 2, padding: same, name: last}
+- {global_mean: last, name: top}
 - {stop: first, name: stopped}
 - {subtract: [second, stopped], name: difference}
 - {apply: trunk, from: x, name: third}

@@ -13,10 +13,10 @@
 namespace wflow::trainer {
 namespace {
 
-constexpr double kDeviations = 2.5;
+constexpr double kShadedDeviations = 2.5;
 
 std::uint8_t shade(float value) {
-  const double part = (value + kDeviations) / (2 * kDeviations);
+  const double part = (value + kShadedDeviations) / (2 * kShadedDeviations);
   return std::isnan(value) ? 0 : static_cast<std::uint8_t>(std::lround(255 * std::clamp(part, 0.0, 1.0)));
 }
 
