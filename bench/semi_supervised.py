@@ -32,9 +32,8 @@ def make_data(campaign, folder, share, seed, convert):
         for path in glob.glob(f"{campaign}/data/{name}/*.h5"):
             with h5py.File(path) as file:
                 truth |= dict(zip(file["id"][:].tolist(), file["y"][:].tolist()))
-    boxes = {}
-    for path in glob.glob(f"{campaign}/**/universe.h5", recursive=True):
-        boxes[int("".join(pathlib.Path(path).parts[-3:-1]))] = path  # simulate/03/23: sample 323
+    # simulate/03/14: the paths are in order of the samples.
+    boxes = dict(enumerate(sorted(glob.glob(f"{pathlib.Path(campaign).resolve()}/simulate/**/universe.h5", recursive=True))))
     with open(folder / "table.csv", "w", newline="") as file:
         table = csv.writer(file)
         table.writerow(["id", "file", *LABELS])

@@ -396,7 +396,7 @@ const config::Table<HeadConfig>& head_table() {
            [](yaml::MapReader& reader, std::string_view key, HeadConfig& head) {
              if (reader.has(key)) head.constant = reader.real(key, 0, -1e30, 1e30);
            },
-           [](const HeadConfig& head) { return yaml::scalar(text::from_real(*head.constant)); })
+           [](const HeadConfig& head) { return yaml::scalar(text::from_real(head.constant.value_or(0))); })
            .usually("none")
            .emitted_if([](const HeadConfig& head) { return head.constant.has_value(); }),
        config::text(
@@ -417,7 +417,7 @@ const config::Table<HeadConfig>& head_table() {
            [](yaml::MapReader& reader, std::string_view key, HeadConfig& head) {
              if (reader.has(key)) head.save = reader.boolean(key, true);
            },
-           [](const HeadConfig& head) { return config::emit_boolean(*head.save); })
+           [](const HeadConfig& head) { return config::emit_boolean(head.is_exported()); })
            .usually("`true`; with `constant` `false`")
            .emitted_if([](const HeadConfig& head) { return head.save.has_value(); })},
       check_head);

@@ -223,8 +223,8 @@ Range AxisReads::inside(const Range& outputs, const Range& inputs) const {
       if (!last) fit.end = ceiling(inputs.end + window_.pad - reach() + 1, stride);
       break;
     case Kind::spread:
-      if (!first) fit.begin = (inputs.begin - 1) * stride + window_.taps;
-      if (!last) fit.end = inputs.end * stride;
+      if (!first) fit.begin = (inputs.begin - 1) * stride + window_.taps - window_.pad;
+      if (!last) fit.end = inputs.end * stride - window_.pad;
       break;
     case Kind::linear:
       fit.begin = first_where(

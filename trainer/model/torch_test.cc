@@ -522,7 +522,7 @@ TEST(LayerList, GradientsAreAutogradsForMoreKinds) {
 }
 
 const char* const kRepeated = R"(
-- {convolution: 4, from: x, part: trunk, name: seen}
+- {convolution: 4, from: x, bias: false, part: trunk, name: seen}
 - instance_norm
 - leaky_relu
 - {transposed_convolution: 3, kernel: 5, stride: 2, padding: same, name: up}
@@ -547,7 +547,7 @@ TEST(LayerList, GradientsOfSharedWeightsAreAutograds) {
   const TensorShape field = {2, {4, 6, 6}};
   const ModelTask task = {{{"x", field}, {"y", field}, {"a", {1, {1, 1, 1}}}}, {3, {1, 1, 1}}};
   const ModelGraph graph = graph_of(kRepeated, task);
-  EXPECT_EQ(graph.parameters().size(), 10U);
+  EXPECT_EQ(graph.parameters().size(), 11U);
   for (const KernelChoice kernels : kAllKernels) compare_with_autograd(graph, 3, kernels, false);
 }
 
