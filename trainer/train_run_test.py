@@ -794,7 +794,7 @@ class SeveralHeads(TrainRun):
     def test_wrong_heads(self):
         for keys, said in (
                 ({"heads": []}, "'heads' is a list"),
-                ({"heads": [{"name": "a"}]}, "needs the key 'targets'"),
+                ({"heads": [{"name": "a"}]}, "the head 'a' needs one of 'targets', 'constant' and 'like'"),
                 ({"heads": [{"name": "a", "targets": ["amplitude"]}] * 2}, "two heads have the name 'a'"),
                 ({"heads": [{"name": "a/b", "targets": ["amplitude"]}]}, "must not contain '/'"),
                 ({"targets": ["slope"]}, "'targets' stands beside 'heads'"),
