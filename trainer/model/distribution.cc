@@ -41,7 +41,7 @@ SplitRule rule_of(LayerKind kind) {
     case LayerKind::slice:
       return {};
     // The statistics of norms are sums over the ranks; layer norm and softmax go over the channels
-    // of a cell. Random numbers, positions and coordinates depend on the cell's place in the whole field.
+    // of a cell. Random numbers, positions and coordinates depend on the cell's index in the whole field.
     case LayerKind::batch_norm:
     case LayerKind::group_norm:
     case LayerKind::instance_norm:

@@ -292,8 +292,8 @@ TensorShape shape_of(const std::vector<std::int64_t>& list) {
   return shape;
 }
 
-// The cells that a resize layer gives: a factor acts on every axis that is not flat, and a list has a number
-// of cells for each such axis.
+// The size that a resize layer gives: a factor scales every axis that is not flat, and a list gives the
+// number of cells of each axis that is not flat.
 std::array<std::int64_t, 3> resized_extent(const GraphBuilder& graph, const LayerConfig& layer,
                                            const TensorShape& input) {
   std::array<std::int64_t, 3> extent = input.extent;

@@ -281,12 +281,12 @@ std::optional<std::string> exchange_error(Communicator& c, const std::vector<Out
 void lengths_of_messages_are_compared(Communicator& c) {
   const int last = c.size() - 1;
   const std::vector<std::byte> text(16);
-  std::vector<std::byte> room(8);
+  std::vector<std::byte> buffer(8);
   for (const std::size_t sent : {std::size_t{8}, std::size_t{3}, std::size_t{16}}) {
     std::vector<Outgoing> outgoing;
     std::vector<Incoming> incoming;
     if (c.rank() == last) outgoing.push_back({0, std::span(text).first(sent)});
-    if (c.rank() == 0) incoming.push_back({last, room});
+    if (c.rank() == 0) incoming.push_back({last, buffer});
     const std::optional<std::string> error = exchange_error(c, outgoing, incoming);
     const bool receives = c.rank() == 0;
     check(c, error.has_value() == (receives && sent != 8), "the length of a message is not compared");

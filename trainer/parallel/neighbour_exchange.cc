@@ -62,9 +62,9 @@ void NeighbourExchange::copy_to_self() {
   for (const Outgoing& message : outgoing_) {
     if (message.to != rank_) continue;
     incoming = next();
-    const std::size_t room = incoming == incoming_.end() ? 0 : incoming->bytes.size();
-    if (incoming == incoming_.end() || room != message.bytes.size())
-      refuse_length({rank_, room}, static_cast<std::ptrdiff_t>(message.bytes.size()));
+    const std::size_t expected_bytes = incoming == incoming_.end() ? 0 : incoming->bytes.size();
+    if (incoming == incoming_.end() || expected_bytes != message.bytes.size())
+      refuse_length({rank_, expected_bytes}, static_cast<std::ptrdiff_t>(message.bytes.size()));
     std::copy(message.bytes.begin(), message.bytes.end(), incoming->bytes.begin());
     ++incoming;
   }
