@@ -45,14 +45,12 @@ Evaluation Evaluator::validate() {
   const Clock::time_point begin = Clock::now();
   use_evaluation_weights();
   made_.clear();
-  for (const Heads::Head& head : heads_.all()) {
-    const std::size_t h = static_cast<std::size_t>(&head - heads_.all().data());
-    if (session_.leader() && head.objective.shape().truth == Truth::none)
-      made_.push_back(
-          {head.name,
-           session_.graph.shape_of(
-               session_.graph.outputs[session_.graph.output_of_head(h, heads_.all().size())].value),
-           {}});
+  const std::span<const Heads::Head> heads = heads_.all();
+  const ModelGraph& graph = session_.graph;
+  for (std::size_t h = 0; h < heads.size() && session_.leader(); ++h) {
+    if (heads[h].objective.shape().truth != Truth::none) continue;
+    const std::size_t value = graph.outputs[graph.output_of_head(h, heads.size())].value;
+    made_.push_back({h, heads[h].name, graph.shape_of(value), {}});
   }
   const auto keep = [this](std::size_t, std::size_t samples) { keep_made(samples); };
   Evaluation evaluation = evaluation_of(predict(session_.data.validation(), keep));
@@ -66,13 +64,10 @@ Evaluation Evaluator::validate() {
 
 void Evaluator::keep_made(std::size_t samples) {
   for (Made& made : made_) {
-    const auto is_named = [&](const Heads::Head& head) { return head.name == made.head; };
-    const auto head =
-        static_cast<std::size_t>(std::ranges::find_if(heads_.all(), is_named) - heads_.all().begin());
-    const std::size_t count = heads_.all()[head].objective.output_count();
+    const std::size_t count = heads_.all()[made.number].objective.output_count();
     const auto cells = static_cast<std::size_t>(made.shape.voxels());
     const std::span<const float> all =
-        std::span<const float>(buffers_.outputs).subspan(heads_.output_begin(head, samples));
+        std::span<const float>(buffers_.outputs).subspan(heads_.output_begin(made.number, samples));
     for (std::size_t n = 0; n < samples && made.values.size() < kMosaicSamples * cells; ++n) {
       const std::span<const float> first_channel = all.subspan(n * count, cells);
       made.values.insert(made.values.end(), first_channel.begin(), first_channel.end());

@@ -16,6 +16,7 @@ inline constexpr std::size_t kMosaicSamples = 16;
 // The samples that one head has made: the first channels of up to kMosaicSamples samples, normalised,
 // [samples, cells].
 struct Made {
+  std::size_t number = 0;  // of the head
   std::string head;
   TensorShape shape;
   std::vector<float> values;
