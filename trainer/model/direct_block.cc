@@ -38,8 +38,9 @@ class DirectBlock final : public UnaryLayer {
     return conv_.parameters.size() > 1 ? conv_.parameters[1].value.data_ptr<float>() : nullptr;
   }
   at::Tensor outputs(std::int64_t samples) const;
-  void convolve(const at::Tensor& x, float* padded, float* y);
-  void activate(const float* y, std::int64_t samples, float* z) const;
+  at::Tensor run(const at::Tensor& x, std::vector<float>& padded, std::vector<float>& y, bool training);
+  void convolve(const float* x, float* padded, float* y) const;
+  void activate(const float* y, float* z) const;
   void measure_batch(std::int64_t samples);
   void set_running_activations();
   void reduce_weight_sums(std::span<const float> sums, std::size_t threads);
@@ -105,27 +106,18 @@ at::Tensor DirectBlock::outputs(std::int64_t samples) const {
   return at::empty({samples, output_.channels, e[0], e[1], e[2]}, at::TensorOptions().dtype(at::kFloat));
 }
 
-void DirectBlock::convolve(const at::Tensor& x, float* padded, float* y) {
-  pack_weights(conv_.parameters[0].value.data_ptr<float>(), in_, out_, false, packed_.data());
-  const float* from = x.data_ptr<float>();
-  at::parallel_for(0, x.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t n = begin; n < end; ++n) {
-      float* copy = padded + n * padded_stride_;
-      kernels_.pad(from + n * in_stride_, in_, box_, copy);
-      kernels_.convolve(copy, packed_.data(), bias(), in_, out_, box_, y + n * y_stride_);
-    }
-  });
+// Of one sample.
+void DirectBlock::convolve(const float* x, float* padded, float* y) const {
+  kernels_.pad(x, in_, box_, padded);
+  kernels_.convolve(padded, packed_.data(), bias(), in_, out_, box_, y);
 }
 
-void DirectBlock::activate(const float* y, std::int64_t samples, float* z) const {
-  at::parallel_for(0, samples, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t n = begin; n < end; ++n) {
-      for (std::int64_t c = 0; c < out_; ++c) {
-        kernels_.activate(y + n * y_stride_ + c * box_.voxels(), box_,
-                          activations_[static_cast<std::size_t>(c)], z + (n * out_ + c) * output_.voxels());
-      }
-    }
-  });
+// Of one sample.
+void DirectBlock::activate(const float* y, float* z) const {
+  for (std::int64_t c = 0; c < out_; ++c) {
+    kernels_.activate(y + c * box_.voxels(), box_, activations_[static_cast<std::size_t>(c)],
+                      z + c * output_.voxels());
+  }
 }
 
 // Mean and variance of this batch. One sum per sample, added in order of the samples whatever the number of
@@ -178,36 +170,46 @@ void DirectBlock::set_running_activations() {
   }
 }
 
-at::Tensor DirectBlock::forward(const at::Tensor& x, const StepKey&) {
-  samples_ = x.size(0);
+// Where no norm needs all samples first, a sample's y is activated while it is in the cache.
+at::Tensor DirectBlock::run(const at::Tensor& x_tensor, std::vector<float>& padded, std::vector<float>& y,
+                            bool training) {
+  const at::Tensor x = x_tensor.contiguous();
+  const std::int64_t samples = x.size(0);
   const auto grow = [](std::vector<float>& values, std::int64_t count) {
     if (static_cast<std::int64_t>(values.size()) < count) values.resize(static_cast<std::size_t>(count));
   };
-  grow(padded_, samples_ * padded_stride_);
-  at::Tensor z = outputs(samples_);
-  if (plain_) {
-    convolve(x.contiguous(), padded_.data(), z.data_ptr<float>());
-    return z;
-  }
-  grow(y_, samples_ * y_stride_);
-  convolve(x.contiguous(), padded_.data(), y_.data());
-  if (norm_) measure_batch(samples_);
-  activate(y_.data(), samples_, z.data_ptr<float>());
+  grow(padded, samples * padded_stride_);
+  if (!plain_) grow(y, samples * y_stride_);
+  at::Tensor z = outputs(samples);
+  const auto z_of = [&](std::int64_t n) { return z.data_ptr<float>() + n * out_ * output_.voxels(); };
+  const auto for_samples = [&](const auto& call) {
+    at::parallel_for(0, samples, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t n = begin; n < end; ++n) call(n);
+    });
+  };
+  const bool waits = norm_ && training;
+  pack_weights(conv_.parameters[0].value.data_ptr<float>(), in_, out_, false, packed_.data());
+  for_samples([&](std::int64_t n) {
+    float* own = plain_ ? z_of(n) : y.data() + n * y_stride_;
+    convolve(x.data_ptr<float>() + n * in_stride_, padded.data() + n * padded_stride_, own);
+    if (!plain_ && !waits) activate(own, z_of(n));
+  });
+  if (!waits) return z;
+  measure_batch(samples);
+  for_samples([&](std::int64_t n) { activate(y.data() + n * y_stride_, z_of(n)); });
   return z;
+}
+
+at::Tensor DirectBlock::forward(const at::Tensor& x, const StepKey&) {
+  samples_ = x.size(0);
+  return run(x, padded_, y_, true);
 }
 
 at::Tensor DirectBlock::predict(const at::Tensor& x) {
   if (norm_) set_running_activations();
-  std::vector<float> padded(static_cast<std::size_t>(x.size(0) * padded_stride_));
-  at::Tensor z = outputs(x.size(0));
-  if (plain_) {
-    convolve(x.contiguous(), padded.data(), z.data_ptr<float>());
-    return z;
-  }
-  std::vector<float> y(static_cast<std::size_t>(x.size(0) * y_stride_));
-  convolve(x.contiguous(), padded.data(), y.data());
-  activate(y.data(), x.size(0), z.data_ptr<float>());
-  return z;
+  std::vector<float> padded;
+  std::vector<float> y;
+  return run(x, padded, y, false);
 }
 
 at::Tensor DirectBlock::backward(const at::Tensor& gradient, bool wants_input) {
@@ -220,36 +222,38 @@ at::Tensor DirectBlock::backward(const at::Tensor& gradient, bool wants_input) {
   };
 
   std::vector<Moments> parts(static_cast<std::size_t>(samples_ * out_));
-  at::parallel_for(0, samples_, 1, [&](std::int64_t begin, std::int64_t end) {
+  const auto part_of = [&](std::int64_t n, std::int64_t c) -> Moments& {
+    return parts[static_cast<std::size_t>(n * out_ + c)];
+  };
+  // Without a norm, the pass that computes dy finds the sums.
+  const bool sums_first = norm_ || plain_;
+  at::parallel_for(0, sums_first ? samples_ : 0, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t n = begin; n < end; ++n) {
       for (std::int64_t c = 0; c < out_; ++c) {
-        Moments& part = parts[static_cast<std::size_t>(n * out_ + c)];
+        Moments& part = part_of(n, c);
         const auto i = static_cast<std::size_t>(c);
         kernels_.gradient_sums(y_of(n, c), dz_of(n, c), box_, activations_[i], means_[i], &part.sum,
                                &part.squares);
       }
     }
   });
+  const auto sum_of = [&](std::int64_t c, double Moments::*term) {
+    double sum = 0;
+    for (std::int64_t n = 0; n < samples_; ++n) sum += part_of(n, c).*term;
+    return sum;
+  };
   std::vector<float> g_means(static_cast<std::size_t>(out_), 0.0F);
   std::vector<float> gy_factors(static_cast<std::size_t>(out_), 0.0F);
   const double count = static_cast<double>(samples_) * static_cast<double>(box_.voxels());
-  for (std::int64_t c = 0; c < out_; ++c) {
+  for (std::int64_t c = 0; c < out_ && norm_; ++c) {
     const auto i = static_cast<std::size_t>(c);
-    double sum_g = 0;
-    double sum_gy = 0;
-    for (std::int64_t n = 0; n < samples_; ++n) {
-      sum_g += parts[static_cast<std::size_t>(n * out_ + c)].sum;
-      sum_gy += parts[static_cast<std::size_t>(n * out_ + c)].squares;
-    }
-    if (norm_) {
-      norm_tensors_.parameters[0].gradient.data_ptr<float>()[c] =
-          static_cast<float>(sum_gy * inverse_deviations_[i]);
-      norm_tensors_.parameters[1].gradient.data_ptr<float>()[c] = static_cast<float>(sum_g);
-      g_means[i] = static_cast<float>(sum_g / count);
-      gy_factors[i] = static_cast<float>(sum_gy / count * inverse_deviations_[i] * inverse_deviations_[i]);
-    } else if (bias() != nullptr) {
-      conv_.parameters[1].gradient.data_ptr<float>()[c] = static_cast<float>(sum_g);
-    }
+    const double sum_g = sum_of(c, &Moments::sum);
+    const double sum_gy = sum_of(c, &Moments::squares);
+    norm_tensors_.parameters[0].gradient.data_ptr<float>()[c] =
+        static_cast<float>(sum_gy * inverse_deviations_[i]);
+    norm_tensors_.parameters[1].gradient.data_ptr<float>()[c] = static_cast<float>(sum_g);
+    g_means[i] = static_cast<float>(sum_g / count);
+    gy_factors[i] = static_cast<float>(sum_gy / count * inverse_deviations_[i] * inverse_deviations_[i]);
   }
 
   // A sample's dy is computed, used for both gradients while it is in the cache, and overwritten by the next
@@ -272,7 +276,7 @@ at::Tensor DirectBlock::backward(const at::Tensor& gradient, bool wants_input) {
         for (std::int64_t c = 0; c < out_ && !plain_; ++c) {
           const auto i = static_cast<std::size_t>(c);
           kernels_.activate_backward(y_of(n, c), dz_of(n, c), box_, activations_[i], means_[i], g_means[i],
-                                     gy_factors[i], own.data() + c * box_.voxels());
+                                     gy_factors[i], own.data() + c * box_.voxels(), &part_of(n, c).sum);
         }
         const float* dy = plain_ ? dz_of(n, 0) : own.data();
         kernels_.weight_gradient(padded_.data() + n * padded_stride_, dy, in_, out_, box_,
@@ -285,6 +289,10 @@ at::Tensor DirectBlock::backward(const at::Tensor& gradient, bool wants_input) {
     }
   });
   reduce_weight_sums(weight_sums_, threads);
+  // A norm cancels the bias.
+  for (std::int64_t c = 0; c < out_ && bias() != nullptr; ++c)
+    conv_.parameters[1].gradient.data_ptr<float>()[c] =
+        norm_ ? 0.0F : static_cast<float>(sum_of(c, &Moments::sum));
   return dx;
 }
 

@@ -52,9 +52,9 @@ struct DirectKernels {
   void (*gradient_sums)(const float* y, const float* dz, const BoxSize& box, const Activation& how,
                         float mean, double* sum_g, double* sum_gy);
 
-  // dy = factor * (g - g_mean - (y - mean) * gy_factor).
+  // dy = factor * (g - g_mean - (y - mean) * gy_factor). Adds the sum of g.
   void (*activate_backward)(const float* y, const float* dz, const BoxSize& box, const Activation& how,
-                            float mean, float g_mean, float gy_factor, float* dy);
+                            float mean, float g_mean, float gy_factor, float* dy, double* sum_g);
 };
 
 // The best set for this processor. WFLOW_KERNELS=plain|avx2|avx512 in the environment chooses another (for

@@ -18,8 +18,13 @@ BoxSize cells_of(const TensorShape& shape) {
 
 constexpr std::int64_t kTaps = 27;
 
+bool is_convolution(const Layer& layer) {
+  return layer.kind == LayerKind::convolution || layer.kind == LayerKind::transposed_convolution;
+}
+
 // True for the hand-written weight gradient: few channels, 3^3 or 1 x 3 x 3 cells with a border.
 bool has_own_weight_gradient(const Layer& layer) {
+  if (layer.kind != LayerKind::convolution) return false;
   const auto& k = layer.kernel;
   const std::array<std::int64_t, 3> ones = {1, 1, 1};
   const std::array<std::int64_t, 3> border = {k[0] / 2, 1, 1};
@@ -30,19 +35,20 @@ bool has_own_weight_gradient(const Layer& layer) {
 
 class Block final : public OnednnBlock {
  public:
+  // `convolution`: null for layers without one, which work on blocks of `block` channels.
   Block(std::span<const Layer> layers, std::span<const LayerTensors> tensors,
-        std::unique_ptr<OnednnConvolution> convolution, bool own_weight_gradient,
+        std::unique_ptr<OnednnConvolution> convolution, int block, bool own_weight_gradient,
         std::shared_ptr<BlockScratch> scratch);
 
   at::Tensor forward(const at::Tensor& x, const StepKey& key) override;
   at::Tensor predict(const at::Tensor& x) override;
   at::Tensor backward(const at::Tensor& gradient, bool wants_input) override;
 
-  int input_block() const override { return convolution_->plain_input() ? 0 : static_cast<int>(block_); }
+  int input_block() const override { return reads_plain() ? 0 : static_cast<int>(block_); }
   int output_block() const override { return static_cast<int>(block_); }
-  void take_blocked_input() override { blocked_input_ = true; }
-  void give_blocked_output() override { blocked_output_ = true; }
-  std::vector<std::string> kernels() const override { return convolution_->kernels(); }
+  std::vector<std::string> kernels() const override {
+    return convolution_ != nullptr ? convolution_->kernels() : std::vector<std::string>{};
+  }
 
  private:
   // Moments over a channel of a sample, or over all cells of a norm.
@@ -51,15 +57,20 @@ class Block final : public OnednnBlock {
     double variance = 0;
   };
 
-  std::int64_t samples_of(const at::Tensor& x) const {
-    return x.numel() / (blocked_input_ ? input_order_.blocked_count() : layer_.input.count());
+  // The hand-written weight gradient reads plain fields.
+  bool reads_plain() const {
+    return convolution_ != nullptr && (convolution_->plain_input() || own_weight_gradient_);
   }
-  at::Tensor ordered_input(const at::Tensor& x, std::int64_t samples);
-  at::Tensor ordered_output(const at::Tensor& z, std::int64_t samples);
-  at::Tensor ordered_gradient(const at::Tensor& dz, std::int64_t samples);
-  at::Tensor fields(std::int64_t samples, const TensorShape& shape) const;
+  std::int64_t samples_of(const at::Tensor& x) const {
+    return x.numel() / (reads_plain() ? layer_.input.count() : input_order_.blocked_count());
+  }
+  at::Tensor input_for_kernels(const at::Tensor& x, std::int64_t samples);
 
-  bool in_place() const { return norm_ == nullptr && !pools_; }
+  bool in_place() const { return convolution_ != nullptr && norm_ == nullptr && !pools_; }
+  // oneDNN adds the bias of a convolution, not that of a transposed one.
+  bool adds_bias() const {
+    return layer_.kind == LayerKind::transposed_convolution && tensors_.parameters.size() > 1;
+  }
   bool needs_output() const { return norm_ != nullptr || shape_.kind == BlockedPool::average; }
   float* y_of(float* y, std::int64_t sample, std::int64_t c) const {
     return y + (sample * blocks_ + c) * shape_.in.voxels() * block_;
@@ -94,17 +105,14 @@ class Block final : public OnednnBlock {
 
   const DirectKernels& direct_ = direct_kernels();
   const BlockedKernels& kernels_ = blocked_kernels();
-  Layer layer_;         // the convolution
-  TensorShape output_;  // output of the block
+  Layer layer_;          // the first one
+  TensorShape y_shape_;  // output of the convolution
   std::unique_ptr<OnednnConvolution> convolution_;
   bool own_weight_gradient_;
   std::shared_ptr<BlockScratch> scratch_;
   std::int64_t block_;   // channels per block
   std::int64_t blocks_;  // blocks in the output
   BlockedReorder input_order_;
-  BlockedReorder output_order_;
-  bool blocked_input_ = false;
-  bool blocked_output_ = false;
   BlockedShape shape_;
   bool pools_ = false;
   float slope_ = 1;
@@ -132,21 +140,20 @@ class Block final : public OnednnBlock {
 };
 
 Block::Block(std::span<const Layer> layers, std::span<const LayerTensors> tensors,
-             std::unique_ptr<OnednnConvolution> convolution, bool own_weight_gradient,
+             std::unique_ptr<OnednnConvolution> convolution, int block, bool own_weight_gradient,
              std::shared_ptr<BlockScratch> scratch)
     : layer_(layers.front()),
-      output_(layers.back().output),
+      y_shape_(convolution != nullptr ? layer_.output : layer_.input),
       convolution_(std::move(convolution)),
       own_weight_gradient_(own_weight_gradient),
       scratch_(std::move(scratch)),
-      block_(convolution_->block()),
-      blocks_((layer_.output.channels + block_ - 1) / block_),
-      input_order_(layer_.input, convolution_->block()),
-      output_order_(output_, convolution_->block()),
-      tensors_(tensors.front()) {
-  shape_.in = cells_of(layer_.output);
-  shape_.out = cells_of(output_);
-  for (std::size_t i = 1; i < layers.size(); ++i) {
+      block_(block),
+      blocks_((y_shape_.channels + block_ - 1) / block_),
+      input_order_(layer_.input, block) {
+  if (convolution_ != nullptr) tensors_ = tensors.front();
+  shape_.in = cells_of(y_shape_);
+  shape_.out = cells_of(layers.back().output);
+  for (std::size_t i = convolution_ != nullptr ? 1 : 0; i < layers.size(); ++i) {
     const Layer& layer = layers[i];
     if (layer.kind == LayerKind::relu) slope_ = 0;
     if (layer.kind == LayerKind::leaky_relu) slope_ = static_cast<float>(layer.value);
@@ -183,42 +190,24 @@ std::vector<double> Block::added_up(const std::vector<double>& parts, std::int64
   return sums;
 }
 
-at::Tensor Block::fields(std::int64_t samples, const TensorShape& shape) const {
-  const auto& e = shape.extent;
-  return at::empty({samples, shape.channels, e[0], e[1], e[2]}, at::TensorOptions().dtype(at::kFloat));
+at::Tensor floats(std::int64_t count) {
+  return at::empty({count}, at::TensorOptions().dtype(at::kFloat));
 }
 
-at::Tensor Block::ordered_input(const at::Tensor& x, std::int64_t samples) {
-  if (blocked_input_ || convolution_->plain_input()) return x.contiguous();
-  at::Tensor ordered =
-      at::empty({samples * input_order_.blocked_count()}, at::TensorOptions().dtype(at::kFloat));
+at::Tensor Block::input_for_kernels(const at::Tensor& x, std::int64_t samples) {
+  if (!own_weight_gradient_ || convolution_->plain_input()) return x.contiguous();
+  at::Tensor ordered = floats(samples * input_order_.blocked_count());
   input_order_.to_blocked(samples, x.contiguous().data_ptr<float>(), ordered.data_ptr<float>());
-  return ordered;
-}
-
-at::Tensor Block::ordered_output(const at::Tensor& z, std::int64_t samples) {
-  if (blocked_output_) return z;
-  at::Tensor plain = fields(samples, output_);
-  output_order_.to_plain(samples, z.data_ptr<float>(), plain.data_ptr<float>());
-  return plain;
-}
-
-at::Tensor Block::ordered_gradient(const at::Tensor& dz, std::int64_t samples) {
-  if (blocked_output_) return dz;
-  at::Tensor ordered =
-      at::empty({samples * output_order_.blocked_count()}, at::TensorOptions().dtype(at::kFloat));
-  output_order_.to_blocked(samples, dz.contiguous().data_ptr<float>(), ordered.data_ptr<float>());
   return ordered;
 }
 
 std::size_t Block::group_of(std::int64_t sample, std::int64_t channel) const {
   if (!by_sample_) return static_cast<std::size_t>(channel);
-  return static_cast<std::size_t>(sample * norm_->groups +
-                                  channel / (layer_.output.channels / norm_->groups));
+  return static_cast<std::size_t>(sample * norm_->groups + channel / (y_shape_.channels / norm_->groups));
 }
 
 std::size_t Block::group_count(std::int64_t samples) const {
-  return static_cast<std::size_t>(by_sample_ ? samples * norm_->groups : layer_.output.channels);
+  return static_cast<std::size_t>(by_sample_ ? samples * norm_->groups : y_shape_.channels);
 }
 
 // Moments [samples][channels], each over its cells.
@@ -236,7 +225,7 @@ std::vector<Block::Moments> Block::channel_moments(float* y, std::int64_t sample
   });
   sums = added_up(sums, samples, planes);
   squares = added_up(squares, samples, planes);
-  const std::int64_t channels = layer_.output.channels;
+  const std::int64_t channels = y_shape_.channels;
   const auto count = static_cast<double>(shape_.in.voxels());
   std::vector<Moments> moments;
   for (std::int64_t n = 0; n < samples; ++n) {
@@ -252,7 +241,7 @@ std::vector<Block::Moments> Block::channel_moments(float* y, std::int64_t sample
 
 void Block::measure(float* y, std::int64_t samples) {
   const std::vector<Moments> channels = channel_moments(y, samples);
-  const std::int64_t width = layer_.output.channels;
+  const std::int64_t width = y_shape_.channels;
   const auto at = [&](std::int64_t n, std::int64_t c) { return static_cast<std::size_t>(n * width + c); };
   groups_.assign(group_count(samples), {});
   const double share = static_cast<double>(groups_.size()) / static_cast<double>(channels.size());
@@ -296,9 +285,10 @@ void Block::set_factors(std::int64_t samples) {
   constants_.assign(size, 0.0F);
   means_.assign(size, 0.0F);
   for (std::int64_t n = 0; n < rows; ++n) {
-    for (std::int64_t c = 0; c < layer_.output.channels; ++c) {
+    for (std::int64_t c = 0; c < y_shape_.channels; ++c) {
       const auto i = static_cast<std::size_t>(n * blocks_ * block_ + c);
       factors_[i] = 1;
+      if (adds_bias()) constants_[i] = parameter(tensors_, 1)[c];
       if (norm_ == nullptr || groups_.empty()) continue;
       const Moments& group = groups_[group_of(n, c)];
       means_[i] = static_cast<float>(group.mean);
@@ -320,23 +310,28 @@ void Block::activate(float* y, std::int64_t samples, float* z, unsigned char* pl
 }
 
 at::Tensor Block::run(const at::Tensor& x, std::int64_t samples, bool training) {
-  const auto options = at::TensorOptions().dtype(at::kFloat);
   const std::int64_t y_count = samples * blocks_ * block_ * shape_.in.voxels();
-  at::Tensor z = at::empty({samples * output_order_.blocked_count()}, options);
+  at::Tensor z = floats(samples * blocks_ * block_ * shape_.out.voxels());
   float* y = nullptr;
-  if (in_place()) {
+  if (convolution_ == nullptr) {
+    y = x.data_ptr<float>();
+    if (training && needs_output()) y_ = x;
+  } else if (in_place()) {
     y = z.data_ptr<float>();
   } else if (training && needs_output()) {
-    if (!y_.defined() || y_.numel() != y_count) y_ = at::empty({y_count}, options);
+    if (!y_.defined() || y_.numel() != y_count) y_ = floats(y_count);
     y = y_.data_ptr<float>();
   } else {
     y = scratch_->take(y_count);
   }
-  const bool bias = tensors_.parameters.size() > 1;
-  convolution_->forward(samples, x.data_ptr<float>(), parameter(tensors_, 0),
-                        bias ? parameter(tensors_, 1) : nullptr, y);
+  if (convolution_ != nullptr) {
+    const bool bias = tensors_.parameters.size() > 1;
+    convolution_->forward(samples, x.data_ptr<float>(), parameter(tensors_, 0),
+                          bias ? parameter(tensors_, 1) : nullptr, y);
+  }
+  if (adds_bias()) set_factors(samples);
   if (norm_ != nullptr && (training || by_sample_)) measure(y, samples);
-  if (in_place() && slope_ == 1) return z;
+  if (in_place() && slope_ == 1 && !adds_bias()) return z;
   const bool places = training && shape_.kind == BlockedPool::maximum;
   if (places) places_.resize(static_cast<std::size_t>(z.numel()));
   activate(y, samples, z.data_ptr<float>(), places ? places_.data() : nullptr);
@@ -345,18 +340,18 @@ at::Tensor Block::run(const at::Tensor& x, std::int64_t samples, bool training) 
 
 at::Tensor Block::forward(const at::Tensor& x, const StepKey&) {
   samples_ = samples_of(x);
-  x_ = ordered_input(x, samples_);
+  x_ = input_for_kernels(x, samples_);
   z_ = run(x_, samples_, true);
-  if (own_weight_gradient_ && !convolution_->plain_input()) x_ = x.contiguous();
+  if (own_weight_gradient_) x_ = x.contiguous();
   if (in_place()) y_ = z_;  // has the same sign
   keep_statistics(samples_);
-  return ordered_output(z_, samples_);
+  return z_;
 }
 
 at::Tensor Block::predict(const at::Tensor& x) {
   const std::int64_t samples = samples_of(x);
   if (norm_ != nullptr && !by_sample_) use_running_statistics();
-  return ordered_output(run(ordered_input(x, samples), samples, false), samples);
+  return run(input_for_kernels(x, samples), samples, false);
 }
 
 BlockedPass Block::pass_of(const float* dz, std::int64_t sample, std::int64_t c) {
@@ -379,7 +374,7 @@ void Block::gradient_of_norm(const float* dz, std::int64_t samples) {
   });
   sums = added_up(sums, samples, planes);
   products = added_up(products, samples, planes);
-  const std::int64_t channels = layer_.output.channels;
+  const std::int64_t channels = y_shape_.channels;
   const float* scale = parameter(norm_tensors_, 0);
   std::vector<double> scale_gradients(static_cast<std::size_t>(channels));
   std::vector<double> shift_gradients(scale_gradients.size());
@@ -430,7 +425,7 @@ void Block::gradient_of_fields(const float* dz, std::int64_t samples, float* dy)
   });
   if (tensors_.parameters.size() < 2) return;
   sums = added_up(sums, samples, planes);
-  for (std::int64_t c = 0; c < layer_.output.channels; ++c) {
+  for (std::int64_t c = 0; c < y_shape_.channels; ++c) {
     double sum = 0;
     for (std::int64_t n = 0; n < samples; ++n)
       sum += sums[static_cast<std::size_t>(n * blocks_ * block_ + c)];
@@ -480,30 +475,29 @@ void Block::own_weight_gradient(const float* dy, std::int64_t samples) {
   }
 }
 
-at::Tensor Block::backward(const at::Tensor& gradient, bool wants_input) {
-  const at::Tensor dz = ordered_gradient(gradient, samples_);
+at::Tensor Block::backward(const at::Tensor& dz, bool wants_input) {
   if (norm_ != nullptr) gradient_of_norm(dz.data_ptr<float>(), samples_);
-  float* dy = scratch_->take(samples_ * blocks_ * block_ * shape_.in.voxels());
+  // The kernels find the sign of the activation's argument: z has it where it stands in the place of y.
+  if (in_place()) constants_.assign(constants_.size(), 0.0F);
+  at::Tensor dx;
+  if (wants_input)
+    dx = floats(samples_ * (reads_plain() ? layer_.input.count() : input_order_.blocked_count()));
+  float* dy = convolution_ == nullptr && wants_input
+                  ? dx.data_ptr<float>()
+                  : scratch_->take(samples_ * blocks_ * block_ * shape_.in.voxels());
   gradient_of_fields(dz.data_ptr<float>(), samples_, dy);
   if (own_weight_gradient_) {
     own_weight_gradient(dy, samples_);
-  } else {
+  } else if (convolution_ != nullptr) {
     convolution_->weight_gradient(samples_, x_.data_ptr<float>(), dy,
                                   tensors_.parameters[0].gradient.data_ptr<float>());
   }
   x_.reset();
   z_.reset();
-  if (in_place()) y_.reset();
-  if (!wants_input) return {};
-  const bool plain = convolution_->plain_input();
-  at::Tensor dx =
-      plain ? fields(samples_, layer_.input)
-            : at::empty({samples_ * input_order_.blocked_count()}, at::TensorOptions().dtype(at::kFloat));
-  convolution_->input_gradient(samples_, dy, parameter(tensors_, 0), dx.data_ptr<float>());
-  if (plain || blocked_input_) return dx;
-  at::Tensor ordered = fields(samples_, layer_.input);
-  input_order_.to_plain(samples_, dx.data_ptr<float>(), ordered.data_ptr<float>());
-  return ordered;
+  if (in_place() || convolution_ == nullptr) y_.reset();
+  if (wants_input && convolution_ != nullptr)
+    convolution_->input_gradient(samples_, dy, parameter(tensors_, 0), dx.data_ptr<float>());
+  return dx;
 }
 
 bool fits_pool(const Layer& layer) {
@@ -511,11 +505,8 @@ bool fits_pool(const Layer& layer) {
          layer.stride == layer.kernel;
 }
 
-}  // namespace
-
-std::size_t onednn_block_length(std::span<const Layer> layers) {
-  if (layers.empty() || layers[0].kind != LayerKind::convolution) return 0;
-  std::size_t length = 1;
+// Number of layers, from `length` on, that a block can add to the first `length` ones.
+std::size_t extended_length(std::span<const Layer> layers, std::size_t length) {
   const auto next = [&](auto... kinds) {
     return length < layers.size() && ((layers[length].kind == kinds) || ...);
   };
@@ -523,8 +514,9 @@ std::size_t onednn_block_length(std::span<const Layer> layers) {
   const auto next_activates = [&] {
     return next(LayerKind::relu) || (next(LayerKind::leaky_relu) && layers[length].value >= 0);
   };
+  const bool has_bias = length > 0 && layers[0].parameters.size() > 1;
   if (next(LayerKind::batch_norm, LayerKind::group_norm)) {
-    if (layers[0].parameters.size() > 1) return 1;  // the norm cancels the bias
+    if (has_bias) return length;  // the norm cancels the bias
     ++length;
   }
   const bool active = next_activates();
@@ -537,18 +529,96 @@ std::size_t onednn_block_length(std::span<const Layer> layers) {
   return length;
 }
 
+// Fields of several channels behind one another. All have whole blocks of channels.
+class BlockedConcatenation final : public TorchLayer {
+ public:
+  explicit BlockedConcatenation(std::vector<std::int64_t> counts) : counts_(std::move(counts)) {
+    for (const std::int64_t count : counts_) total_ += count;
+  }
+
+  at::Tensor predict(const Tensors& inputs) override {
+    const std::int64_t samples = inputs.front().numel() / counts_.front();
+    at::Tensor all = floats(samples * total_);
+    std::int64_t begin = 0;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      copy_rows(inputs[i].data_ptr<float>(), counts_[i], all.data_ptr<float>() + begin, total_, counts_[i],
+                samples);
+      begin += counts_[i];
+    }
+    return all;
+  }
+  at::Tensor forward(const Tensors& inputs, const StepKey&) override { return predict(inputs); }
+
+  Tensors backward(const at::Tensor& gradient, const std::vector<bool>& wanted) override {
+    const std::int64_t samples = gradient.numel() / total_;
+    Tensors parts(counts_.size());
+    std::int64_t begin = 0;
+    for (std::size_t i = 0; i < counts_.size(); ++i) {
+      if (wanted[i]) {
+        parts[i] = floats(samples * counts_[i]);
+        copy_rows(gradient.data_ptr<float>() + begin, total_, parts[i].data_ptr<float>(), counts_[i],
+                  counts_[i], samples);
+      }
+      begin += counts_[i];
+    }
+    return parts;
+  }
+
+ private:
+  // `rows` rows of `count` values; the rows begin `from_step` and `to_step` values apart.
+  static void copy_rows(const float* from, std::int64_t from_step, float* to, std::int64_t to_step,
+                        std::int64_t count, std::int64_t rows) {
+    constexpr std::int64_t kPiece = 1 << 14;
+    const std::int64_t pieces = (count + kPiece - 1) / kPiece;
+    at::parallel_for(0, rows * pieces, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const std::int64_t first = i % pieces * kPiece;
+        std::copy_n(from + i / pieces * from_step + first, std::min(kPiece, count - first),
+                    to + i / pieces * to_step + first);
+      }
+    });
+  }
+
+  std::vector<std::int64_t> counts_;  // floats of a sample of each input
+  std::int64_t total_ = 0;
+};
+
+}  // namespace
+
+std::size_t onednn_block_length(std::span<const Layer> layers) {
+  if (layers.empty() || !is_convolution(layers[0])) return 0;
+  return extended_length(layers, 1);
+}
+
+std::size_t blocked_tail_length(std::span<const Layer> layers) {
+  return extended_length(layers, 0);
+}
+
 std::unique_ptr<OnednnBlock> make_onednn_block(std::span<const Layer> layers,
                                                std::span<const LayerTensors> tensors, bool wants_input,
                                                Precision precision, std::shared_ptr<BlockScratch> scratch) {
   const bool own = !wants_input && has_own_weight_gradient(layers.front());
   OnednnConvolution::Wanted wanted;
-  wanted.bias = layers.front().parameters.size() > 1;
+  wanted.bias = layers.front().kind == LayerKind::convolution && layers.front().parameters.size() > 1;
   wanted.input_gradient = wants_input;
   wanted.weight_gradient = !own;
   wanted.precision = precision;
   auto convolution = OnednnConvolution::make(layers.front(), wanted);
   if (convolution == nullptr) return nullptr;
-  return std::make_unique<Block>(layers, tensors, std::move(convolution), own, std::move(scratch));
+  const int block = convolution->block();
+  return std::make_unique<Block>(layers, tensors, std::move(convolution), block, own, std::move(scratch));
+}
+
+std::unique_ptr<OnednnBlock> make_blocked_tail(std::span<const Layer> layers,
+                                               std::span<const LayerTensors> tensors, int block,
+                                               std::shared_ptr<BlockScratch> scratch) {
+  return std::make_unique<Block>(layers, tensors, nullptr, block, false, std::move(scratch));
+}
+
+std::unique_ptr<TorchLayer> make_blocked_concatenation(std::span<const TensorShape> inputs) {
+  std::vector<std::int64_t> counts;
+  for (const TensorShape& input : inputs) counts.push_back(input.count());
+  return std::make_unique<BlockedConcatenation>(std::move(counts));
 }
 
 }  // namespace wflow::trainer

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A group of layers (convolution, norm, leaky ReLU, pool) on oneDNN's blocked layout: the convolution by
-// oneDNN, the rest in one pass of blocked_kernels.h. Consecutive blocks pass fields in the blocked layout;
-// only the two ends of such a trunk reorder them. To be included only by the torch translation units of this
-// folder.
+// Layers on oneDNN's blocked layout: a group of them (convolution, norm, leaky ReLU, pool) with the
+// convolution by oneDNN and the rest in one pass of blocked_kernels.h, and the layers between such groups.
+// Fields are flat tensors, [samples][channels / B][cells][B]; the network reorders them where a layer reads
+// another order. To be included only by the torch translation units of this folder.
 #pragma once
 
 #include <memory>
@@ -29,20 +29,29 @@ class BlockScratch {
 
 class OnednnBlock : public UnaryLayer {
  public:
-  // Channels per block that the input may have, and that the output has; 0: a plain input.
+  // Channels per block that the input must have, and that the output has; 0: a plain input.
   virtual int input_block() const = 0;
   virtual int output_block() const = 0;
-  virtual void take_blocked_input() = 0;
-  virtual void give_blocked_output() = 0;
   virtual std::vector<std::string> kernels() const = 0;  // oneDNN's names of the convolution's kernels
 };
 
-// Number of layers, from the first on, that one block can replace; 0: the first is not a convolution.
+// Number of layers, from the first on, that one block can replace; 0: the first is not a convolution, plain
+// or transposed.
 std::size_t onednn_block_length(std::span<const Layer> layers);
 
 // nullptr if oneDNN has only its reference kernels for the convolution. `tensors`: one entry per layer.
 std::unique_ptr<OnednnBlock> make_onednn_block(std::span<const Layer> layers,
                                                std::span<const LayerTensors> tensors, bool wants_input,
                                                Precision precision, std::shared_ptr<BlockScratch> scratch);
+
+// Norm, activation and pool of fields that are in blocks already. The length is 0 if the layers begin with
+// none that fits.
+std::size_t blocked_tail_length(std::span<const Layer> layers);
+std::unique_ptr<OnednnBlock> make_blocked_tail(std::span<const Layer> layers,
+                                               std::span<const LayerTensors> tensors, int block,
+                                               std::shared_ptr<BlockScratch> scratch);
+
+// Joins the channels of inputs in blocks. Each has a multiple of the block's channels.
+std::unique_ptr<TorchLayer> make_blocked_concatenation(std::span<const TensorShape> inputs);
 
 }  // namespace wflow::trainer

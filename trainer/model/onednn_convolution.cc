@@ -92,6 +92,13 @@ memory::desc in_full(memory::desc desc) {
   return desc;
 }
 
+// A transposed convolution is the gradient of the input of the convolution that maps its output to its input.
+// The weights have the same order.
+Layer mirrored(Layer layer) {
+  std::swap(layer.input, layer.output);
+  return layer;
+}
+
 // Converts fields from 32 bits to the type that a kernel multiplies.
 memory as_factor(const memory::desc& wanted, const float* from) {
   return in_order(in_full(wanted), from, wanted);
@@ -198,8 +205,13 @@ struct OnednnConvolution::Plans {
   bool choose_layouts();
   const Plan& plan(std::int64_t samples);
 
+  void run_forward(std::int64_t samples, const float* x, const float* weights, const float* bias, float* y);
+  void run_input_gradient(std::int64_t samples, const float* dy, const float* weights, float* dx);
+  void run_weight_gradient(std::int64_t samples, const float* x, const float* dy, float* gradient);
+
   Layer layer;
   Wanted wanted;
+  bool transposed = false;  // `layer` is then the mirrored one
   bool flat = false;
   int block = 0;
   Tag input_tag = Tag::any;
@@ -278,7 +290,7 @@ OnednnConvolution::Plans::describe_weight_gradient(std::int64_t samples, const m
 bool OnednnConvolution::Plans::choose_layouts() {
   for (const int candidate : {16, 8}) {
     block = candidate;
-    const bool narrow = layer.input.channels < block;
+    const bool narrow = !transposed && layer.input.channels < block;
     for (const Tag source : {narrow ? plain_tag(flat) : Tag::undef, blocked_tag(block, flat)}) {
       if (source == Tag::undef) continue;
       input_tag = source;
@@ -289,6 +301,7 @@ bool OnednnConvolution::Plans::choose_layouts() {
       if (!all) continue;
       names = {first->forward.impl_info_str()};
       if (first->input_gradient) names.emplace_back(first->input_gradient->impl_info_str());
+      if (transposed) std::swap(names[0], names[1]);
       if (first->weight_gradient) names.emplace_back(first->weight_gradient->impl_info_str());
       return true;
     }
@@ -331,9 +344,11 @@ OnednnConvolution::~OnednnConvolution() = default;
 
 std::unique_ptr<OnednnConvolution> OnednnConvolution::make(const Layer& layer, const Wanted& wanted) {
   auto plans = std::make_unique<Plans>();
-  plans->layer = layer;
+  plans->transposed = layer.kind == LayerKind::transposed_convolution;
+  plans->layer = plans->transposed ? mirrored(layer) : layer;
   plans->wanted = wanted;
-  plans->flat = is_flat(layer);
+  if (plans->transposed) plans->wanted.input_gradient = true;
+  plans->flat = is_flat(plans->layer);
   if (!plans->choose_layouts()) {
     if (wanted.precision == Precision::full) return nullptr;
     plans->wanted.precision = Precision::full;
@@ -356,44 +371,62 @@ std::vector<std::string> OnednnConvolution::kernels() const {
 
 void OnednnConvolution::forward(std::int64_t samples, const float* x, const float* weights, const float* bias,
                                 float* y) {
-  const Plans::Plan& plan = plans_->plan(samples);
-  const auto& description = plan.descriptions.forward;
-  memory from = wrap(plans_->plain_weights(), weights);
-  memory ordered = plan.forward_memory;
-  plan.forward_weights.execute(cpu_stream(), from, ordered);
-  std::unordered_map<int, memory> arguments = {{DNNL_ARG_SRC, as_factor(description.src_desc(), x)},
-                                               {DNNL_ARG_WEIGHTS, ordered},
-                                               {DNNL_ARG_DST, wrap(description.dst_desc(), y)}};
-  if (plans_->wanted.bias) arguments.emplace(DNNL_ARG_BIAS, wrap(description.bias_desc(), bias));
-  plan.forward.execute(cpu_stream(), arguments);
-  cpu_stream().wait();
+  if (plans_->transposed) return plans_->run_input_gradient(samples, x, weights, y);
+  plans_->run_forward(samples, x, weights, bias, y);
 }
 
 void OnednnConvolution::input_gradient(std::int64_t samples, const float* dy, const float* weights,
                                        float* dx) {
-  const Plans::Plan& plan = plans_->plan(samples);
-  const auto& description = *plan.descriptions.input_gradient;
-  memory from = wrap(plans_->plain_weights(), weights);
-  memory ordered = plan.backward_memory;
-  plan.backward_weights.execute(cpu_stream(), from, ordered);
-  plan.input_gradient.execute(cpu_stream(), {{DNNL_ARG_DIFF_DST, as_factor(description.diff_dst_desc(), dy)},
-                                             {DNNL_ARG_WEIGHTS, ordered},
-                                             {DNNL_ARG_DIFF_SRC, wrap(description.diff_src_desc(), dx)}});
-  cpu_stream().wait();
+  if (plans_->transposed) return plans_->run_forward(samples, dy, weights, nullptr, dx);
+  plans_->run_input_gradient(samples, dy, weights, dx);
 }
 
 void OnednnConvolution::weight_gradient(std::int64_t samples, const float* x, const float* dy,
                                         float* gradient) {
-  const Plans::Plan& plan = plans_->plan(samples);
-  const auto& description = *plan.descriptions.weight_gradient;
-  memory found = plan.gradient_memory;
-  const auto& forward = plan.descriptions.forward;
-  plan.weight_gradient.execute(
+  if (plans_->transposed) return plans_->run_weight_gradient(samples, dy, x, gradient);
+  plans_->run_weight_gradient(samples, x, dy, gradient);
+}
+
+void OnednnConvolution::Plans::run_forward(std::int64_t samples, const float* x, const float* weights,
+                                           const float* bias, float* y) {
+  const Plan& now = plan(samples);
+  const auto& description = now.descriptions.forward;
+  memory from = wrap(plain_weights(), weights);
+  memory ordered = now.forward_memory;
+  now.forward_weights.execute(cpu_stream(), from, ordered);
+  std::unordered_map<int, memory> arguments = {{DNNL_ARG_SRC, as_factor(description.src_desc(), x)},
+                                               {DNNL_ARG_WEIGHTS, ordered},
+                                               {DNNL_ARG_DST, wrap(description.dst_desc(), y)}};
+  if (wanted.bias) arguments.emplace(DNNL_ARG_BIAS, wrap(description.bias_desc(), bias));
+  now.forward.execute(cpu_stream(), arguments);
+  cpu_stream().wait();
+}
+
+void OnednnConvolution::Plans::run_input_gradient(std::int64_t samples, const float* dy, const float* weights,
+                                                  float* dx) {
+  const Plan& now = plan(samples);
+  const auto& description = *now.descriptions.input_gradient;
+  memory from = wrap(plain_weights(), weights);
+  memory ordered = now.backward_memory;
+  now.backward_weights.execute(cpu_stream(), from, ordered);
+  now.input_gradient.execute(cpu_stream(), {{DNNL_ARG_DIFF_DST, as_factor(description.diff_dst_desc(), dy)},
+                                            {DNNL_ARG_WEIGHTS, ordered},
+                                            {DNNL_ARG_DIFF_SRC, wrap(description.diff_src_desc(), dx)}});
+  cpu_stream().wait();
+}
+
+void OnednnConvolution::Plans::run_weight_gradient(std::int64_t samples, const float* x, const float* dy,
+                                                   float* gradient) {
+  const Plan& now = plan(samples);
+  const auto& description = *now.descriptions.weight_gradient;
+  memory found = now.gradient_memory;
+  const auto& forward = now.descriptions.forward;
+  now.weight_gradient.execute(
       cpu_stream(), {{DNNL_ARG_SRC, in_order(in_full(forward.src_desc()), x, description.src_desc())},
                      {DNNL_ARG_DIFF_DST, in_order(forward.dst_desc(), dy, description.diff_dst_desc())},
                      {DNNL_ARG_DIFF_WEIGHTS, found}});
-  memory to = wrap(plans_->plain_weights(), gradient);
-  plan.gradient_to_plain.execute(cpu_stream(), found, to);
+  memory to = wrap(plain_weights(), gradient);
+  now.gradient_to_plain.execute(cpu_stream(), found, to);
   cpu_stream().wait();
 }
 

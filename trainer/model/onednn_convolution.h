@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A convolution by oneDNN on its blocked layout, [samples][channels / B][cells][B]: forward, and the
-// gradients of input and weights. Does not need libtorch.
+// A convolution, plain or transposed, by oneDNN on its blocked layout, [samples][channels / B][cells][B]:
+// forward, and the gradients of input and weights. Does not need libtorch.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ class OnednnConvolution {
   // The gradient passes that oneDNN must compute. For a first layer of few channels, blocked_kernels.h
   // computes the weight gradient.
   struct Wanted {
-    bool bias = false;
+    bool bias = false;  // never for a transposed convolution: its caller adds the bias
     bool input_gradient = true;
     bool weight_gradient = true;
     // bf16: x, dy and weights are rounded to 16 bits before the product; sums have 32 bits. An input of fewer
@@ -50,8 +50,8 @@ class OnednnConvolution {
   bool plain_input() const;                  // reads [samples][channels][cells]: fewer channels than a block
   std::vector<std::string> kernels() const;  // oneDNN's names of the kernels for forward, input, weights
 
-  // weights: [out][in][kernel], bias: [out], both plain. Throws Error{unsupported} for a number of samples
-  // for which make()'s promise does not hold; none is known.
+  // weights: [out][in][kernel], transposed [in][out][kernel]; bias: [out]; both plain. Throws
+  // Error{unsupported} for a number of samples for which make()'s promise does not hold; none is known.
   void forward(std::int64_t samples, const float* x, const float* weights, const float* bias, float* y);
   void input_gradient(std::int64_t samples, const float* dy, const float* weights, float* dx);
   // Writes the gradient in the weights' plain order.

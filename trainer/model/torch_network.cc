@@ -124,8 +124,8 @@ class TorchNetwork final : public Network {
     std::vector<bool> wanted;  // which inputs need a gradient
     bool fields = false;       // reads tensors of five dimensions, vectors too
     bool gives_fields = false;
-    bool takes_blocks = false;  // input and output stay in oneDNN's layout
-    bool gives_blocks = false;
+    int reads_block = 0;  // channels of a block in oneDNN's layout; 0: libtorch's layout
+    int gives_block = 0;
     std::string text;
     std::int64_t gradients_from = -1;  // position in the exchange array; -1: no parameters
     std::int64_t gradient_floats = 0;
@@ -154,29 +154,31 @@ class TorchNetwork final : public Network {
     for (const Stage& stage : stages_) {
       Tensors x;
       for (const std::size_t value : stage.inputs) {
-        const bool reshapes = stage.fields && !stage.takes_blocks;
-        x.push_back(reshapes ? values[value].reshape(sizes(samples, value, true)) : values[value]);
+        x.push_back(in_order(values[value], value, block_of_[value], stage.reads_block, samples));
+        if (stage.fields && stage.reads_block == 0) x.back() = x.back().reshape(sizes(samples, value, true));
         if (--uses[value] == 0) values[value].reset();
       }
       at::Tensor y = call(*stage.layer, x);
-      values[stage.output] = stage.gives_blocks ? y : y.reshape(sizes(samples, stage.output, false));
+      values[stage.output] = stage.gives_block != 0 ? y : y.reshape(sizes(samples, stage.output, false));
     }
     std::size_t at = 0;
     for (const ModelGraph::Output& output : graph_.outputs) {
       const auto count = static_cast<std::size_t>(samples * graph_.shape_of(output.value).count());
-      to_host(values[output.value], outputs.subspan(at, count));
+      to_host(in_order(values[output.value], output.value, block_of_[output.value], 0, samples),
+              outputs.subspan(at, count));
       at += count;
     }
     WFLOW_CHECK(at == outputs.size());
   }
 
-  Tensors gradients_of_outputs(std::span<const float> all, std::int64_t samples) const {
+  Tensors gradients_of_outputs(std::span<const float> all, std::int64_t samples) {
     Tensors gradients(graph_.inputs.size() + graph_.layers.size());
     std::size_t at = 0;
     for (const ModelGraph::Output& output : graph_.outputs) {
       const auto count = static_cast<std::size_t>(samples * graph_.shape_of(output.value).count());
-      add(gradients[output.value],
-          host_tensor(all.subspan(at, count), sizes(samples, output.value, false)).to(device_));
+      const at::Tensor gradient =
+          host_tensor(all.subspan(at, count), sizes(samples, output.value, false)).to(device_);
+      add(gradients[output.value], in_order(gradient, output.value, 0, block_of_[output.value], samples));
       at += count;
     }
     return gradients;
@@ -193,14 +195,33 @@ class TorchNetwork final : public Network {
     }
     at::Tensor gradient = std::move(gradients[stage.output]);
     WFLOW_CHECK(gradient.defined());  // every layer leads to an output
-    if (stage.gives_fields && !stage.gives_blocks)
+    if (stage.gives_fields && stage.gives_block == 0)
       gradient = gradient.reshape(sizes(samples, stage.output, true));
     const Tensors found = stage.layer->backward(gradient, stage.wanted);
     for (std::size_t i = 0; i < stage.inputs.size(); ++i) {
       if (!stage.wanted[i]) continue;
-      add(gradients[stage.inputs[i]],
-          stage.takes_blocks ? found[i] : found[i].reshape(sizes(samples, stage.inputs[i], false)));
+      const std::size_t value = stage.inputs[i];
+      const at::Tensor part =
+          stage.reads_block != 0 ? found[i] : found[i].reshape(sizes(samples, value, false));
+      add(gradients[value], in_order(part, value, stage.reads_block, block_of_[value], samples));
     }
+  }
+
+  // A value, or its gradient, in blocks of another number of channels; 0: in libtorch's layout.
+  at::Tensor in_order(const at::Tensor& x, std::size_t value, int from, int to, std::int64_t samples) {
+    if (from == to) return x;
+    if (from != 0) {
+      at::Tensor plain = at::empty(sizes(samples, value, false), x.options());
+      reorder(value, from).to_plain(samples, x.data_ptr<float>(), plain.data_ptr<float>());
+      return in_order(plain, value, 0, to, samples);
+    }
+    BlockedReorder& blocks = reorder(value, to);
+    at::Tensor ordered = at::empty({samples * blocks.blocked_count()}, x.options());
+    blocks.to_blocked(samples, x.contiguous().data_ptr<float>(), ordered.data_ptr<float>());
+    return ordered;
+  }
+  BlockedReorder& reorder(std::size_t value, int block) {
+    return reorders_.try_emplace({value, block}, graph_.shape_of(value), block).first->second;
   }
 
   static at::Tensor host_tensor(std::span<const float> values, at::IntArrayRef shape) {
@@ -220,6 +241,8 @@ class TorchNetwork final : public Network {
   std::size_t chain_length(std::size_t first) const;
   bool may_overwrite_input(const Layer& layer) const;
   std::size_t add_fused_stage(std::span<const Layer> chain, std::size_t first, KernelChoice kernels);
+  std::size_t add_stage_in_blocks(std::span<const Layer> chain, std::size_t first);
+  int common_block(const Layer& layer) const;
   std::vector<LayerTensors> tensors_of(std::span<const Layer> group, Stage& stage);
   void add_stage(std::span<const Layer> group, std::size_t first, const char* text, Stage stage);
   // Each array that a layer computes, by its first layer.
@@ -232,7 +255,6 @@ class TorchNetwork final : public Network {
   void share(const NamedTensors& computed, Owners& owners);
   void collect_shared();
   void find_final_gradients();
-  void link_blocks();
 
   ModelGraph graph_;
   FlatState& state_;
@@ -245,7 +267,8 @@ class TorchNetwork final : public Network {
   at::Tensor device_buffers_;
   at::Tensor device_statistics_;
   std::vector<Stage> stages_;
-  std::vector<OnednnBlock*> blocks_;  // per stage; nullptr: another kind
+  std::vector<int> block_of_;  // per value: channels of a block; 0: libtorch's layout
+  std::map<std::pair<std::size_t, int>, BlockedReorder> reorders_;  // by value and block
   std::shared_ptr<BlockScratch> scratch_ = std::make_shared<BlockScratch>();
   Owners gradient_owners_;
   Owners statistic_owners_;
@@ -268,6 +291,7 @@ TorchNetwork::TorchNetwork(const ModelGraph& graph, FlatState& state, KernelChoi
   device_buffers_ = mirror(state.buffer_values());
   device_statistics_ = mirror(state.batch_statistics());
   count_uses();
+  block_of_.assign(uses_.size(), 0);
   const std::span<const Layer> layers = graph_.layers;
   for (std::size_t at = 0; at < layers.size();) {
     const std::span<const Layer> chain = layers.subspan(at, chain_length(at));
@@ -283,7 +307,6 @@ TorchNetwork::TorchNetwork(const ModelGraph& graph, FlatState& state, KernelChoi
   }
   collect_shared();
   find_final_gradients();
-  link_blocks();
 }
 
 void TorchNetwork::collect_shared() {
@@ -333,14 +356,14 @@ std::size_t TorchNetwork::add_fused_stage(std::span<const Layer> chain, std::siz
          (fills_vectors(*block) && useful_part(chain[0], *block, wants_input) >= kLeastUsefulPart))) {
       std::string text = "oneDNN:";
       for (const std::string& name : block->kernels()) text += " " + name;
-      OnednnBlock* added = block.get();
+      stage.reads_block = block->input_block();
+      stage.gives_block = block->output_block();
       stage.layer = std::move(block);
       add_stage(group, first, text.c_str(), std::move(stage));
-      blocks_.back() = added;
       return blocked;
     }
   }
-  if (direct == 0) return 0;
+  if (direct == 0) return add_stage_in_blocks(chain, first);
   Stage stage;
   const std::span<const Layer> group = chain.first(direct);
   const std::vector<LayerTensors> tensors = tensors_of(group, stage);
@@ -349,17 +372,36 @@ std::size_t TorchNetwork::add_fused_stage(std::span<const Layer> chain, std::siz
   return direct;
 }
 
-// Fields stay in the blocked layout between two blocks if nothing else reads or writes them.
-void TorchNetwork::link_blocks() {
-  for (std::size_t i = 0; i + 1 < stages_.size(); ++i) {
-    OnednnBlock* from = blocks_[i];
-    OnednnBlock* to = blocks_[i + 1];
-    if (from == nullptr || to == nullptr || from->output_block() != to->input_block()) continue;
-    if (uses_[stages_[i].output] != 1 || stages_[i + 1].inputs.front() != stages_[i].output) continue;
-    from->give_blocked_output();
-    to->take_blocked_input();
-    stages_[i].gives_blocks = stages_[i + 1].takes_blocks = true;
+// The block that all inputs of a layer have; 0: none, or several.
+int TorchNetwork::common_block(const Layer& layer) const {
+  const int block = block_of_[layer.inputs.front()];
+  const auto differs = [&](std::size_t value) { return block_of_[value] != block; };
+  return std::any_of(layer.inputs.begin(), layer.inputs.end(), differs) ? 0 : block;
+}
+
+// A stage for layers that work on blocks if their inputs come in blocks. Returns as add_fused_stage().
+std::size_t TorchNetwork::add_stage_in_blocks(std::span<const Layer> chain, std::size_t first) {
+  const Layer& layer = chain[0];
+  Stage stage;
+  stage.reads_block = stage.gives_block = common_block(layer);
+  if (stage.gives_block == 0) return 0;
+  std::size_t length = 1;
+  if (layer.kind == LayerKind::concatenate) {
+    std::vector<TensorShape> inputs;
+    for (const std::size_t value : layer.inputs) inputs.push_back(graph_.shape_of(value));
+    const auto fills_blocks = [&](const TensorShape& x) { return x.channels % stage.gives_block == 0; };
+    if (!std::all_of(inputs.begin(), inputs.end(), fills_blocks)) return 0;
+    stage.layer = make_blocked_concatenation(inputs);
+  } else if (layer.kind == LayerKind::add) {
+    stage.layer = make_torch_layer(layer, {}, false, precision_);
+  } else {
+    length = blocked_tail_length(chain);
+    if (length == 0) return 0;
+    const std::vector<LayerTensors> tensors = tensors_of(chain.first(length), stage);
+    stage.layer = make_blocked_tail(chain.first(length), tensors, stage.gives_block, scratch_);
   }
+  add_stage(chain.first(length), first, "blocks", std::move(stage));
+  return length;
 }
 
 void TorchNetwork::count_uses() {
@@ -473,8 +515,8 @@ void TorchNetwork::add_stage(std::span<const Layer> group, std::size_t first, co
   stage.text = group.front().name + (group.size() > 1 ? " .. " + group.back().name : "") + "  " + text;
   share(stage.gradients, gradient_owners_);
   share(stage.statistics, statistic_owners_);
+  block_of_[stage.output] = stage.gives_block;
   stages_.push_back(std::move(stage));
-  blocks_.push_back(nullptr);
 }
 
 }  // namespace

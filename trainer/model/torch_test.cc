@@ -576,6 +576,47 @@ TEST(LayerList, GradientsAreAutogradsForDilationAndGroups) {
   }
 }
 
+// Values that several layers read, and layers of every kind between wide convolutions.
+const char* const kShortcuts = R"(
+- {convolution: 16, name: first}
+- {relu: , name: a}
+- {max_pool: 2, name: low}
+- {convolution: 32, bias: false, from: low, name: second}
+- {batch_norm: , name: normal}
+- {relu: , name: b}
+- {average_pool: 2, from: b, name: lower}
+- {convolution: 32, from: lower, name: third}
+- relu
+- {transposed_convolution: 32, name: up}
+- {concatenate: [b, up], name: joined}
+- {batch_norm: , from: joined, name: joined_norm}
+- leaky_relu
+- {convolution: 32, name: fourth}
+- {add: [fourth, b, up], name: sum}
+- relu
+- {transposed_convolution: 16, kernel: 4, stride: 2, padding: same, name: up_again}
+- {relu: , name: c}
+- {average_pool: 2, from: c, name: pooled}
+- {concatenate: [a, c], name: all}
+- {gelu: , from: all}
+- {convolution: 24, name: last}
+- {transposed_convolution: 20, kernel: 3, stride: 2, bias: false, padding: same, name: wide}
+- group_norm
+- relu
+- {average_pool: 2}
+- {global_mean: , name: mean}
+- {global_mean: pooled, name: other_mean}
+- {concatenate: [mean, other_mean]}
+- {dense: 2}
+)";
+
+TEST(LayerList, GradientsAreAutogradsForShortcuts) {
+  for (const TensorShape& field : {TensorShape{3, {1, 16, 20}}, TensorShape{2, {8, 4, 8}}}) {
+    const ModelGraph graph = graph_of(kShortcuts, {{{"x", field}}, {2, {1, 1, 1}}});
+    for (const KernelChoice kernels : kAllKernels) compare_with_autograd(graph, 2, kernels, true);
+  }
+}
+
 TEST(LayerList, RefusesClassNumbersOutOfRange) {
   const ModelGraph graph =
       graph_of("[{embedding: 2, classes: 3}, {dense: 1}]", {{{"kind", {}}}, {1, {1, 1, 1}}});
@@ -789,6 +830,24 @@ TEST(Onednn, RunsDilatedAndGroupedConvolutions) {
       EXPECT_NE(line.find("libtorch"), std::string::npos) << line;
     } else if (line.starts_with("dilated") || line.starts_with("grouped") || line.starts_with("depthwise")) {
       EXPECT_NE(line.find("oneDNN: jit"), std::string::npos) << line;
+    }
+  }
+}
+
+// Fields stay in blocks over pools, sums and joins, as far as all channels fill blocks.
+TEST(Onednn, KeepsFieldsInBlocksOverShortcuts) {
+  if (!has_blocked_kernels()) GTEST_SKIP() << "oneDNN is limited to " << onednn_instruction_set();
+  const ModelGraph graph = graph_of(kShortcuts, {{{"x", {3, {1, 16, 20}}}}, {2, {1, 1, 1}}});
+  FlatState state(graph);
+  const auto network = make_torch_network(graph, state, KernelChoice::onednn, false);
+  for (const std::string& line : network->describe()) {
+    for (const char* const name : {"first", "second", "third", "up", "fourth", "up_again", "last", "wide"}) {
+      if (!line.starts_with(name) || !line.substr(std::string(name).size()).starts_with(" ")) continue;
+      EXPECT_NE(line.find("oneDNN: jit"), std::string::npos) << line;
+    }
+    for (const char* const name : {"low ", "lower", "joined", "sum", "pooled", "all"}) {
+      if (!line.starts_with(name)) continue;
+      EXPECT_NE(line.find("  blocks"), std::string::npos) << line;
     }
   }
 }
