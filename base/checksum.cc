@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <libdeflate.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <array>
@@ -250,6 +251,43 @@ CheckedJson take_checksum(std::string text) {
   }
   result.text = std::move(text);
   return result;
+}
+
+struct HashStream::State {
+  State() : xxh(XXH3_createState()) { XXH3_128bits_reset(xxh); }
+  ~State() { XXH3_freeState(xxh); }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  XXH3_state_t* xxh;
+};
+
+HashStream::HashStream() : state_(std::make_unique<State>()) {}
+HashStream::~HashStream() = default;
+
+void HashStream::add(std::string_view bytes) {
+  XXH3_128bits_update(state_->xxh, bytes.data(), bytes.size());
+}
+
+std::string HashStream::text() const {
+  const XXH128_hash_t hash = XXH3_128bits_digest(state_->xxh);
+  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+}
+
+bool ends_with_its_hash(const std::filesystem::path& path) {
+  constexpr std::size_t kHash = 32;
+  const FileDescriptor file = open_file(path, O_RDONLY);
+  const std::uintmax_t size = std::filesystem::file_size(path);
+  if (size < kHash) return false;
+  HashStream hash;
+  std::string piece(std::size_t{1} << 20, '\0');
+  for (std::uintmax_t at = 0; at < size - kHash;) {
+    const auto wanted = static_cast<std::size_t>(std::min<std::uintmax_t>(piece.size(), size - kHash - at));
+    if (read_at(file.get(), at, piece.data(), wanted, path) != wanted) return false;
+    hash.add(std::string_view(piece).substr(0, wanted));
+    at += wanted;
+  }
+  std::string end(kHash, '\0');
+  return read_at(file.get(), size - kHash, end.data(), kHash, path) == kHash && end == hash.text();
 }
 
 }  // namespace wflow

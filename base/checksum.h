@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -22,6 +23,24 @@ std::optional<std::string> zip_damage(const std::filesystem::path& path);
 
 // CRC-32C (Castagnoli, polynomial 0x1EDC6F41, reflected), as iSCSI (RFC 3720) and TFRecord use it.
 std::uint32_t crc32c(std::span<const std::uint8_t> bytes);
+
+// XXH3-128 of bytes that come in pieces.
+class HashStream {
+ public:
+  HashStream();
+  ~HashStream();
+  HashStream(const HashStream&) = delete;
+  HashStream& operator=(const HashStream&) = delete;
+  void add(std::string_view bytes);
+  std::string text() const;  // as hash_bytes() of all bytes so far
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// True if the last 32 bytes of the file are hash_bytes() of all bytes before them, as in a checkpoint.
+bool ends_with_its_hash(const std::filesystem::path& path);
 
 // JSON files that decide results carry their own checksum in the first line, so that a reader detects damage
 // that is still valid JSON:

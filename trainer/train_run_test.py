@@ -108,7 +108,7 @@ class TrainRun(unittest.TestCase):
         data = pathlib.Path(path).read_bytes()
         length = int.from_bytes(data[16:24], "little")
         header = json.loads(data[24:24 + length])
-        return data[(24 + length + 63) // 64 * 64:-32], header
+        return data[(24 + length + 63) // 64 * 64:-32 * (len(header["arrays"]) + 1)], header
 
     def arrays(self, name):
         """Returns all values of each kind in the last checkpoint."""

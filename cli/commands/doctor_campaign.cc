@@ -314,15 +314,11 @@ class Examination {
 
   // Checkpoints end with their checksum: docs/formats/checkpoints.md.
   void look_at_checkpoints(const fs::path& training) {
-    constexpr std::size_t kHash = 32;
     std::error_code none;
     for (fs::recursive_directory_iterator at(training, none);
          !none && at != fs::recursive_directory_iterator(); at.increment(none)) {
       if (at->path().extension() != ".wfck") continue;
-      const std::string bytes = read_file(at->path());
-      const std::string_view content =
-          std::string_view(bytes).substr(0, bytes.size() - std::min(bytes.size(), kHash));
-      if (hash_bytes(content) == std::string_view(bytes).substr(content.size())) {
+      if (ends_with_its_hash(at->path())) {
         ++whole_files_;
       } else {
         add(at->path().lexically_relative(campaign_).string() + " is damaged",

@@ -295,13 +295,13 @@ class NewerFormats(StoredTest):
     def test_checkpoint(self):
         newest = max(self.directory.glob("long/checkpoints/step-*.wfck"))
         data = bytearray(newest.read_bytes())
-        data[8] = 2
+        data[8] = 3
         newest.write_bytes(data)
         config = (self.directory / "long" / "train.yaml").read_text()
         made_at = re.search(r'output: "?(.*?)/long"?$', config, flags=re.M)[1]
         study = self.study(config.replace(made_at, str(self.directory)), "train.yaml")
         said = self.wflow(study, code=VERSION, program="wflow-train").err.strip().split("\n")
-        self.assertRegex(said[-1], f"^wflow-train: checkpoint .*{newest.name} has format 2, .*; use a newer one$")
+        self.assertRegex(said[-1], f"^wflow-train: checkpoint .*{newest.name} has format 3, .*; use a newer one$")
         self.assertEqual([line for line in said[:-1] if "warning:" not in line], [])
         self.assertEqual(newest.read_bytes(), data)
 

@@ -101,7 +101,7 @@ class SignalsInTraining(CampaignTest):
         run = self.start("run", self.study(quickstart(12, 200)), "-j", "2")
         directory = self.wait_for_campaign(run)
         checkpoints = directory / "train" / "checkpoints"
-        self.wait(lambda: list(checkpoints.glob("*.wfck")), "a checkpoint", run)
+        self.wait(lambda: list(checkpoints.glob("step-*.wfck")), "a checkpoint", run)
         run.signal(signal.SIGINT)
         self.assertEqual(run.wait(), INTERRUPTED, run.err)
         self.assertFalse((directory / "train" / "model.pt").exists())

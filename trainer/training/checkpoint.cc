@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/training/checkpoint.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <numeric>
+#include <utility>
 
+#include "base/checksum.h"
 #include "base/error.h"
-#include "base/file.h"
 
 namespace wflow::trainer {
 namespace {
@@ -20,8 +22,10 @@ constexpr std::string_view kMagic = "WFLOWCKP";
 constexpr std::size_t kPrefix = 24;  // magic, version, reserved, header length
 constexpr std::size_t kAlignment = 64;
 constexpr const char* kExtension = ".wfck";
+constexpr const char* kBest = "best.wfck";
+constexpr const char* kBeginning = "beginning.wfck";
 
-std::size_t round_up(std::size_t n) {
+std::uint64_t round_up(std::uint64_t n) {
   return (n + kAlignment - 1) / kAlignment * kAlignment;
 }
 
@@ -37,102 +41,228 @@ void put(std::string& bytes, std::size_t at, T value) {
   std::memcpy(bytes.data() + at, &value, sizeof value);
 }
 
+std::string_view bytes_of(std::span<const float> values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size_bytes()};
+}
+
 Error damaged(const std::string& name, const std::string& what) {
   return Error(ExitCode::data, fmt::format("checkpoint {} is damaged: {}", name, what));
 }
 
-}  // namespace
+// Writes to a file and keeps the checksum of all bytes.
+class HashedOutput {
+ public:
+  HashedOutput(const std::filesystem::path& file, const std::filesystem::path& target)
+      : target_(target), file_(open_file(file, O_WRONLY | O_CREAT | O_TRUNC)) {}
 
-const CheckpointArray* Checkpoint::find(std::string_view kind, std::string_view name) const {
-  for (const CheckpointArray& array : arrays) {
-    if (array.kind == kind && array.name == name) return &array;
+  void add(std::string_view bytes) {
+    write_all(file_.get(), bytes, target_);
+    hash_.add(bytes);
+    written_ += bytes.size();
   }
-  return nullptr;
-}
+  void pad() { add(std::string(round_up(written_) - written_, '\0')); }
+  // Returns the checksum, which it writes as the last bytes. The descriptor that wrote receives the errors
+  // that a file system reports at the end.
+  std::string finish() {
+    const std::string hash = hash_.text();
+    write_all(file_.get(), hash, target_);
+    if (::fsync(file_.get()) != 0 || (::close(file_.release()) != 0 && errno != EINTR))
+      throw system_error(errno, fmt::format("cannot write {}", target_.string()));
+    return hash;
+  }
 
-std::string encode_unsealed(nlohmann::json header, std::span<const CheckpointView> arrays) {
+ private:
+  const std::filesystem::path& target_;
+  FileDescriptor file_;
+  HashStream hash_;
+  std::uint64_t written_ = 0;
+};
+
+// The header with the place of each array, and everything before it in the file.
+std::string first_bytes(const Snapshot& snapshot) {
+  nlohmann::json header = snapshot.header;
   nlohmann::json& list = header["arrays"] = nlohmann::json::array();
-  std::size_t data_length = 0;
-  for (const CheckpointView& array : arrays) {
-    list.push_back(
-        {{"kind", array.kind}, {"name", array.name}, {"shape", array.shape}, {"offset", data_length}});
-    data_length += round_up(array.values.size() * sizeof(float));
+  std::uint64_t offset = 0;
+  for (const CheckpointView& array : snapshot.arrays) {
+    list.push_back({{"kind", array.kind}, {"name", array.name}, {"shape", array.shape}, {"offset", offset}});
+    offset += round_up(array.values.size_bytes());
   }
   const std::string text = header.dump();
-  const std::size_t data_begin = round_up(kPrefix + text.size());
-  std::string bytes;
-  bytes.reserve(data_begin + data_length + kHashLength);
-  bytes.resize(data_begin + data_length);
+  std::string bytes(kPrefix, '\0');
   std::memcpy(bytes.data(), kMagic.data(), kMagic.size());
   put(bytes, 8, static_cast<std::uint32_t>(kCheckpointVersion));
-  put(bytes, 12, std::uint32_t{0});
   put(bytes, 16, static_cast<std::uint64_t>(text.size()));
-  std::memcpy(bytes.data() + kPrefix, text.data(), text.size());
-  std::size_t at = data_begin;
-  for (const CheckpointView& array : arrays) {
-    const std::size_t length = array.values.size() * sizeof(float);
-    if (length > 0) std::memcpy(bytes.data() + at, array.values.data(), length);
-    at += round_up(length);
+  return bytes + text;
+}
+
+// The array of a header's entry, for a file with data up to `data_end`.
+CheckpointReader::Entry entry_of(const nlohmann::json& json, std::uint64_t data_begin, std::uint64_t data_end,
+                                 const std::string& name) {
+  CheckpointReader::Entry entry;
+  entry.kind = json.at("kind").get<std::string>();
+  entry.name = json.at("name").get<std::string>();
+  entry.shape = json.at("shape").get<std::vector<std::int64_t>>();
+  entry.count = 1;
+  for (const std::int64_t n : entry.shape) {
+    if (n < 0 || static_cast<std::uint64_t>(n) > data_end)
+      throw damaged(name, "an array has an impossible shape");
+    entry.count *= static_cast<std::uint64_t>(n);
+    if (entry.count > data_end) throw damaged(name, "an array is longer than the file");
   }
+  const auto offset = json.at("offset").get<std::uint64_t>();
+  entry.position = data_begin + offset;
+  if (offset > data_end || entry.position + entry.count * sizeof(float) > data_end)
+    throw damaged(name, "an array reaches beyond its end");
+  return entry;
+}
+
+}  // namespace
+
+std::size_t Snapshot::bytes() const {
+  std::size_t bytes = 0;
+  for (const CheckpointView& array : arrays) bytes += array.values.size_bytes();
   return bytes;
 }
 
-std::string sealed(std::string unsealed) {
-  unsealed += hash_bytes(unsealed);
-  return unsealed;
+SnapshotCopy::SnapshotCopy(const Snapshot& from) : copy_(from) {
+  values_.reserve(from.arrays.size());
+  for (CheckpointView& array : copy_.arrays) {
+    values_.emplace_back(array.values.begin(), array.values.end());
+    array.values = values_.back();
+  }
 }
 
-std::string encode_checkpoint(const Checkpoint& checkpoint) {
-  std::vector<CheckpointView> views;
-  for (const CheckpointArray& array : checkpoint.arrays)
-    views.push_back({array.kind, array.name, array.shape, array.values});
-  return sealed(encode_unsealed(checkpoint.header, views));
+std::string write_checkpoint(const std::filesystem::path& path, const Snapshot& snapshot) {
+  DurableFile file(path);
+  HashedOutput out(file.temporary(), path);
+  out.add(first_bytes(snapshot));
+  out.pad();
+  std::string hashes;
+  for (const CheckpointView& array : snapshot.arrays) {
+    HashStream hash;
+    for (std::size_t at = 0; at < array.values.size(); at += kPieceFloats) {
+      const std::string_view piece =
+          bytes_of(array.values.subspan(at, std::min(kPieceFloats, array.values.size() - at)));
+      hash.add(piece);
+      out.add(piece);
+    }
+    out.pad();
+    hashes += hash.text();
+  }
+  out.add(hashes);
+  std::string whole = out.finish();
+  file.publish();
+  return whole;
 }
 
-Checkpoint decode_checkpoint(std::string_view bytes, const std::string& name) {
-  if (bytes.size() < kPrefix + kHashLength) throw damaged(name, "it is too short");
-  if (bytes.substr(0, kMagic.size()) != kMagic)
-    throw damaged(name, "it does not begin as a wflow checkpoint does");
-  const auto version = get<std::uint32_t>(bytes, 8);
+const CheckpointReader::Entry* CheckpointReader::find(std::string_view kind, std::string_view name) const {
+  const auto at = std::find_if(entries_.begin(), entries_.end(),
+                               [&](const Entry& entry) { return entry.kind == kind && entry.name == name; });
+  return at == entries_.end() ? nullptr : &*at;
+}
+
+void CheckpointReader::read(const Entry& entry, std::span<float> values) const {
+  WFLOW_CHECK(values.size() == entry.count);
+  HashStream hash;
+  for (std::size_t at = 0; at < values.size(); at += kPieceFloats) {
+    const std::span<float> piece = values.subspan(at, std::min(kPieceFloats, values.size() - at));
+    read_piece(entry, at, piece);
+    hash.add(bytes_of(piece));
+  }
+  if (!entry.hash.empty() && hash.text() != entry.hash)
+    throw damaged(name_, fmt::format("the checksum of {} '{}' does not match", entry.kind, entry.name));
+}
+
+CheckpointFile::CheckpointFile(const std::filesystem::path& path) : path_(path) {
+  name_ = path.string();
+  file_ = open_file(path, O_RDONLY);
+  const std::uint64_t size = std::filesystem::file_size(path);
+  if (size < kPrefix + kHashLength) throw damaged(name_, "it is too short");
+  const std::string prefix = bytes_at(0, kPrefix);
+  if (!prefix.starts_with(kMagic)) throw damaged(name_, "it does not begin as a wflow checkpoint does");
+  const auto version = get<std::uint32_t>(prefix, 8);
   if (version > static_cast<std::uint32_t>(kCheckpointVersion)) {
     throw Error(ExitCode::version,
-                fmt::format("checkpoint {} has format {}, this wflow-train knows {}; use a newer one", name,
+                fmt::format("checkpoint {} has format {}, this wflow-train knows {}; use a newer one", name_,
                             version, kCheckpointVersion));
   }
-  const std::string_view body = bytes.substr(0, bytes.size() - kHashLength);
-  if (hash_bytes(body) != bytes.substr(body.size())) throw damaged(name, "its checksum does not match");
+  if (!ends_with_its_hash(path)) throw damaged(name_, "its checksum does not match");
+  const std::uint64_t end = size - kHashLength;
+  const auto length = get<std::uint64_t>(prefix, 16);
+  if (length > end - kPrefix) throw damaged(name_, "its header is cut off");
   try {
-    const auto length = get<std::uint64_t>(bytes, 16);
-    if (length > body.size() - kPrefix) throw damaged(name, "its header is cut off");
-    Checkpoint checkpoint;
-    checkpoint.header = nlohmann::json::parse(body.substr(kPrefix, length));
-    const std::size_t data_begin = round_up(kPrefix + length);
-    for (const nlohmann::json& entry : checkpoint.header.at("arrays")) {
-      CheckpointArray array;
-      array.kind = entry.at("kind").get<std::string>();
-      array.name = entry.at("name").get<std::string>();
-      array.shape = entry.at("shape").get<std::vector<std::int64_t>>();
-      std::size_t count = 1;
-      for (const std::int64_t n : array.shape) {
-        if (n < 0 || static_cast<std::size_t>(n) > body.size())
-          throw damaged(name, "an array has an impossible shape");
-        count *= static_cast<std::size_t>(n);
-        if (count > body.size()) throw damaged(name, "an array is longer than the file");
-      }
-      const auto offset = entry.at("offset").get<std::size_t>();
-      if (offset > body.size() || data_begin + offset + count * sizeof(float) > body.size()) {
-        throw damaged(name, "an array reaches beyond its end");
-      }
-      array.values.resize(count);
-      if (count > 0)
-        std::memcpy(array.values.data(), body.data() + data_begin + offset, count * sizeof(float));
-      checkpoint.arrays.push_back(std::move(array));
-    }
-    checkpoint.header.erase("arrays");
-    return checkpoint;
+    header_ = nlohmann::json::parse(bytes_at(kPrefix, length));
+    const nlohmann::json& list = header_.at("arrays");
+    const std::uint64_t hashes = version == 1 ? 0 : kHashLength * list.size();
+    if (hashes > end) throw damaged(name_, "its checksums are cut off");
+    for (const nlohmann::json& json : list)
+      entries_.push_back(entry_of(json, round_up(kPrefix + length), end - hashes, name_));
+    const std::string text = bytes_at(end - hashes, hashes);
+    for (std::size_t i = 0; i < entries_.size() && !text.empty(); ++i)
+      entries_[i].hash = text.substr(i * kHashLength, kHashLength);
+    header_.erase("arrays");
   } catch (const nlohmann::json::exception& error) {
-    throw damaged(name, error.what());
+    throw damaged(name_, error.what());
   }
+}
+
+std::string CheckpointFile::bytes_at(std::uint64_t position, std::size_t count) const {
+  std::string bytes(count, '\0');
+  if (read_at(file_.get(), position, bytes.data(), count, path_) != count)
+    throw damaged(name_, "it has become shorter");
+  return bytes;
+}
+
+void CheckpointFile::read_piece(const Entry& entry, std::size_t first, std::span<float> values) const {
+  const std::uint64_t position = entry.position + first * sizeof(float);
+  if (read_at(file_.get(), position, values.data(), values.size_bytes(), path_) != values.size_bytes())
+    throw damaged(name_, "it has become shorter");
+}
+
+std::unique_ptr<SharedCheckpoint> SharedCheckpoint::share(Communicator& communicator,
+                                                          std::unique_ptr<CheckpointFile> file) {
+  std::string table;
+  if (communicator.rank() == 0 && file != nullptr) {
+    nlohmann::json entries = nlohmann::json::array();
+    for (const Entry& entry : file->entries())
+      entries.push_back({entry.kind, entry.name, entry.shape, entry.position, entry.count, entry.hash});
+    table = nlohmann::json{{"name", file->name()}, {"header", file->header()}, {"entries", entries}}.dump();
+  }
+  communicator.broadcast(table);
+  if (table.empty()) return nullptr;
+  return std::unique_ptr<SharedCheckpoint>(new SharedCheckpoint(communicator, std::move(file), table));
+}
+
+SharedCheckpoint::SharedCheckpoint(Communicator& communicator, std::unique_ptr<CheckpointFile> file,
+                                   const std::string& table)
+    : communicator_(communicator), file_(std::move(file)) {
+  const nlohmann::json json = nlohmann::json::parse(table);
+  name_ = json.at("name").get<std::string>();
+  header_ = json.at("header");
+  for (const nlohmann::json& entry : json.at("entries")) {
+    entries_.push_back({entry[0].get<std::string>(), entry[1].get<std::string>(),
+                        entry[2].get<std::vector<std::int64_t>>(), entry[3].get<std::uint64_t>(),
+                        entry[4].get<std::uint64_t>(), entry[5].get<std::string>()});
+  }
+}
+
+// Rank 0 sends the values, or one byte more and a message.
+void SharedCheckpoint::read_piece(const Entry& entry, std::size_t first, std::span<float> values) const {
+  if (communicator_.size() == 1) return file_->read_piece(entry, first, values);
+  std::string bytes;
+  if (communicator_.rank() == 0) {
+    try {
+      file_->read_piece(entry, first, values);
+      bytes = bytes_of(values);
+    } catch (const Error& error) {
+      bytes.assign(values.size_bytes() + 1, '\0');
+      bytes += error.what();
+    }
+  }
+  communicator_.broadcast(bytes);
+  if (bytes.size() > values.size_bytes())
+    throw CommonError(ExitCode::data, bytes.substr(values.size_bytes() + 1));
+  std::memcpy(values.data(), bytes.data(), values.size_bytes());
 }
 
 CheckpointDirectory::CheckpointDirectory(std::filesystem::path directory, std::int64_t keep)
@@ -153,11 +283,10 @@ std::vector<std::filesystem::path> CheckpointDirectory::files() const {
   return list;
 }
 
-CheckpointDirectory::Written CheckpointDirectory::write(std::int64_t step, const std::string& bytes,
+CheckpointDirectory::Written CheckpointDirectory::write(std::int64_t step, const Snapshot& snapshot,
                                                         std::span<const std::int64_t> keep_steps) const {
   make_directories(directory_);
-  const std::filesystem::path path = path_of(step);
-  write_file_durably(path, bytes);
+  const Written written = {path_of(step), write_checkpoint(path_of(step), snapshot)};
   std::vector<std::filesystem::path> kept;
   for (const std::int64_t kept_step : keep_steps) kept.push_back(path_of(kept_step));
   const std::vector<std::filesystem::path> all = files();
@@ -166,24 +295,29 @@ CheckpointDirectory::Written CheckpointDirectory::write(std::int64_t step, const
     std::error_code ignored;
     std::filesystem::remove(all[i], ignored);
   }
-  return {path, bytes.substr(bytes.size() - kHashLength)};
+  return written;
 }
 
-CheckpointDirectory::Written CheckpointDirectory::write_best(const std::string& bytes) const {
+void CheckpointDirectory::write_best(const Snapshot& snapshot) const {
   make_directories(directory_);
-  const std::filesystem::path path = directory_ / (std::string("best") + kExtension);
-  write_file_durably(path, bytes);
-  return {path, bytes.substr(bytes.size() - kHashLength)};
+  write_checkpoint(directory_ / kBest, snapshot);
 }
 
-std::optional<CheckpointDirectory::Found> CheckpointDirectory::newest(
-    const std::function<void(const std::string&)>& report, std::int64_t limit) const {
+void CheckpointDirectory::write_beginning(const Snapshot& snapshot) const {
+  make_directories(directory_);
+  write_checkpoint(directory_ / kBeginning, snapshot);
+}
+
+void CheckpointDirectory::remove_beginning() const {
+  std::error_code ignored;
+  std::filesystem::remove(directory_ / kBeginning, ignored);
+}
+
+std::unique_ptr<CheckpointFile> CheckpointDirectory::newest(const Report& report, std::int64_t limit) const {
   for (const std::filesystem::path& path : files()) {
     if (limit < kNoLimit && path >= path_of(limit)) continue;
     try {
-      Found found = {path, read_file(path)};
-      decode_checkpoint(found.bytes, path.string());
-      return found;
+      return std::make_unique<CheckpointFile>(path);
     } catch (const Error& error) {
       if (error.code() == ExitCode::version) throw;
       // Renamed, so that it does not count as one of the last few.
@@ -194,7 +328,27 @@ std::optional<CheckpointDirectory::Found> CheckpointDirectory::newest(
       report(fmt::format("{}; trying the one before", error.what()));
     }
   }
-  return std::nullopt;
+  return nullptr;
+}
+
+std::unique_ptr<CheckpointFile> CheckpointDirectory::named(const char* name, const Report& report) const {
+  const std::filesystem::path path = directory_ / name;
+  if (!std::filesystem::exists(path)) return nullptr;
+  try {
+    return std::make_unique<CheckpointFile>(path);
+  } catch (const Error& error) {
+    if (error.code() == ExitCode::version) throw;
+    report(error.what());
+    return nullptr;
+  }
+}
+
+std::unique_ptr<CheckpointFile> CheckpointDirectory::best(const Report& report) const {
+  return named(kBest, report);
+}
+
+std::unique_ptr<CheckpointFile> CheckpointDirectory::beginning(const Report& report) const {
+  return named(kBeginning, report);
 }
 
 void CheckpointDirectory::remove_from(std::int64_t step) const {
@@ -202,20 +356,6 @@ void CheckpointDirectory::remove_from(std::int64_t step) const {
   for (const std::filesystem::path& path : files()) {
     if (path < first) return;
     std::filesystem::remove(path);
-  }
-}
-
-std::string CheckpointDirectory::best_bytes(const std::function<void(const std::string&)>& report) const {
-  const std::filesystem::path path = directory_ / (std::string("best") + kExtension);
-  if (!std::filesystem::exists(path)) return {};
-  try {
-    std::string bytes = read_file(path);
-    decode_checkpoint(bytes, path.string());
-    return bytes;
-  } catch (const Error& error) {
-    if (error.code() == ExitCode::version) throw;
-    report(error.what());
-    return {};
   }
 }
 

@@ -2,6 +2,7 @@
 #include "trainer/training/checkpoint_writer.h"
 
 #include <chrono>
+#include <memory>
 #include <utility>
 
 namespace wflow::trainer {
@@ -15,8 +16,8 @@ double seconds_from(std::chrono::steady_clock::time_point begin) {
 
 }  // namespace
 
-CheckpointWriter::CheckpointWriter(const CheckpointDirectory& directory)
-    : directory_(directory), thread_([this] { run(); }) {}
+CheckpointWriter::CheckpointWriter(const CheckpointDirectory& directory, std::size_t most_copied_bytes)
+    : directory_(directory), most_copied_bytes_(most_copied_bytes), thread_([this] { run(); }) {}
 
 CheckpointWriter::~CheckpointWriter() {
   {
@@ -27,14 +28,26 @@ CheckpointWriter::~CheckpointWriter() {
   thread_.join();
 }
 
-void CheckpointWriter::write(std::int64_t step, std::string unsealed, std::vector<std::int64_t> keep_steps,
-                             Done done) {
-  add([this, step, bytes = std::move(unsealed), keep = std::move(keep_steps),
-       done = std::move(done)]() mutable { done(directory_.write(step, sealed(std::move(bytes)), keep)); });
+void CheckpointWriter::write(std::int64_t step, const Snapshot& snapshot,
+                             std::vector<std::int64_t> keep_steps, Done done) {
+  write(snapshot, [this, step, keep = std::move(keep_steps), done = std::move(done)](const Snapshot& what) {
+    done(directory_.write(step, what, keep));
+  });
 }
 
-void CheckpointWriter::write_best(std::string unsealed) {
-  add([this, bytes = std::move(unsealed)]() mutable { directory_.write_best(sealed(std::move(bytes))); });
+void CheckpointWriter::write_best(const Snapshot& snapshot) {
+  write(snapshot, [this](const Snapshot& what) { directory_.write_best(what); });
+}
+
+void CheckpointWriter::write(const Snapshot& snapshot, const Write& call) {
+  if (snapshot.bytes() > most_copied_bytes_) {
+    finish();
+    const auto begin = std::chrono::steady_clock::now();
+    call(snapshot);
+    blocked_seconds_ += seconds_from(begin);
+    return;
+  }
+  add([call, copy = std::make_shared<const SnapshotCopy>(snapshot)] { call(copy->get()); });
 }
 
 void CheckpointWriter::add(Job job) {

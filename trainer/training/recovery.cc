@@ -23,30 +23,26 @@ struct Start {
   const CheckpointDirectory& checkpoints;
   RunReport& report;
 
-  // The bytes of a checkpoint and its name in messages; empty: none.
-  struct Source {
-    std::string bytes;
-    std::string name;
-  };
-
   fs::path kept_model() const { return fs::path(session.config.output) / "initial.wfck"; }
   std::function<void(const std::string&)> warnings() const {
     return [this](const std::string& sentence) { report.warn(sentence); };
   }
-  Source newest() const;
-  void forget(const std::string& newest) const;
-  void keep_last_model(const std::string& newest) const;
-  bool differs_in_data_only(const Checkpoint& checkpoint) const;
-  void go_on(const Checkpoint& checkpoint) const;
-  Source initial_weights(const std::string& from) const;
+  using File = std::unique_ptr<CheckpointFile>;
+  File newest() const;
+  void forget(const CheckpointReader& newest) const;
+  void keep_last_model(const fs::path& newest) const;
+  bool differs_in_data_only(const CheckpointReader& checkpoint) const;
+  void go_on(const CheckpointReader& checkpoint) const;
+  std::unique_ptr<SharedCheckpoint> initial_weights(const std::string& from) const;
+  File file_of_weights(const std::string& from) const;
   void begin() const;
-  void begin_with(const Source& source) const;
+  void begin_with(const CheckpointReader& checkpoint) const;
   std::vector<std::string> begin_parts() const;
-  void take_input_scales(const PartConfig& part, const Checkpoint& checkpoint) const;
+  void take_input_scales(const PartConfig& part, const CheckpointReader& checkpoint) const;
 };
 
 // On rank 0.
-Start::Source Start::newest() const {
+Start::File Start::newest() const {
   const RunOptions& options = session.options;
   make_directories(session.config.output);
   remove_temporaries(session.config.output);
@@ -57,42 +53,42 @@ Start::Source Start::newest() const {
     fs::remove(kept_model(), ignored);
   }
   if (options.search.rung > 1) take_over_checkpoints(options.search, checkpoints.directory());
-  auto found = checkpoints.newest(warnings());
-  if (!found) return {};
-  return {std::move(found->bytes), found->path.filename()};
+  return checkpoints.newest(warnings());
 }
 
-bool Start::differs_in_data_only(const Checkpoint& checkpoint) const {
+bool Start::differs_in_data_only(const CheckpointReader& checkpoint) const {
   const nlohmann::json& hash = session.fingerprint.at("data_hash");
   nlohmann::json before =
-      upgraded_fingerprint(checkpoint.header.value("fingerprint", nlohmann::json::object()));
+      upgraded_fingerprint(checkpoint.header().value("fingerprint", nlohmann::json::object()));
   if (before.value("data_hash", "") == hash) return false;
   before["data_hash"] = hash;
   return fingerprint_differences(before, session.fingerprint).empty();
 }
 
 // Removes the checkpoints of the data as they were.
-void Start::forget(const std::string& newest) const {
+void Start::forget(const CheckpointReader& newest) const {
   const bool with_weights = session.config.init_from == kInitFromLast;
   report.announce(fmt::format("the data have changed since the last checkpoint: training starts anew{}",
                               with_weights ? " with the weights of the last model" : ""));
   if (!session.leader()) return;
-  if (with_weights) keep_last_model(newest);
+  if (with_weights) keep_last_model(newest.name());
   checkpoints.clear();
 }
 
 // Before the checkpoints are removed, so that a run that is killed before its first checkpoint begins with
 // the same weights again.
-void Start::keep_last_model(const std::string& newest) const {
-  std::string best;
-  if (session.config.select == Select::best) best = checkpoints.best_bytes(warnings());
-  write_file_durably(kept_model(), best.empty() ? newest : best);
+void Start::keep_last_model(const fs::path& newest) const {
+  File best;
+  if (session.config.select == Select::best) best = checkpoints.best(warnings());
+  DurableFile copy(kept_model());
+  fs::copy_file(best != nullptr ? best->path() : newest, copy.temporary());
+  copy.publish();
 }
 
-void Start::go_on(const Checkpoint& checkpoint) const {
+void Start::go_on(const CheckpointReader& checkpoint) const {
   const TrainingCounters& counters = state.counters;
   const std::string differences = fingerprint_differences(
-      upgraded_fingerprint(checkpoint.header.value("fingerprint", nlohmann::json())), session.fingerprint);
+      upgraded_fingerprint(checkpoint.header().value("fingerprint", nlohmann::json())), session.fingerprint);
   if (!differences.empty()) {
     throw CommonError(ExitCode::data,
                       fmt::format("the checkpoints in {} are of another training: {}; use --fresh to start "
@@ -106,33 +102,31 @@ void Start::go_on(const Checkpoint& checkpoint) const {
   report.repeat(counters.history);
 }
 
-// On rank 0. Empty if the weights are random.
-Start::Source Start::initial_weights(const std::string& from) const {
-  if (from.empty()) return {};
+// On rank 0. Null if the weights are random.
+Start::File Start::file_of_weights(const std::string& from) const {
+  if (from.empty()) return nullptr;
   const fs::path path = from == kInitFromLast ? kept_model() : fs::path(from);
-  if (from == kInitFromLast && !fs::exists(path)) return {};  // the first training
+  if (from == kInitFromLast && !fs::exists(path)) return nullptr;  // the first training
   if (fs::is_directory(path)) {
     const CheckpointDirectory directory(fs::exists(path / "checkpoints") ? path / "checkpoints" : path, 1);
-    std::string best = directory.best_bytes(warnings());
-    if (!best.empty()) return {std::move(best), (path / "best.wfck").string()};
-    auto found = directory.newest(warnings());
-    if (found) return {std::move(found->bytes), found->path.string()};
+    if (File best = directory.best(warnings())) return best;
+    if (File found = directory.newest(warnings())) return found;
   } else if (fs::exists(path)) {
-    return {read_file(path), path.string()};
+    return std::make_unique<CheckpointFile>(path);
   }
   throw CommonError(ExitCode::data,
                     fmt::format("init_from: {} is no checkpoint and no folder of a training", from));
 }
 
+std::unique_ptr<SharedCheckpoint> Start::initial_weights(const std::string& from) const {
+  return SharedCheckpoint::share(session.communicator, session.leader() ? file_of_weights(from) : nullptr);
+}
+
 void Start::begin() const {
   Communicator& communicator = session.communicator;
   if (session.config.precision == Precision::fp16) state.counters.loss_scale = LossScale::begun();
-  Source source;
-  if (session.leader()) source = initial_weights(session.config.init_from);
-  communicator.broadcast(source.bytes);
-  communicator.broadcast(source.name);
-  if (!source.bytes.empty()) {
-    begin_with(source);
+  if (const auto source = initial_weights(session.config.init_from)) {
+    begin_with(*source);
     begin_parts();
     return;
   }
@@ -147,30 +141,27 @@ std::vector<std::string> Start::begin_parts() const {
   std::vector<std::string> begun;
   for (const PartConfig& part : session.config.parts) {
     if (part.init_from.empty()) continue;
-    Source source;
-    if (session.leader()) source = initial_weights(part.init_from);
-    session.communicator.broadcast(source.bytes);
-    session.communicator.broadcast(source.name);
-    const Checkpoint checkpoint = decode_checkpoint(source.bytes, source.name);
+    const auto source = initial_weights(part.init_from);
+    if (source == nullptr) continue;
     try {
-      restore_part(checkpoint, part.name, state.flat, state.average);
+      restore_part(*source, part.name, state.flat, state.average);
     } catch (const Error& error) {
       throw CommonError(ExitCode::data, fmt::format("the part '{}' can't begin with {}: {}", part.name,
-                                                    source.name, error.what()));
+                                                    source->name(), error.what()));
     }
-    take_input_scales(part, checkpoint);
+    take_input_scales(part, *source);
     begun.push_back(part.name);
     std::string& from = state.counters.begun_from;
-    from += fmt::format("{}{} of {} (epoch {})", from.empty() ? "" : ", ", part.name, source.name,
-                        checkpoint.header.value("epoch", std::int64_t{0}));
-    report.announce(fmt::format("the part '{}' begins with {}", part.name, source.name));
+    from += fmt::format("{}{} of {} (epoch {})", from.empty() ? "" : ", ", part.name, source->name(),
+                        source->header().value("epoch", std::int64_t{0}));
+    report.announce(fmt::format("the part '{}' begins with {}", part.name, source->name()));
   }
   return begun;
 }
 
 // A part that reads fields was trained with the normalisation of its own training's data.
-void Start::take_input_scales(const PartConfig& part, const Checkpoint& checkpoint) const {
-  const Normalisation theirs = normalisation_from_json(checkpoint.header.at("normalisation"));
+void Start::take_input_scales(const PartConfig& part, const CheckpointReader& checkpoint) const {
+  const Normalisation theirs = normalisation_from_json(checkpoint.header().at("normalisation"));
   Normalisation ours = session.data.normalisation();
   for (const Layer& layer : session.graph.layers) {
     if (layer.part != part.name) continue;
@@ -191,10 +182,9 @@ void Start::take_input_scales(const PartConfig& part, const Checkpoint& checkpoi
 }
 
 // The normalisation stays the one that the weights were trained with.
-void Start::begin_with(const Source& source) const {
-  const Checkpoint checkpoint = decode_checkpoint(source.bytes, source.name);
+void Start::begin_with(const CheckpointReader& checkpoint) const {
   const nlohmann::json before =
-      upgraded_fingerprint(checkpoint.header.value("fingerprint", nlohmann::json::object()));
+      upgraded_fingerprint(checkpoint.header().value("fingerprint", nlohmann::json::object()));
   nlohmann::json theirs;
   nlohmann::json ours;
   for (const char* key : {"inputs", "targets", "transform", "normalise"}) {
@@ -203,12 +193,12 @@ void Start::begin_with(const Source& source) const {
   }
   const std::string differences = fingerprint_differences(theirs, ours);
   if (!differences.empty())
-    throw CommonError(ExitCode::data,
-                      fmt::format("init_from: {} is of another training: {}", source.name, differences));
+    throw CommonError(ExitCode::data, fmt::format("init_from: {} is of another training: {}",
+                                                  checkpoint.name(), differences));
   session.data.set_normalisation(restore_weights(checkpoint, state.flat, state.average));
   state.counters.begun_from =
-      fmt::format("{} (epoch {}, data {})", fs::path(source.name).filename().string(),
-                  checkpoint.header.value("epoch", std::int64_t{0}), before.value("data_hash", ""));
+      fmt::format("{} (epoch {}, data {})", fs::path(checkpoint.name()).filename().string(),
+                  checkpoint.header().value("epoch", std::int64_t{0}), before.value("data_hash", ""));
   report.announce("begins with the weights of " + state.counters.begun_from);
 }
 
@@ -217,18 +207,15 @@ void Start::begin_with(const Source& source) const {
 void start_training(Session& session, TrainingState& state, const CheckpointDirectory& checkpoints,
                     RunReport& report) {
   const Start start = {session, state, checkpoints, report};
-  Start::Source newest;
-  if (session.leader()) newest = start.newest();
-  session.communicator.broadcast(newest.bytes);
-  if (!newest.bytes.empty() && session.options.fresh_on_new_data &&
-      start.differs_in_data_only(decode_checkpoint(newest.bytes, newest.name))) {
-    start.forget(newest.bytes);
-    newest.bytes.clear();
+  auto newest = SharedCheckpoint::share(session.communicator, session.leader() ? start.newest() : nullptr);
+  if (newest != nullptr && session.options.fresh_on_new_data && start.differs_in_data_only(*newest)) {
+    start.forget(*newest);
+    newest.reset();
   }
-  if (newest.bytes.empty()) {
+  if (newest == nullptr) {
     start.begin();
   } else {
-    start.go_on(decode_checkpoint(newest.bytes, newest.name));
+    start.go_on(*newest);
   }
   report.begin_tensorboard(state.counters.history);
   ++state.counters.segments;
@@ -247,10 +234,15 @@ Recovery::Recovery(Session& session, TrainingState& state, const CheckpointDirec
       report_(report),
       writer_(checkpoints),
       last_(begin) {
-  if (session.config.guard.on && session.leader()) beginning_ = sealed(snapshot_now());
+  if (!session.leader()) return;
+  if (session.config.guard.on) {
+    checkpoints_.write_beginning(snapshot_now());
+  } else {
+    checkpoints_.remove_beginning();
+  }
 }
 
-std::string Recovery::snapshot_now() {
+Snapshot Recovery::snapshot_now() {
   return snapshot(state_, session_.data.normalisation(), session_.fingerprint);
 }
 
@@ -266,7 +258,7 @@ void Recovery::write() {
   if (!session_.leader()) return;
   const Clock::time_point begin = Clock::now();
   const TrainingCounters& counters = state_.counters;
-  if (++written_ > 1) beginning_ = {};
+  if (++written_ == 2) checkpoints_.remove_beginning();
   writer_.write(
       counters.step, snapshot_now(),
       best_steps(counters.history, session_.config.checkpoint.keep_best, session_.config.metric),
@@ -274,6 +266,11 @@ void Recovery::write() {
         report_.checkpoint_written(written, epoch, step);
       });
   seconds_ += seconds_since(begin);
+}
+
+void Recovery::finish() {
+  writer_.finish();
+  if (session_.leader()) checkpoints_.remove_beginning();
 }
 
 void Recovery::write_best() {
@@ -293,10 +290,9 @@ void Recovery::go_back(CommonGuard& guard) {
             guard.reason(), counters.epoch + 1, from + 1, counters.rollbacks,
             counters.rollbacks == 1 ? "" : "s"));
   }
-  std::string bytes;
-  if (session_.leader()) bytes = bytes_before(guard, from);
-  session_.communicator.broadcast(bytes);
-  if (bytes.empty()) {
+  const auto earlier =
+      SharedCheckpoint::share(session_.communicator, session_.leader() ? file_before(guard, from) : nullptr);
+  if (earlier == nullptr) {
     throw CommonError(ExitCode::data,
                       fmt::format("{} at epoch {}, step {}, and there is no checkpoint to go back to",
                                   guard.reason(), counters.epoch + 1, from + 1));
@@ -304,7 +300,7 @@ void Recovery::go_back(CommonGuard& guard) {
   const std::int64_t rollbacks = counters.rollbacks + 1;
   const std::int64_t segments = counters.segments;
   const double seconds = counters.seconds;
-  restore_checkpoint(decode_checkpoint(bytes, "the checkpoint"), state_);
+  restore_checkpoint(*earlier, state_);
   counters.rollbacks = rollbacks;
   counters.segments = segments;
   counters.seconds = seconds;
@@ -325,12 +321,12 @@ void Recovery::go_back(CommonGuard& guard) {
 // A checkpoint from before the error that was found at step `from`. The checkpoint of this very step holds
 // the weights that the loss was computed with; where ranks differ, every checkpoint since they last agreed
 // may come from a wrong one.
-std::string Recovery::bytes_before(const CommonGuard& guard, std::int64_t from) const {
+std::unique_ptr<CheckpointFile> Recovery::file_before(const CommonGuard& guard, std::int64_t from) const {
   const std::int64_t limit = guard.compares_ranks() ? std::min(from, guard.agreed_step() + 1) : from;
   const auto warn = [this](const std::string& sentence) { report_.warn(sentence); };
-  auto found = checkpoints_.newest(warn, limit);
-  if (!found && beginning_.empty()) found = checkpoints_.newest(warn);
-  return found ? found->bytes : beginning_;
+  if (auto found = checkpoints_.newest(warn, limit)) return found;
+  if (auto found = checkpoints_.beginning(warn)) return found;
+  return checkpoints_.newest(warn);
 }
 
 }  // namespace wflow::trainer

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
+#include <memory>
 
 #include "trainer/training/checkpoint.h"
 #include "trainer/training/checkpoint_writer.h"
@@ -26,7 +26,7 @@ void begin_training(Session& session, TrainingState& state, RunReport& report);
 // Every call but find_best() is made on all ranks; rank 0 writes.
 class Recovery {
  public:
-  // After start_training(). With the guard on, rank 0 keeps a copy of the state in memory until there are two
+  // After start_training(). With the guard on, rank 0 keeps the state in beginning.wfck until there are two
   // checkpoints.
   // `begin`: of this run of the program, from which the time to the first checkpoint counts.
   Recovery(Session& session, TrainingState& state, const CheckpointDirectory& checkpoints, RunReport& report,
@@ -37,7 +37,7 @@ class Recovery {
   void write();
   void write_best();
   // Returns when all checkpoints are durable.
-  void finish() { writer_.finish(); }
+  void finish();
 
   // Collective: restores the newest checkpoint that the error cannot have touched. CommonError where there is
   // none, or after too many steps back.
@@ -46,15 +46,14 @@ class Recovery {
   double seconds() const { return seconds_; }  // for which the training stood still
 
  private:
-  std::string bytes_before(const CommonGuard& guard, std::int64_t from) const;
-  std::string snapshot_now();
+  std::unique_ptr<CheckpointFile> file_before(const CommonGuard& guard, std::int64_t from) const;
+  Snapshot snapshot_now();
 
   Session& session_;
   TrainingState& state_;
   const CheckpointDirectory& checkpoints_;
   RunReport& report_;
   CheckpointWriter writer_;
-  std::string beginning_;  // on rank 0: the state at the start
   std::int64_t written_ = 0;
   Clock::time_point last_;  // the last checkpoint
   double seconds_ = 0;

@@ -26,12 +26,10 @@ std::int64_t select_weights(Session& session, TrainingState& state, const Checkp
                             RunReport& report) {
   const TrainingCounters& counters = state.counters;
   if (session.config.select != Select::best || session.data.validation().size() == 0) return counters.epoch;
-  std::string bytes;
-  if (session.leader()) {
-    bytes = checkpoints.best_bytes([&](const std::string& sentence) { report.warn(sentence); });
-  }
-  session.communicator.broadcast(bytes);
-  if (bytes.empty()) {
+  std::unique_ptr<CheckpointFile> file;
+  if (session.leader()) file = checkpoints.best([&](const std::string& sentence) { report.warn(sentence); });
+  const auto best = SharedCheckpoint::share(session.communicator, std::move(file));
+  if (best == nullptr) {
     const std::string warning = fmt::format(
         "the weights of epoch {}, the best in validation, are not there ({}/checkpoints/best.wfck): "
         "test and model are of epoch {}, the last one; --fresh trains anew",
@@ -39,7 +37,7 @@ std::int64_t select_weights(Session& session, TrainingState& state, const Checkp
     if (session.leader()) report.warn(warning);
     return counters.epoch;
   }
-  restore_network(decode_checkpoint(bytes, "best.wfck"), state.flat, state.average);
+  restore_network(*best, state.flat, state.average);
   report.say(fmt::format("using the weights of epoch {}, the best in validation", counters.best_epoch));
   return counters.best_epoch;
 }

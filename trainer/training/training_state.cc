@@ -147,17 +147,18 @@ void save(std::vector<CheckpointView>& arrays, const FlatLayout& layout, const s
   }
 }
 
-void load(const Checkpoint& checkpoint, const FlatLayout& layout, const std::string& kind,
+void load(const CheckpointReader& checkpoint, const FlatLayout& layout, const std::string& kind,
           std::span<float> values) {
   for (const FlatEntry& entry : layout.entries) {
-    const CheckpointArray* array = checkpoint.find(kind, entry.spec.name);
+    const CheckpointReader::Entry* array = checkpoint.find(kind, entry.spec.name);
     if (array == nullptr || array->shape != entry.spec.shape) {
       throw Error(ExitCode::data,
                   fmt::format("the checkpoint has no {} '{}' of the network's shape; it is of another "
                               "network: use --fresh to start anew",
                               kind, entry.spec.name));
     }
-    std::copy(array->values.begin(), array->values.end(), values.begin() + entry.offset);
+    checkpoint.read(*array, values.subspan(static_cast<std::size_t>(entry.offset),
+                                           static_cast<std::size_t>(entry.count)));
   }
 }
 
@@ -236,8 +237,8 @@ std::string TrainingState::hash() {
   return hash_bytes(hashes);
 }
 
-std::string snapshot(TrainingState& state, const Normalisation& normalisation,
-                     const nlohmann::json& fingerprint) {
+Snapshot snapshot(TrainingState& state, const Normalisation& normalisation,
+                  const nlohmann::json& fingerprint) {
   const TrainingCounters& counters = state.counters;
   const FlatLayout& parameters = state.flat.parameters();
   const std::vector<std::int64_t> steps = state.optimizer.steps();
@@ -278,7 +279,7 @@ std::string snapshot(TrainingState& state, const Normalisation& normalisation,
     const std::span<float> sums = state.lagged.sums();
     arrays.push_back({kLagged, "exchange", {static_cast<std::int64_t>(sums.size())}, sums});
   }
-  return encode_unsealed(std::move(header), arrays);
+  return {std::move(header), std::move(arrays)};
 }
 
 void Progress::add(double value) {
@@ -323,16 +324,17 @@ std::vector<std::int64_t> best_steps(const std::vector<EpochRow>& history, std::
   return steps;
 }
 
-void restore_network(const Checkpoint& checkpoint, FlatState& state, WeightAverage& average) {
+void restore_network(const CheckpointReader& checkpoint, FlatState& state, WeightAverage& average) {
   load(checkpoint, state.parameters(), "parameter", state.values());
   load(checkpoint, state.buffers(), "buffer", state.buffer_values());
   if (average.active()) load(checkpoint, state.parameters(), kAverage, average.values());
 }
 
 // The kind of the arrays that a checkpoint's model was evaluated with.
-static const char* evaluated_kind(const Checkpoint& checkpoint) {
-  const auto averaged = [](const CheckpointArray& array) { return array.kind == kAverage; };
-  return std::any_of(checkpoint.arrays.begin(), checkpoint.arrays.end(), averaged) ? kAverage : "parameter";
+static const char* evaluated_kind(const CheckpointReader& checkpoint) {
+  const auto averaged = [](const CheckpointReader::Entry& array) { return array.kind == kAverage; };
+  const std::vector<CheckpointReader::Entry>& arrays = checkpoint.entries();
+  return std::any_of(arrays.begin(), arrays.end(), averaged) ? kAverage : "parameter";
 }
 
 static FlatLayout of_part(const FlatLayout& whole, const std::string& part) {
@@ -343,7 +345,7 @@ static FlatLayout of_part(const FlatLayout& whole, const std::string& part) {
   return layout;
 }
 
-void restore_part(const Checkpoint& checkpoint, const std::string& part, FlatState& state,
+void restore_part(const CheckpointReader& checkpoint, const std::string& part, FlatState& state,
                   WeightAverage& average) {
   const FlatLayout layout = of_part(state.parameters(), part);
   load(checkpoint, layout, evaluated_kind(checkpoint), state.values());
@@ -354,36 +356,38 @@ void restore_part(const Checkpoint& checkpoint, const std::string& part, FlatSta
                       average.values().subspan(static_cast<std::size_t>(entry.offset)).begin());
 }
 
-Normalisation restore_weights(const Checkpoint& checkpoint, FlatState& state, WeightAverage& average) {
+Normalisation restore_weights(const CheckpointReader& checkpoint, FlatState& state, WeightAverage& average) {
   load(checkpoint, state.parameters(), evaluated_kind(checkpoint), state.values());
   load(checkpoint, state.buffers(), "buffer", state.buffer_values());
   if (average.active()) std::copy(state.values().begin(), state.values().end(), average.values().begin());
   try {
-    return normalisation_from_json(checkpoint.header.at("normalisation"));
+    return normalisation_from_json(checkpoint.header().at("normalisation"));
   } catch (const nlohmann::json::exception& error) {
     throw Error(ExitCode::data, fmt::format("the checkpoint's header lacks something: {}", error.what()));
   }
 }
 
-static void restore_lagged(const Checkpoint& checkpoint, FlatState& state, LaggedSums& lagged) {
+static void restore_lagged(const CheckpointReader& checkpoint, FlatState& state, LaggedSums& lagged) {
   lagged.discard();
-  if (!checkpoint.header.contains("lagged")) return;
-  const CheckpointArray* sums = checkpoint.find(kLagged, "exchange");
-  if (sums == nullptr || sums->values.size() != state.exchange().size())
+  if (!checkpoint.header().contains("lagged")) return;
+  const CheckpointReader::Entry* sums = checkpoint.find(kLagged, "exchange");
+  if (sums == nullptr || sums->count != state.exchange().size())
     throw Error(ExitCode::data,
                 "the checkpoint lacks the gradient of its last step; use --fresh to start anew");
-  const nlohmann::json& step = checkpoint.header.at("lagged");
+  const nlohmann::json& step = checkpoint.header().at("lagged");
+  std::vector<float> values(sums->count);
+  checkpoint.read(*sums, values);
   lagged.restore({step.at(0).get<std::int64_t>(), step.at(1).get<double>(), step.at(2).get<double>()},
-                 sums->values);
+                 values);
 }
 
-Normalisation restore_checkpoint(const Checkpoint& checkpoint, TrainingState& state) {
+Normalisation restore_checkpoint(const CheckpointReader& checkpoint, TrainingState& state) {
   TrainingCounters& counters = state.counters;
   restore_network(checkpoint, state.flat, state.average);
   for (const PartOptimizers::Slot& slot : state.optimizer.slots())
     load(checkpoint, slot.layout, slot.name, slot.values);
   try {
-    const nlohmann::json& header = checkpoint.header;
+    const nlohmann::json& header = checkpoint.header();
     const nlohmann::json& steps = header.at("optimizer_steps");
     state.optimizer.set_steps(steps.is_array() ? steps.get<std::vector<std::int64_t>>()
                                                : std::vector{steps.get<std::int64_t>()});

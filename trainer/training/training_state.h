@@ -87,9 +87,8 @@ nlohmann::json upgraded_fingerprint(const nlohmann::json& fingerprint);
 // "model.width is 4 in the checkpoint and 8 now; seed ...": the differences, empty if there are none.
 std::string fingerprint_differences(const nlohmann::json& before, const nlohmann::json& now);
 
-// An unsealed checkpoint (checkpoint.h): a copy of all state.
-std::string snapshot(TrainingState& state, const Normalisation& normalisation,
-                     const nlohmann::json& fingerprint);
+Snapshot snapshot(TrainingState& state, const Normalisation& normalisation,
+                  const nlohmann::json& fingerprint);
 // The one order of losses and metrics: the smaller is better, unless `larger_is_better`, and any finite value
 // is better than NaN and the infinities, which are equal to each other.
 bool is_better(double value, double than, bool larger_is_better = false);
@@ -123,15 +122,15 @@ std::int64_t plateaus_in(const std::vector<EpochRow>& history, const EarlyStop& 
 std::vector<std::int64_t> best_steps(const std::vector<EpochRow>& history, std::int64_t count,
                                      const MetricName& metric = {});
 // Returns the normalisation of the data. Error{data} if an array is missing or has another shape.
-Normalisation restore_checkpoint(const Checkpoint& checkpoint, TrainingState& state);
+Normalisation restore_checkpoint(const CheckpointReader& checkpoint, TrainingState& state);
 // Restores the weights that the checkpoint's model was evaluated and exported with, to begin another training
 // with, and returns the normalisation that they were trained with. Error{data} as restore_checkpoint().
-Normalisation restore_weights(const Checkpoint& checkpoint, FlatState& state, WeightAverage& average);
+Normalisation restore_weights(const CheckpointReader& checkpoint, FlatState& state, WeightAverage& average);
 // The same for one part of the network; an average begins with its weights.
-void restore_part(const Checkpoint& checkpoint, const std::string& part, FlatState& state,
+void restore_part(const CheckpointReader& checkpoint, const std::string& part, FlatState& state,
                   WeightAverage& average);
 // Restores parameters, their average and buffers.
-void restore_network(const Checkpoint& checkpoint, FlatState& state, WeightAverage& average);
+void restore_network(const CheckpointReader& checkpoint, FlatState& state, WeightAverage& average);
 
 // Initial weights from the data (Kraehenbuehl et al. 2016; Mishkin and Matas 2016): each convolution and each
 // hidden dense layer in turn is scaled and shifted, so that over some training samples every channel of its
