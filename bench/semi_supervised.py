@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """Training with few labels: `model: semi_supervised` against the same network without the reconstruction, on the same labels.
 

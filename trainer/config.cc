@@ -35,6 +35,7 @@ const std::array<std::string, 6> kOptimizers = {"adamw", "adam", "sgd", "lars", 
 const std::array<std::string, 7> kDecays = {"none", "cosine",    "linear", "polynomial",
                                             "step", "one_cycle", "plateau"};
 const std::array<std::string, 2> kSelects = {"last", "best"};
+const std::array<std::string, 2> kShards = {"none", "optimizer"};
 const std::array<std::string, 3> kBackends = {"auto", "torch", "onednn"};
 const std::array<std::string, 3> kStages = {"none", "local", "memory"};
 const std::array<std::string, 3> kPrecisions = {"full", "bf16", "fp16"};
@@ -1131,6 +1132,10 @@ void check_train(yaml::MapReader& reader, TrainConfig& config) {
     diagnostics.error(reader.mark_of("seed"),
                       "'seed' is too large: member K has the seed 'seed' + K - 1, which must be below 2^63");
   }
+  if (config.shard != Shard::none && !(config.parts.empty() && config.alternate.empty()))
+    diagnostics.error(reader.mark_of("shard"),
+                      "'shard' divides the state of one optimizer for all weights: leave out 'parts' and "
+                      "'alternate', or 'shard'");
   check_heads(reader, config);
   check_alternate(reader, config);
   check_composed(reader, config);
@@ -1361,6 +1366,10 @@ const config::Table<TrainConfig>& train_table() {
              return config.guard.on ? guard_table().write(config.guard) : config::emit_boolean(false);
            })
            .usually("`true`"),
+       config::choice("shard", &TrainConfig::shard, kShards,
+                      "what the ranks divide among them, so that each needs less memory: `optimizer`, the "
+                      "optimizer's state ([Shared state](#shared-state))")
+           .only_if_set(),
        config::choice("select", &TrainConfig::select, kSelects,
                       "weights for test and model: of the last epoch, or `best` in validation"),
        config::custom<TrainConfig>(
@@ -1462,6 +1471,9 @@ const char* name_of(Stage stage) {
 
 const char* name_of(Select select) {
   return kSelects[static_cast<std::size_t>(select)].c_str();
+}
+const char* name_of(Shard shard) {
+  return kShards[static_cast<std::size_t>(shard)].c_str();
 }
 const char* name_of(InitialWeights initial) {
   return kInitialWeights[static_cast<std::size_t>(initial)].c_str();

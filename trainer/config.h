@@ -67,6 +67,8 @@ enum class OptimizerName { adamw, adam, sgd, lars, larc, lamb };
 // plateau: the rate falls where the validation stops improving.
 enum class Decay { none, cosine, linear, polynomial, step, one_cycle, plateau };
 enum class Select { last, best };
+// What the ranks of a training divide among them. none: each has all.
+enum class Shard { none, optimizer };
 // Library for convolutions on a processor. torch: libtorch and the kernels for few channels; onednn: oneDNN
 // wherever it has kernels; automatic: the faster of the two for each layer.
 enum class Backend { automatic, torch, onednn };
@@ -296,6 +298,7 @@ struct TrainConfig {
   std::vector<HeadConfig> heads;           // empty: one, of `targets` and `loss`
   std::vector<AlternateConfig> alternate;  // empty: one update, with the losses of all heads
   OptimizerConfig optimizer;
+  Shard shard = Shard::none;
   std::vector<PartConfig> parts;
   GradientConfig gradients;
   ScheduleConfig schedule;
@@ -341,6 +344,7 @@ const char* name_of(LossName name);
 const char* name_of(OptimizerName name);
 const char* name_of(Decay decay);
 const char* name_of(Select select);
+const char* name_of(Shard shard);
 const char* name_of(Backend backend);
 const char* name_of(Stage stage);
 const char* name_of(Precision precision);

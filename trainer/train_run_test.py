@@ -1683,6 +1683,65 @@ class Ranks(TrainRun):
         self.assertRegex(done.stderr, r"wflow-train: rank \d: .*shard-0000")
 
 
+class SharedState(TrainRun):
+    """`shard: optimizer`: the bits of a training whose ranks have the whole state."""
+
+    MODEL = {"name": "mlp", "dense": [96, 80]}  # 17 blocks of 4,096 weights, of which two to nine are a rank's
+
+    def numbers(self, name, **keys):
+        return self.config(name, **{"inputs": ["x"], "model": self.MODEL, "epochs": 2, "augment": [], **keys})
+
+    def test_every_optimizer_has_the_bits_of_the_whole_state(self):
+        for name, keys in {
+            "sgd": {"optimizer": {"name": "sgd", "learning_rate": 0.002, "nesterov": True}},
+            "adamw": {"optimizer": {"name": "adamw", "learning_rate": 0.003, "clip_norm": 0.1}, "ema": 0.9},
+            "lars": {"optimizer": {"name": "lars", "learning_rate": 1}},
+            "larc": {"optimizer": {"name": "larc", "learning_rate": 0.1}},
+            "lamb": {"optimizer": {"name": "lamb", "learning_rate": 0.01}},
+        }.items():
+            self.train(self.numbers(name, **keys), 2)
+            self.train(self.numbers(f"{name}_shared", shard="optimizer", **keys), 2)
+            whole, header = self.weights(name)
+            shared, shared_header = self.weights(f"{name}_shared")
+            self.assertEqual(whole, shared, name)
+            self.assertEqual(header["arrays"], shared_header["arrays"])
+
+    def test_goes_on_with_other_ranks_and_without_shares(self):
+        keys = {"epochs": 4, "optimizer": {"name": "adamw", "learning_rate": 0.003}}
+        self.train(self.numbers("steady", **keys), 4)
+        whole, header = self.weights("steady")
+        last = f"step-{header['step']:012}.wfck"
+        first = self.numbers("moved", shard="optimizer", **keys)
+        process = subprocess.Popen(self.command(first, 4), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        checkpoints = self.root / "moved/checkpoints"
+        deadline = time.monotonic() + 120
+        while not any(int(p.name[5:17]) > 0 for p in checkpoints.glob("step-*.wfck")):
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        # Shares of another size, then none, then again as it began.
+        for ranks, shard, name in ((2, "optimizer", "two"), (4, "none", "none"), (4, "optimizer", "four")):
+            shutil.copytree(self.root / "moved", self.root / name)
+            for path in (self.root / name / "checkpoints").glob(last):
+                path.unlink()
+            done = self.train(self.numbers(name, shard=shard, **keys), ranks)
+            self.assertIn("continued from epoch", done.stdout)
+            if ranks == 4:
+                self.assertEqual(self.weights(name)[0], whole, name)
+
+    def test_the_guard_goes_back_to_shares(self):
+        keys = {"epochs": 3, "shard": "optimizer", "checkpoint": {"every_steps": 5}}
+        self.train(self.numbers("sound", **keys), 2)
+        done = self.train(self.numbers("flipped", **keys), 2, "--inject-bit-flips", "gradients,step=8,bit=30")
+        self.assertIn("going back to step", done.stdout + done.stderr)
+        self.assertEqual(self.weights("flipped")[0], self.weights("sound")[0])
+
+    def test_refuses_several_optimizers(self):
+        done = self.train(self.config("parts", shard="optimizer", parts={"encoder": {"rate": 0.5}}), code=3)
+        self.assertIn("'shard' divides the state of one optimizer for all weights", done.stderr)
+
+
 class Restarts(TrainRun):
     def reference(self, name, ranks, **keys):
         self.train(self.config(name, **keys), ranks)

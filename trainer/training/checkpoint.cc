@@ -85,7 +85,7 @@ std::string first_bytes(const Snapshot& snapshot) {
   std::uint64_t offset = 0;
   for (const CheckpointView& array : snapshot.arrays) {
     list.push_back({{"kind", array.kind}, {"name", array.name}, {"shape", array.shape}, {"offset", offset}});
-    offset += round_up(array.values.size_bytes());
+    offset += round_up(array.count() * sizeof(float));
   }
   const std::string text = header.dump();
   std::string bytes(kPrefix, '\0');
@@ -118,6 +118,21 @@ CheckpointReader::Entry entry_of(const nlohmann::json& json, std::uint64_t data_
 
 }  // namespace
 
+std::size_t CheckpointView::count() const {
+  std::size_t count = 1;
+  for (const std::int64_t n : shape) count *= static_cast<std::size_t>(n);
+  return count;
+}
+
+void for_pieces(const CheckpointView& array, const PieceSource& source,
+                const std::function<void(std::span<const float>)>& call) {
+  const std::size_t count = array.count();
+  for (std::size_t at = 0; at < count; at += kPieceFloats) {
+    const std::size_t piece = std::min(kPieceFloats, count - at);
+    call(source ? source(array, at, piece) : array.values.subspan(at, piece));
+  }
+}
+
 std::size_t Snapshot::bytes() const {
   std::size_t bytes = 0;
   for (const CheckpointView& array : arrays) bytes += array.values.size_bytes();
@@ -132,7 +147,8 @@ SnapshotCopy::SnapshotCopy(const Snapshot& from) : copy_(from) {
   }
 }
 
-std::string write_checkpoint(const std::filesystem::path& path, const Snapshot& snapshot) {
+std::string write_checkpoint(const std::filesystem::path& path, const Snapshot& snapshot,
+                             const PieceSource& source) {
   DurableFile file(path);
   HashedOutput out(file.temporary(), path);
   out.add(first_bytes(snapshot));
@@ -140,12 +156,10 @@ std::string write_checkpoint(const std::filesystem::path& path, const Snapshot& 
   std::string hashes;
   for (const CheckpointView& array : snapshot.arrays) {
     HashStream hash;
-    for (std::size_t at = 0; at < array.values.size(); at += kPieceFloats) {
-      const std::string_view piece =
-          bytes_of(array.values.subspan(at, std::min(kPieceFloats, array.values.size() - at)));
-      hash.add(piece);
-      out.add(piece);
-    }
+    for_pieces(array, source, [&](std::span<const float> piece) {
+      hash.add(bytes_of(piece));
+      out.add(bytes_of(piece));
+    });
     out.pad();
     hashes += hash.text();
   }
@@ -161,13 +175,22 @@ const CheckpointReader::Entry* CheckpointReader::find(std::string_view kind, std
   return at == entries_.end() ? nullptr : &*at;
 }
 
-void CheckpointReader::read(const Entry& entry, std::span<float> values) const {
-  WFLOW_CHECK(values.size() == entry.count);
+void CheckpointReader::read(const Entry& entry, std::size_t first, std::span<float> values) const {
+  const std::size_t end = first + values.size();
+  WFLOW_CHECK(end <= entry.count);
   HashStream hash;
-  for (std::size_t at = 0; at < values.size(); at += kPieceFloats) {
-    const std::span<float> piece = values.subspan(at, std::min(kPieceFloats, values.size() - at));
+  std::vector<float> buffer;  // for pieces that are not wanted as a whole
+  for (std::size_t at = 0; at < entry.count; at += kPieceFloats) {
+    const std::size_t count = std::min<std::size_t>(kPieceFloats, entry.count - at);
+    const bool whole = first <= at && at + count <= end;
+    if (!whole) buffer.resize(count);
+    const std::span<float> piece = whole ? values.subspan(at - first, count) : std::span(buffer);
     read_piece(entry, at, piece);
     hash.add(bytes_of(piece));
+    const std::size_t from = std::max(first, at);
+    const std::size_t to = std::min(end, at + count);
+    if (!whole && from < to)
+      std::ranges::copy(piece.subspan(from - at, to - from), values.subspan(from - first).begin());
   }
   if (!entry.hash.empty() && hash.text() != entry.hash)
     throw damaged(name_, fmt::format("the checksum of {} '{}' does not match", entry.kind, entry.name));
@@ -284,9 +307,10 @@ std::vector<std::filesystem::path> CheckpointDirectory::files() const {
 }
 
 CheckpointDirectory::Written CheckpointDirectory::write(std::int64_t step, const Snapshot& snapshot,
-                                                        std::span<const std::int64_t> keep_steps) const {
+                                                        std::span<const std::int64_t> keep_steps,
+                                                        const PieceSource& source) const {
   make_directories(directory_);
-  const Written written = {path_of(step), write_checkpoint(path_of(step), snapshot)};
+  const Written written = {path_of(step), write_checkpoint(path_of(step), snapshot, source)};
   std::vector<std::filesystem::path> kept;
   for (const std::int64_t kept_step : keep_steps) kept.push_back(path_of(kept_step));
   const std::vector<std::filesystem::path> all = files();
@@ -298,14 +322,14 @@ CheckpointDirectory::Written CheckpointDirectory::write(std::int64_t step, const
   return written;
 }
 
-void CheckpointDirectory::write_best(const Snapshot& snapshot) const {
+void CheckpointDirectory::write_best(const Snapshot& snapshot, const PieceSource& source) const {
   make_directories(directory_);
-  write_checkpoint(directory_ / kBest, snapshot);
+  write_checkpoint(directory_ / kBest, snapshot, source);
 }
 
-void CheckpointDirectory::write_beginning(const Snapshot& snapshot) const {
+void CheckpointDirectory::write_beginning(const Snapshot& snapshot, const PieceSource& source) const {
   make_directories(directory_);
-  write_checkpoint(directory_ / kBeginning, snapshot);
+  write_checkpoint(directory_ / kBeginning, snapshot, source);
 }
 
 void CheckpointDirectory::remove_beginning() const {

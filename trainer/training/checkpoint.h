@@ -30,6 +30,10 @@ struct CheckpointView {
   std::string name;
   std::vector<std::int64_t> shape;
   std::span<const float> values;
+  // For an array that begins at this position of a flat array of which each rank has a share: `values` are
+  // this rank's share of the flat array.
+  std::optional<std::int64_t> shared_at;
+  std::size_t count() const;
 };
 
 // All state of a trainer, in place.
@@ -51,8 +55,17 @@ class SnapshotCopy {
   std::vector<std::vector<float>> values_;
 };
 
-// Writes the file, which is durable on return. Returns the checksum at its end.
-std::string write_checkpoint(const std::filesystem::path& path, const Snapshot& snapshot);
+// Gives `count` values of an array from `first` on, valid until the next call.
+using PieceSource =
+    std::function<std::span<const float>(const CheckpointView&, std::size_t first, std::size_t count)>;
+// Calls the source for the pieces of each array, in order.
+void for_pieces(const CheckpointView& array, const PieceSource& source,
+                const std::function<void(std::span<const float>)>& call);
+
+// Writes the file, which is durable on return. Returns the checksum at its end. `source`: for arrays of which
+// each rank has a share.
+std::string write_checkpoint(const std::filesystem::path& path, const Snapshot& snapshot,
+                             const PieceSource& source = {});
 
 // A checkpoint to read from.
 class CheckpointReader {
@@ -71,8 +84,8 @@ class CheckpointReader {
   const nlohmann::json& header() const { return header_; }
   const std::vector<Entry>& entries() const { return entries_; }
   const Entry* find(std::string_view kind, std::string_view name) const;  // null: there is none
-  // Reads all values of an array. Error{data} if they are not those that were written.
-  void read(const Entry& entry, std::span<float> values) const;
+  // Reads the values of an array from `first` on. Error{data} if the array is not the one that was written.
+  void read(const Entry& entry, std::size_t first, std::span<float> values) const;
 
  protected:
   CheckpointReader() = default;
@@ -126,11 +139,11 @@ class CheckpointDirectory {
     std::string hash;
   };
   // Then removes older ones beyond `keep`, except those of `keep_steps`.
-  Written write(std::int64_t step, const Snapshot& snapshot,
-                std::span<const std::int64_t> keep_steps = {}) const;
-  void write_best(const Snapshot& snapshot) const;
+  Written write(std::int64_t step, const Snapshot& snapshot, std::span<const std::int64_t> keep_steps = {},
+                const PieceSource& source = {}) const;
+  void write_best(const Snapshot& snapshot, const PieceSource& source = {}) const;
   // The state at the start of this run, which the guard returns to while there is no other.
-  void write_beginning(const Snapshot& snapshot) const;
+  void write_beginning(const Snapshot& snapshot, const PieceSource& source = {}) const;
   void remove_beginning() const;
 
   // Calls `report` with a sentence for each damaged one.

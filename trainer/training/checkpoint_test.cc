@@ -37,9 +37,9 @@ struct Example {
     weights[kPieceFloats] = 0.5F;
     snapshot.header = {{"step", step}, {"note", "ö"}};
     snapshot.arrays.push_back(
-        {"parameter", "conv1.weight", {static_cast<std::int64_t>(weights.size())}, weights});
-    snapshot.arrays.push_back({"first_moment", "conv1.weight", {2, 3}, kMoments});
-    snapshot.arrays.push_back({"buffer", "empty", {0}, {}});
+        {"parameter", "conv1.weight", {static_cast<std::int64_t>(weights.size())}, weights, {}});
+    snapshot.arrays.push_back({"first_moment", "conv1.weight", {2, 3}, kMoments, {}});
+    snapshot.arrays.push_back({"buffer", "empty", {0}, {}, {}});
   }
   std::vector<float> weights;
   Snapshot snapshot;
@@ -50,7 +50,7 @@ std::vector<float> values_of(const CheckpointReader& checkpoint, const char* kin
   const CheckpointReader::Entry* entry = checkpoint.find(kind, name);
   if (entry == nullptr) return {};
   std::vector<float> values(entry->count);
-  checkpoint.read(*entry, values);
+  checkpoint.read(*entry, 0, values);
   return values;
 }
 
@@ -110,7 +110,7 @@ TEST_F(CheckpointTest, AnArrayThatChangesAfterwardsIsFound) {
   }
   std::vector<float> values(entry.count);
   try {
-    open.read(entry, values);
+    open.read(entry, 0, values);
     FAIL();
   } catch (const Error& error) {
     EXPECT_THAT(error.what(),

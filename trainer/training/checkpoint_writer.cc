@@ -29,18 +29,20 @@ CheckpointWriter::~CheckpointWriter() {
 }
 
 void CheckpointWriter::write(std::int64_t step, const Snapshot& snapshot,
-                             std::vector<std::int64_t> keep_steps, Done done) {
-  write(snapshot, [this, step, keep = std::move(keep_steps), done = std::move(done)](const Snapshot& what) {
-    done(directory_.write(step, what, keep));
-  });
+                             std::vector<std::int64_t> keep_steps, Done done, const PieceSource& source) {
+  write(snapshot, static_cast<bool>(source),
+        [this, step, keep = std::move(keep_steps), done = std::move(done), source](const Snapshot& what) {
+          done(directory_.write(step, what, keep, source));
+        });
 }
 
-void CheckpointWriter::write_best(const Snapshot& snapshot) {
-  write(snapshot, [this](const Snapshot& what) { directory_.write_best(what); });
+void CheckpointWriter::write_best(const Snapshot& snapshot, const PieceSource& source) {
+  write(snapshot, static_cast<bool>(source),
+        [this, source](const Snapshot& what) { directory_.write_best(what, source); });
 }
 
-void CheckpointWriter::write(const Snapshot& snapshot, const Write& call) {
-  if (snapshot.bytes() > most_copied_bytes_) {
+void CheckpointWriter::write(const Snapshot& snapshot, bool in_place, const Write& call) {
+  if (in_place || snapshot.bytes() > most_copied_bytes_) {
     finish();
     const auto begin = std::chrono::steady_clock::now();
     call(snapshot);

@@ -33,8 +33,10 @@ class CheckpointWriter {
 
   // At most one checkpoint waits while another is written, to bound memory: a further call blocks. Throws
   // the error of an earlier write, or of this one if it is not copied.
-  void write(std::int64_t step, const Snapshot& snapshot, std::vector<std::int64_t> keep_steps, Done done);
-  void write_best(const Snapshot& snapshot);
+  // With a `source`, the state is not copied either.
+  void write(std::int64_t step, const Snapshot& snapshot, std::vector<std::int64_t> keep_steps, Done done,
+             const PieceSource& source = {});
+  void write_best(const Snapshot& snapshot, const PieceSource& source = {});
   // Returns when all checkpoints are durable, or throws the error of a write.
   void finish();
 
@@ -44,7 +46,7 @@ class CheckpointWriter {
  private:
   using Job = std::function<void()>;
   using Write = std::function<void(const Snapshot&)>;
-  void write(const Snapshot& snapshot, const Write& call);
+  void write(const Snapshot& snapshot, bool in_place, const Write& call);
   void add(Job job);
   void run();
   void rethrow();

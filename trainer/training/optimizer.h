@@ -1,30 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 // SGD, Adam, AdamW, LARS, LARC and LAMB on flat arrays, and the average of the weights. All ranks run the
-// same update on the same gradients. Layer-wise rates (LARS, LARC, LAMB) act on weights that decay; biases
-// and norms get the plain rate.
+// same update on the same gradients, or each that of its share. Layer-wise rates (LARS, LARC, LAMB) act on
+// weights that decay; biases and norms get the plain rate.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "trainer/config.h"
 #include "trainer/model/flat_state.h"
+#include "trainer/training/state_shards.h"
 
 namespace wflow::trainer {
 
 class Optimizer {
  public:
-  Optimizer(const OptimizerConfig& config, const FlatLayout& layout);
+  // Adds up numbers over the ranks, of which each comes from one rank and is 0 on the others.
+  using AddUp = std::function<void(std::span<double>)>;
 
-  // May change the gradients (clipping, decay). Same formulae as torch.optim, if it has the method.
+  Optimizer(const OptimizerConfig& config, const FlatLayout& layout);
+  // Has this rank's share of the state alone, and updates its share of the values.
+  Optimizer(const OptimizerConfig& config, const FlatLayout& layout, StateShards shards, AddUp add_up);
+
+  // May change the gradients (clipping, decay). Same formulae as torch.optim, if it has the method. With
+  // shares, a collective call of LAMB.
   void step(std::span<float> values, std::span<float> gradients, double learning_rate);
 
   std::int64_t steps() const { return steps_; }
   void set_steps(std::int64_t steps) { steps_ = steps; }
 
-  // The state arrays, laid out as the parameters: "momentum", or "first_moment" and "second_moment".
+  // The state arrays, laid out as the parameters: "momentum", or "first_moment" and "second_moment". With
+  // shares, this rank's part of each.
   struct Slot {
     std::string name;
     FloatBuffer values;
@@ -34,9 +43,17 @@ class Optimizer {
  private:
   void clip(std::span<float> gradients) const;
   void adapt_rates(std::span<const float> values, std::span<float> gradients, double learning_rate) const;
+  void lamb_step(std::span<float> values, std::span<float> gradients, double learning_rate);
+  struct AdamFactors;
+  AdamFactors adam_factors(double learning_rate, double decay) const;
+  // This rank's part of an entry, in the flat arrays and in the slots.
+  FlatRange own_part(const FlatEntry& entry) const;
+  std::span<float> in_slot(std::size_t slot, const FlatRange& range);
 
   OptimizerConfig config_;
   FlatLayout layout_;
+  StateShards shards_;
+  AddUp add_up_;
   std::vector<Slot> slots_;
   std::int64_t steps_ = 0;
 };

@@ -47,31 +47,36 @@ std::vector<PartConfig> separate_parts(std::span<const PartConfig> parts,
 }  // namespace
 
 PartOptimizers::PartOptimizers(const OptimizerConfig& common, std::span<const PartConfig> parts,
-                               const FlatLayout& layout, std::span<const std::string> alternating) {
+                               const FlatLayout& layout, std::span<const std::string> alternating,
+                               const StateShards& shards, const Optimizer::AddUp& add_up) {
   const std::vector<PartConfig> separate = separate_parts(parts, alternating);
   std::vector<FlatEntry> remaining;
   for (const FlatEntry& entry : layout.entries)
     if (!entry.spec.frozen && settings_of(entry, separate) == nullptr) remaining.push_back(entry);
   whole_ = remaining.size() == layout.entries.size();
+  WFLOW_CHECK(whole_ || !shards.active());
   // A group without weights counts the steps of a network whose parts all have settings of their own.
-  add(common, 1, std::move(remaining), {});
+  const FlatLayout all(specs_of(remaining));
+  add(shards.active() ? Optimizer(common, all, shards, add_up) : Optimizer(common, all), 1,
+      std::move(remaining), all, {});
   for (const PartConfig& settings : separate) {
     std::vector<FlatEntry> entries;
     for (const FlatEntry& entry : layout.entries)
       if (entry.spec.part == settings.name && !entry.spec.frozen) entries.push_back(entry);
     const OptimizerConfig& config = settings.own_optimizer ? settings.optimizer : common;
     const double proportion = common.learning_rate > 0 ? config.learning_rate / common.learning_rate : 0.0;
-    add(config, settings.rate * proportion, std::move(entries), settings.name);
+    const FlatLayout own(specs_of(entries));
+    add(Optimizer(config, own), settings.rate * proportion, std::move(entries), own, settings.name);
   }
 }
 
-void PartOptimizers::add(const OptimizerConfig& config, double rate, std::vector<FlatEntry> entries,
+void PartOptimizers::add(Optimizer optimizer, double rate, std::vector<FlatEntry> entries, FlatLayout layout,
                          std::string part) {
-  const FlatLayout layout(specs_of(entries));
-  groups_.push_back({std::move(entries), layout, Optimizer(config, layout), rate, std::move(part)});
+  const std::int64_t size = layout.size;
+  groups_.push_back({std::move(entries), std::move(layout), std::move(optimizer), rate, std::move(part)});
   if (whole_) return;
-  groups_.back().values = FloatBuffer(layout.size);
-  groups_.back().gradients = FloatBuffer(layout.size);
+  groups_.back().values = FloatBuffer(size);
+  groups_.back().gradients = FloatBuffer(size);
 }
 
 void PartOptimizers::step(std::span<float> values, std::span<float> gradients, double learning_rate,

@@ -16,8 +16,11 @@ namespace wflow::trainer {
 class PartOptimizers {
  public:
   // `alternating`: parts that have an optimizer of their own even without settings.
+  // `shards`: this rank's share of the state, where there is one optimizer for all weights, and `add_up` as
+  // in Optimizer.
   PartOptimizers(const OptimizerConfig& common, std::span<const PartConfig> parts, const FlatLayout& layout,
-                 std::span<const std::string> alternating = {});
+                 std::span<const std::string> alternating = {}, const StateShards& shards = StateShards(0),
+                 const Optimizer::AddUp& add_up = {});
 
   // As Optimizer::step(); `learning_rate`: that of the common optimizer, which the others follow in
   // proportion. `clip_norm` limits the gradient of each optimizer by itself. `learn`: the parts that move;
@@ -30,7 +33,7 @@ class PartOptimizers {
   // One number is that of all.
   void set_steps(const std::vector<std::int64_t>& steps);
 
-  // The state arrays of all optimizers, each with its layout.
+  // The state arrays of all optimizers, each with its layout; of each array this rank's share.
   struct Slot {
     const FlatLayout& layout;
     std::string name;
@@ -49,7 +52,8 @@ class PartOptimizers {
     FloatBuffer values = {};
     FloatBuffer gradients = {};
   };
-  void add(const OptimizerConfig& config, double rate, std::vector<FlatEntry> entries, std::string part);
+  void add(Optimizer optimizer, double rate, std::vector<FlatEntry> entries, FlatLayout layout,
+           std::string part);
   void step(Group& group, std::span<float> values, std::span<float> gradients, double learning_rate);
 
   bool whole_ = true;  // one group with all weights

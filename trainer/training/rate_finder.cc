@@ -64,7 +64,7 @@ RateCurve curve_of(Session& session) {
   const TrainConfig& config = session.config;
   const Heads heads = network_heads(config, session.data.targets(), session.graph);
   TrainingState state(session.graph, config.optimizer, config.ema, &session.communicator, config.parts,
-                      alternating_parts(config));
+                      alternating_parts(config), config.shard);
   RunReport report(session);
   state.flat.fill_initial_values(hash64(config.seed, 0));
   if (session.graph.is_module()) fill_from_module(session.graph, state.flat);

@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "trainer/training/search.h"
+#include "trainer/training/share_exchange.h"
 
 namespace wflow::trainer {
 namespace {
@@ -234,9 +235,11 @@ Recovery::Recovery(Session& session, TrainingState& state, const CheckpointDirec
       report_(report),
       writer_(checkpoints),
       last_(begin) {
-  if (!session.leader()) return;
-  if (session.config.guard.on) {
-    checkpoints_.write_beginning(snapshot_now());
+  const bool keeps = session.config.guard.on;
+  if (!session_.leader()) {
+    if (keeps) send_shares(snapshot_now());
+  } else if (keeps) {
+    checkpoints_.write_beginning(snapshot_now(), source());
   } else {
     checkpoints_.remove_beginning();
   }
@@ -246,16 +249,37 @@ Snapshot Recovery::snapshot_now() {
   return snapshot(state_, session_.data.normalisation(), session_.fingerprint);
 }
 
-bool Recovery::is_due() const {
+// Where each rank has a share of the state, rank 0 collects it piece by piece.
+PieceSource Recovery::source() {
+  if (!state_.shards.active()) return {};
+  return [this](const CheckpointView& array, std::size_t first, std::size_t count) {
+    if (!array.shared_at) return array.values.subspan(first, count);
+    piece_.resize(count);
+    const std::int64_t begin = *array.shared_at + static_cast<std::int64_t>(first);
+    collect_range(session_.communicator, state_.shards, {begin, begin + static_cast<std::int64_t>(count)},
+                  array.values, piece_);
+    return std::span<const float>(piece_);
+  };
+}
+
+// On the ranks that do not write.
+void Recovery::send_shares(const Snapshot& snapshot) {
+  for (const CheckpointView& array : snapshot.arrays)
+    if (array.shared_at) for_pieces(array, source(), [](std::span<const float>) {});
+}
+
+bool Recovery::is_due() {
   const CheckpointConfig& when = session_.config.checkpoint;
-  const bool by_steps = when.every_steps > 0 && state_.counters.step % when.every_steps == 0;
-  const bool by_time = when.every_seconds > 0 && seconds_since(last_) >= when.every_seconds;
-  return by_steps || by_time;
+  if (when.every_steps > 0 && state_.counters.step % when.every_steps == 0) return true;
+  if (when.every_seconds <= 0) return false;
+  std::string is_time = seconds_since(last_) >= when.every_seconds ? "yes" : "";
+  if (state_.shards.active()) session_.communicator.broadcast(is_time);  // all ranks take part in the writing
+  return !is_time.empty();
 }
 
 void Recovery::write() {
   last_ = Clock::now();
-  if (!session_.leader()) return;
+  if (!session_.leader()) return send_shares(snapshot_now());
   const Clock::time_point begin = Clock::now();
   const TrainingCounters& counters = state_.counters;
   if (++written_ == 2) checkpoints_.remove_beginning();
@@ -264,7 +288,8 @@ void Recovery::write() {
       best_steps(counters.history, session_.config.checkpoint.keep_best, session_.config.metric),
       [this, epoch = counters.epoch, step = counters.step](const CheckpointDirectory::Written& written) {
         report_.checkpoint_written(written, epoch, step);
-      });
+      },
+      source());
   seconds_ += seconds_since(begin);
 }
 
@@ -274,7 +299,8 @@ void Recovery::finish() {
 }
 
 void Recovery::write_best() {
-  if (session_.leader()) writer_.write_best(snapshot_now());
+  if (!session_.leader()) return send_shares(snapshot_now());
+  writer_.write_best(snapshot_now(), source());
 }
 
 void Recovery::go_back(CommonGuard& guard) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "trainer/training/checkpoint.h"
 #include "trainer/training/checkpoint_writer.h"
@@ -33,7 +34,7 @@ class Recovery {
            Clock::time_point begin);
 
   // By steps or by time, within an epoch.
-  bool is_due() const;
+  bool is_due();
   void write();
   void write_best();
   // Returns when all checkpoints are durable.
@@ -48,6 +49,8 @@ class Recovery {
  private:
   std::unique_ptr<CheckpointFile> file_before(const CommonGuard& guard, std::int64_t from) const;
   Snapshot snapshot_now();
+  PieceSource source();
+  void send_shares(const Snapshot& snapshot);
 
   Session& session_;
   TrainingState& state_;
@@ -55,7 +58,8 @@ class Recovery {
   RunReport& report_;
   CheckpointWriter writer_;
   std::int64_t written_ = 0;
-  Clock::time_point last_;  // the last checkpoint
+  std::vector<float> piece_;  // of source()
+  Clock::time_point last_;    // the last checkpoint
   double seconds_ = 0;
 };
 

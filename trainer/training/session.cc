@@ -170,8 +170,9 @@ std::string describe_run(const TrainConfig& asked, const std::optional<SpaceGrid
   std::uint64_t sample_bytes = 0;
   for (const DataRoles::Part& part : roles.parts)
     sample_bytes += static_cast<std::uint64_t>(dataset.info.fields[part.field].shape.count()) * sizeof(float);
-  const std::uint64_t states = (adam ? 4 : 3) + (config.ema > 0 ? 1 : 0);
-  const std::uint64_t memory = parameters * sizeof(float) * states +
+  // Weights, gradients and their average on each rank, and its share of the optimizer's state.
+  const std::uint64_t slots = parameters * (adam ? 2 : 1) / (config.shard == Shard::none ? 1 : ranks);
+  const std::uint64_t memory = (parameters * (config.ema > 0 ? 3 : 2) + slots) * sizeof(float) +
                                (on_rank + static_cast<std::size_t>(config.accumulate) - 1) /
                                    static_cast<std::size_t>(config.accumulate) *
                                    static_cast<std::uint64_t>(graph.activation_bytes()) +

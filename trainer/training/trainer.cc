@@ -186,7 +186,7 @@ Outcome run(Session& session) {
   const Clock::time_point begin = Clock::now();
   const Heads heads = network_heads(config, session.data.targets(), session.graph);
   TrainingState state(session.graph, config.optimizer, config.ema, &session.communicator, config.parts,
-                      alternating_parts(config));
+                      alternating_parts(config), config.shard);
   TrainingCounters& counters = state.counters;
   RunReport report(session);
   check_the_data(session, report);

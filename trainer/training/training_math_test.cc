@@ -1268,6 +1268,30 @@ TEST(NormStatistics, AreThoseOfAllSamples) {
   EXPECT_FLOAT_EQ(buffers[16], 2.75F);
 }
 
+TEST(StateShards, CoverTheArrayInWholeBlocks) {
+  constexpr std::int64_t kBlock = StateShards::kBlock;
+  for (const std::int64_t size :
+       {std::int64_t{0}, std::int64_t{64}, kBlock, 3 * kBlock + 64, 100 * kBlock + 1}) {
+    for (const int ranks : {1, 2, 3, 7}) {
+      std::int64_t end = 0;
+      std::int64_t most = 0;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const StateShards shards(size, ranks, rank);
+        EXPECT_EQ(shards.active(), ranks > 1);
+        EXPECT_EQ(shards.own(), shards.of(rank));
+        EXPECT_EQ(shards.own().begin, end);
+        EXPECT_TRUE(shards.own().count() == 0 || shards.own().begin % kBlock == 0);
+        end = shards.own().end;
+        most = std::max(most, shards.own().count());
+      }
+      EXPECT_EQ(end, size);
+      EXPECT_LE(most, size / ranks + kBlock);
+    }
+  }
+  EXPECT_EQ(common_part({3, 8}, {5, 12}), (FlatRange{5, 8}));
+  EXPECT_EQ(common_part({3, 5}, {8, 12}).count(), 0);
+}
+
 TEST(TrainingState, GoesThroughACheckpointUnchanged) {
   const ModelGraph graph = build_model(default_model(ModelName::cosmoflow), {1, {8, 8, 8}}, 2);
   TrainingState state(graph, {}, 0.5, nullptr);

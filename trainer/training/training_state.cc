@@ -138,27 +138,46 @@ EpochRow row_of(const nlohmann::json& json) {
   return row;
 }
 
+FlatRange range_of(const FlatEntry& entry) {
+  return {entry.offset, entry.offset + entry.count};
+}
+
 void save(std::vector<CheckpointView>& arrays, const FlatLayout& layout, const std::string& kind,
           std::span<const float> values) {
   for (const FlatEntry& entry : layout.entries) {
     const auto part =
         values.subspan(static_cast<std::size_t>(entry.offset), static_cast<std::size_t>(entry.count));
-    arrays.push_back({kind, entry.spec.name, entry.spec.shape, part});
+    arrays.push_back({kind, entry.spec.name, entry.spec.shape, part, {}});
   }
 }
 
+void save(std::vector<CheckpointView>& arrays, const PartOptimizers::Slot& slot, bool shared) {
+  if (!shared) return save(arrays, slot.layout, slot.name, slot.values);
+  for (const FlatEntry& entry : slot.layout.entries)
+    arrays.push_back({slot.name, entry.spec.name, entry.spec.shape, slot.values, entry.offset});
+}
+
+const CheckpointReader::Entry& array_of(const CheckpointReader& checkpoint, const FlatEntry& entry,
+                                        const std::string& kind) {
+  const CheckpointReader::Entry* array = checkpoint.find(kind, entry.spec.name);
+  if (array == nullptr || array->shape != entry.spec.shape) {
+    throw Error(ExitCode::data,
+                fmt::format("the checkpoint has no {} '{}' of the network's shape; it is of another "
+                            "network: use --fresh to start anew",
+                            kind, entry.spec.name));
+  }
+  return *array;
+}
+
+// `values` begin at position `first` of the layout.
 void load(const CheckpointReader& checkpoint, const FlatLayout& layout, const std::string& kind,
-          std::span<float> values) {
+          std::span<float> values, std::int64_t first = 0) {
+  const FlatRange all = {first, first + static_cast<std::int64_t>(values.size())};
   for (const FlatEntry& entry : layout.entries) {
-    const CheckpointReader::Entry* array = checkpoint.find(kind, entry.spec.name);
-    if (array == nullptr || array->shape != entry.spec.shape) {
-      throw Error(ExitCode::data,
-                  fmt::format("the checkpoint has no {} '{}' of the network's shape; it is of another "
-                              "network: use --fresh to start anew",
-                              kind, entry.spec.name));
-    }
-    checkpoint.read(*array, values.subspan(static_cast<std::size_t>(entry.offset),
-                                           static_cast<std::size_t>(entry.count)));
+    const FlatRange part = common_part(range_of(entry), all);
+    checkpoint.read(
+        array_of(checkpoint, entry, kind), static_cast<std::size_t>(part.begin - entry.offset),
+        values.subspan(static_cast<std::size_t>(part.begin - first), static_cast<std::size_t>(part.count())));
   }
 }
 
@@ -176,7 +195,7 @@ void flatten(const nlohmann::json& json, const std::string& prefix, std::map<std
 nlohmann::json fingerprint(const TrainConfig& config, const DatasetInfo& data) {
   nlohmann::json json = json_of(to_yaml(config));
   for (const char* key : {"data", "output", "ranks", "threads", "loader_threads", "cache", "stage", "members",
-                          "checkpoint", "guard", "max_seconds", "backend", "noise_scale"}) {
+                          "checkpoint", "guard", "max_seconds", "backend", "noise_scale", "shard"}) {
     json.erase(key);
   }
   if (config.init_from == kInitFromLast) json.erase("init_from");  // only matters at the beginning
@@ -229,7 +248,8 @@ std::string fingerprint_differences(const nlohmann::json& before, const nlohmann
 
 std::string TrainingState::hash() {
   std::vector<std::span<const float>> all = {flat.values(), flat.buffer_values()};
-  for (const PartOptimizers::Slot& slot : optimizer.slots()) all.push_back(slot.values);
+  if (!shards.active())
+    for (const PartOptimizers::Slot& slot : optimizer.slots()) all.push_back(slot.values);
   if (average.active()) all.push_back(average.values());
   std::string hashes;
   for (const std::span<const float> part : all)
@@ -271,13 +291,12 @@ Snapshot snapshot(TrainingState& state, const Normalisation& normalisation,
   std::vector<CheckpointView> arrays;
   save(arrays, parameters, "parameter", state.flat.values());
   save(arrays, state.flat.buffers(), "buffer", state.flat.buffer_values());
-  for (const PartOptimizers::Slot& slot : state.optimizer.slots())
-    save(arrays, slot.layout, slot.name, slot.values);
+  for (const PartOptimizers::Slot& slot : state.optimizer.slots()) save(arrays, slot, state.shards.active());
   if (state.average.active()) save(arrays, parameters, kAverage, state.average.values());
   if (const auto& step = state.lagged.step()) {
     header["lagged"] = {step->samples, step->loss_scale, step->rate};
     const std::span<float> sums = state.lagged.sums();
-    arrays.push_back({kLagged, "exchange", {static_cast<std::int64_t>(sums.size())}, sums});
+    arrays.push_back({kLagged, "exchange", {static_cast<std::int64_t>(sums.size())}, sums, {}});
   }
   return {std::move(header), std::move(arrays)};
 }
@@ -376,7 +395,7 @@ static void restore_lagged(const CheckpointReader& checkpoint, FlatState& state,
                 "the checkpoint lacks the gradient of its last step; use --fresh to start anew");
   const nlohmann::json& step = checkpoint.header().at("lagged");
   std::vector<float> values(sums->count);
-  checkpoint.read(*sums, values);
+  checkpoint.read(*sums, 0, values);
   lagged.restore({step.at(0).get<std::int64_t>(), step.at(1).get<double>(), step.at(2).get<double>()},
                  values);
 }
@@ -385,7 +404,7 @@ Normalisation restore_checkpoint(const CheckpointReader& checkpoint, TrainingSta
   TrainingCounters& counters = state.counters;
   restore_network(checkpoint, state.flat, state.average);
   for (const PartOptimizers::Slot& slot : state.optimizer.slots())
-    load(checkpoint, slot.layout, slot.name, slot.values);
+    load(checkpoint, slot.layout, slot.name, slot.values, state.shards.own().begin);
   try {
     const nlohmann::json& header = checkpoint.header();
     const nlohmann::json& steps = header.at("optimizer_steps");

@@ -19,6 +19,7 @@
 #include "trainer/training/noise_scale.h"
 #include "trainer/training/objective.h"
 #include "trainer/training/part_optimizers.h"
+#include "trainer/training/state_shards.h"
 
 namespace wflow::trainer {
 
@@ -60,18 +61,23 @@ struct TrainingCounters {
 
 // The state of a training.
 struct TrainingState {
-  // `communicator`: for LaggedSums. `alternating`: parts that learn in some updates only.
+  // `communicator`: of the ranks that sum gradients. `alternating`: parts that learn in some updates only.
   TrainingState(const ModelGraph& graph, const OptimizerConfig& method, double average_decay,
                 Communicator* communicator, std::span<const PartConfig> parts = {},
-                std::span<const std::string> alternating = {})
+                std::span<const std::string> alternating = {}, Shard shard = Shard::none)
       : flat(graph),
-        optimizer(method, parts, flat.parameters(), alternating),
+        shards(shard == Shard::none || communicator == nullptr
+                   ? StateShards(flat.parameters().size)
+                   : StateShards(flat.parameters().size, communicator->size(), communicator->rank())),
+        optimizer(method, parts, flat.parameters(), alternating, shards,
+                  [communicator](std::span<double> values) { communicator->sum_by_rank(values); }),
         average(average_decay, flat.parameters()),
         lagged(communicator) {}
-  // Hash of everything that all ranks must have in common.
+  // Hash of everything that all ranks must have in common: without a state of which each has a share.
   std::string hash();
 
   FlatState flat;
+  StateShards shards;
   PartOptimizers optimizer;
   WeightAverage average;
   LaggedSums lagged;

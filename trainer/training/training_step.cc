@@ -8,6 +8,7 @@
 
 #include "base/random.h"
 #include "trainer/training/schedule.h"
+#include "trainer/training/share_exchange.h"
 
 namespace wflow::trainer {
 namespace {
@@ -158,6 +159,7 @@ bool TrainingStep::apply(const Update& update, const LaggedSums::Step& step,
   }
   inject(BitFlip::Where::optimizer, state_.optimizer.slots().back().values);
   state_.optimizer.step(flat.values(), flat.gradients(), step.rate, update.learn);
+  gather_shares(session_.communicator, state_.shards, flat.values());
   if (!updates_.alternate()) state_.average.update(flat.values(), counters.step + 1);
   updates_.values_changed();
   return true;
@@ -209,7 +211,7 @@ void TrainingStep::check_finite(double loss, bool gradient_finite) const {
 void TrainingStep::inject(BitFlip::Where where, std::span<float> values) {
   std::erase_if(flips_, [&](const BitFlip& what) {
     if (what.where != where || what.step != state_.counters.step) return false;
-    if (what.rank != session_.communicator.rank()) return true;
+    if (what.rank != session_.communicator.rank() || values.empty()) return true;
     report_.warn("injected " + flip(what, values));
     updates_.values_changed();
     return true;

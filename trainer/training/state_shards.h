@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// `shard: optimizer`: each rank keeps and updates a share of the optimizer's state, and receives the updated
+// weights of the others (Rajbhandari et al. 2020, "ZeRO", section 5.1). Gradients and weights stay on all
+// ranks, so that clipping and layer-wise rates read whole arrays: the bits are those of a training without
+// shares.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace wflow::trainer {
+
+// Positions in a flat array, from `begin` to before `end`.
+struct FlatRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::int64_t count() const { return end - begin; }
+  bool operator==(const FlatRange&) const = default;
+};
+FlatRange common_part(const FlatRange& a, const FlatRange& b);  // an empty one has equal ends
+
+// The ranks' shares of a flat array of `size` floats.
+class StateShards {
+ public:
+  // The shares begin at multiples of as many floats, so that a sum over blocks of this length is the same for
+  // any number of ranks.
+  static constexpr std::int64_t kBlock = 4096;
+
+  explicit StateShards(std::int64_t size, int ranks = 1, int rank = 0);
+
+  bool active() const { return ranks() > 1; }
+  int ranks() const { return static_cast<int>(cuts_.size()) - 1; }
+  int rank() const { return rank_; }
+  FlatRange own() const { return of(rank_); }
+  FlatRange of(int rank) const {
+    return {cuts_[static_cast<std::size_t>(rank)], cuts_[static_cast<std::size_t>(rank) + 1]};
+  }
+
+ private:
+  int rank_;
+  std::vector<std::int64_t> cuts_;
+};
+
+}  // namespace wflow::trainer
