@@ -225,6 +225,13 @@ std::vector<Exchange> exchanges_for(const std::vector<Box>& wanted, const std::v
   return exchanges;
 }
 
+std::vector<Exchange> sent_back(const std::vector<Exchange>& exchanges) {
+  std::vector<Exchange> back;
+  for (const Exchange& exchange : exchanges) back.push_back({exchange.to, exchange.from, exchange.box});
+  std::ranges::sort(back, {}, [](const Exchange& e) { return std::pair(e.to, e.from); });
+  return back;
+}
+
 // Values through which a gradient reaches a weight that learns.
 std::vector<bool> values_with_gradient(const ModelGraph& graph) {
   std::vector<bool> wants(graph.inputs.size(), false);
@@ -290,6 +297,11 @@ void plan_boxes(Planned& planned, std::size_t index) {
     split.halo = exchanges_for(split.needed, inputs, partitions_of(planned.cuts, layer.input), grid);
   }
   if (!planned.wants_gradient[layer.inputs.front()]) return;
+  if (layer.kind == LayerKind::max_pool) {
+    split.gradient_halo =
+        sent_back(exchanges_for(split.needed, inputs, partitions_of(planned.cuts, layer.input), grid));
+    return;
+  }
   split.gradient_halo =
       exchanges_for(split.readers, outputs, partitions_of(planned.cuts, layer.output), grid);
 }

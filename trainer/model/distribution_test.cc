@@ -242,6 +242,16 @@ void check_boxes(const std::vector<Box>& boxes, const TensorShape& shape) {
   ASSERT_EQ(cells, shape.voxels());
 }
 
+// The gradients of a max pool's halo go back to the ranks that it came from.
+void check_sent_back(const LayerSplit& split) {
+  if (split.halo.empty() || split.gradient_halo.empty()) return;
+  ASSERT_EQ(split.gradient_halo.size(), split.halo.size());
+  for (const Exchange& exchange : split.halo) {
+    const Exchange back = {exchange.to, exchange.from, exchange.box};
+    ASSERT_NE(std::ranges::find(split.gradient_halo, back), split.gradient_halo.end());
+  }
+}
+
 void check_layer(const ModelGraph& graph, const Distribution& distribution, std::size_t index) {
   const Layer& layer = graph.layers[index];
   const LayerSplit& split = distribution.layers[index];
@@ -257,7 +267,9 @@ void check_layer(const ModelGraph& graph, const Distribution& distribution, std:
   } else {
     ASSERT_TRUE(split.halo.empty());
   }
-  if (!split.gradient_halo.empty()) {
+  if (layer.kind == LayerKind::max_pool) {
+    ASSERT_NO_FATAL_FAILURE(check_sent_back(split));
+  } else if (!split.gradient_halo.empty()) {
     ASSERT_NO_FATAL_FAILURE(check_exchanges(split.gradient_halo, split.readers, outputs));
   }
   for (std::size_t rank = 0; rank < outputs.size(); ++rank) {
