@@ -33,8 +33,9 @@ struct ValueSplit {
 };
 
 // A layer reads `reads` and computes `gives`: both split or both whole, except for a global mean or maximum,
-// which reads split values and gives a whole one. Whole layers compute the same numbers on all ranks, so that
-// the gradients of their weights count once.
+// which reads split values and gives a whole one, and for the numbers of a film or spread layer
+// (layout_read()). Whole layers compute the same numbers on all ranks, so that the gradients of their weights
+// count once.
 struct LayerSplit {
   Layout reads = Layout::whole;
   Layout gives = Layout::whole;
@@ -65,6 +66,9 @@ struct LayoutSwitch {
   std::int64_t forward_bytes = 0;  // that all ranks send together
   std::int64_t backward_bytes = 0;
 };
+
+// The layout in which a layer reads one of its inputs.
+Layout layout_read(const Layer& layer, const LayerSplit& split, std::size_t input);
 
 struct Distribution {
   SpaceGrid grid;

@@ -53,7 +53,7 @@ struct SplitLayerPlan {
 
 // split_windows.cc: layers whose output cells read other cells than their own; null for other kinds.
 std::unique_ptr<TorchLayer> make_split_window(const SplitLayerPlan& plan);
-// split_sums.cc: norms and global means, which sum over the group; null for other kinds.
+// split_sums.cc: norms, global means and film layers, which sum over the group; null for other kinds.
 std::unique_ptr<TorchLayer> make_split_sum(const SplitLayerPlan& plan);
 // split_cells.cc: the others.
 std::unique_ptr<TorchLayer> make_split_cells(const SplitLayerPlan& plan);

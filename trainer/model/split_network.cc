@@ -100,8 +100,9 @@ class SplitNetwork final : public Network {
     std::unique_ptr<TorchLayer> layer;
     std::vector<std::size_t> inputs;
     std::size_t output = 0;
-    Layout reads = Layout::whole;
+    std::vector<Layout> reads;  // of each input
     Layout gives = Layout::whole;
+    bool counts_once = false;  // every rank computes all of it
     bool takes_whole = false;  // split, of an input that every rank has
     bool fields = false;       // whole layers: reads tensors of five dimensions, vectors too
     bool gives_fields = false;
@@ -299,13 +300,15 @@ void SplitNetwork::add_stage(std::size_t index) {
   Stage& stage = stages_.emplace_back();
   stage.inputs = layer.inputs;
   stage.output = value_of(index);
-  stage.reads = split.reads;
   stage.gives = split.gives;
-  for (std::size_t k = 0; k < layer.inputs.size(); ++k)
+  for (std::size_t k = 0; k < layer.inputs.size(); ++k) {
+    stage.reads.push_back(layout_read(layer, split, k));
     stage.wanted.push_back(learned_[layer.inputs[k]] && layer.passes_gradient(k));
+  }
   const LayerTensors tensors = tensors_of(index, stage);
   const bool owns_input = may_overwrite_input(layer);
   if (split.reads == Layout::whole) {
+    stage.counts_once = true;
     stage.fields = works_on_fields(layer.kind);
     stage.gives_fields =
         stage.fields && layer.kind != LayerKind::global_mean && layer.kind != LayerKind::global_max;
@@ -358,8 +361,9 @@ void SplitNetwork::run(Inputs inputs, std::int64_t samples, std::span<float> out
     values[i].in(layout_of(i)) = floats_at(inputs[i], sizes(samples, i, layout_of(i)));
   for (const Stage& stage : stages_) {
     Tensors x;
-    for (const std::size_t value : stage.inputs) {
-      const Layout wanted = stage.takes_whole ? Layout::whole : stage.reads;
+    for (std::size_t k = 0; k < stage.inputs.size(); ++k) {
+      const std::size_t value = stage.inputs[k];
+      const Layout wanted = stage.takes_whole ? Layout::whole : stage.reads[k];
       const at::Tensor& read = fetched(values, value, wanted);
       const bool reshapes = stage.fields || stage.takes_whole;
       x.push_back(reshapes ? read.reshape(sizes(samples, value, wanted, true)) : read);
@@ -412,13 +416,14 @@ void SplitNetwork::backward_stage(const Stage& stage, std::vector<InLayouts>& gr
   const std::int64_t samples = gradient.size(0);
   if (stage.gives_fields) gradient = gradient.reshape(sizes(samples, stage.output, stage.gives, true));
   const Tensors found = stage.layer->backward(gradient, stage.wanted);
-  if (stage.reads == Layout::whole && !is_first()) {
+  if (stage.counts_once && !is_first()) {
     for (const auto& counted_elsewhere : stage.gradients) counted_elsewhere.second.zero_();
   }
   for (std::size_t k = 0; k < stage.inputs.size(); ++k) {
     if (!stage.wanted[k]) continue;
     const std::size_t value = stage.inputs[k];
-    accumulate(gradients[value].in(stage.reads), found[k].reshape(sizes(samples, value, stage.reads)));
+    const Layout layout = stage.reads[k];
+    accumulate(gradients[value].in(layout), found[k].reshape(sizes(samples, value, layout)));
   }
 }
 

@@ -338,16 +338,22 @@ std::vector<Case> layer_cases() {
       {"flatten, dense", [](GraphBuilder& b, Value x) { return b.linear("l", b.flatten("f", x), 3); }},
       {"whole and split readers",
        [](GraphBuilder& b, Value x) {
-         const Value numbers = b.linear("l", b.flatten("f", x), 8);
-         const Value film = b.film("m", x, numbers);  // whole
-         const Value y = b.convolution("c", film, 4, {3});
-         return b.add("s", {y, film, x});
+         const Value whole = b.reshape("w", b.linear("l", b.flatten("f", x), b.shape(x).count()), b.shape(x));
+         const Value y = b.convolution("c", whole, 4, {3});
+         return b.add("s", {y, whole, x});
+       },
+       Bits::rounded},
+      {"film", [](GraphBuilder& b, Value x) { return b.film("m", x, b.linear("l", b.flatten("f", x), 8)); },
+       Bits::rounded},
+      {"spread",
+       [](GraphBuilder& b, Value x) {
+         return b.add("s", {x, b.spread("m", b.linear("l", b.flatten("f", x), 4), x)});
        },
        Bits::rounded},
       {"max pool of a whole field",
        [](GraphBuilder& b, Value x) {
-         const Value film = b.film("m", x, b.linear("l", b.flatten("f", x), 8));
-         return b.pool(LayerKind::max_pool, "p", film, b.along_axes(3));
+         const Value whole = b.reshape("w", b.flatten("f", x), b.shape(x));
+         return b.pool(LayerKind::max_pool, "p", whole, b.along_axes(3));
        }},
       {"weights that two layers share",
        [](GraphBuilder& b, Value x) {
@@ -420,7 +426,8 @@ void layers_are_those_of_one_rank(Checks& checks, int ranks) {
     for (const std::array<std::int64_t, 3>& extent :
          {std::array<std::int64_t, 3>{1, 1, 19}, {1, 13, 10}, {7, 9, 6}, {4, 5, 11}}) {
       const TensorShape field = {4, extent};
-      const std::vector<SpaceGrid> grids = grids_for(field, ranks);
+      std::vector<SpaceGrid> grids = grids_for(field, ranks);
+      if (ranks > 4 && !grids.empty()) grids.resize(1);
       checks.compare_on_grids(fmt::format("{} of {}", layer.name, text_of(field)), graph_of(layer, field),
                               grids, layer.bits == Bits::equal ? 0 : kRounding);
     }
@@ -458,6 +465,8 @@ void networks_are_those_of_one_rank(Checks& checks, int ranks) {
     const ModelGraph graph = named(name);
     std::vector<SpaceGrid> grids = grids_for(graph.input(), ranks);
     if (ranks > 2) grids.resize(1);
+    // Each rank also computes all of the network by itself: with many ranks that takes long.
+    if (ranks > 4 && name != ModelName::cosmoflow && name != ModelName::unet) continue;
     checks.compare_on_grids(name_of(name), graph, grids, kNetworkRounding);
   }
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "trainer/model/split_layers.h"
@@ -33,6 +34,23 @@ void for_each_plane(const Planes& planes, Work work) {
                    [&](std::int64_t begin, std::int64_t end) {
                      for (std::int64_t plane = begin; plane < end; ++plane) work(plane);
                    });
+}
+
+std::vector<double> sums_of_planes(const at::Tensor& field) {
+  const Planes planes(field);
+  std::vector<double> sums(static_cast<std::size_t>(planes.count), 0.0);
+  for_each_plane(planes, [&](std::int64_t plane) {
+    for (const float value : std::span(planes[plane], static_cast<std::size_t>(planes.cells)))
+      sums[static_cast<std::size_t>(plane)] += value;
+  });
+  return sums;
+}
+
+at::Tensor as_floats(std::span<const double> numbers, at::IntArrayRef shape) {
+  at::Tensor floats = at::empty(shape);
+  std::ranges::transform(numbers, floats.data_ptr<float>(),
+                         [](double number) { return static_cast<float>(number); });
+  return floats;
 }
 
 // Two sums of each plane, or of each set of planes.
@@ -217,17 +235,10 @@ class SplitGlobalMean final : public UnaryLayer {
         group_(plan.group) {}
 
   at::Tensor predict(const at::Tensor& x) override {
-    const Planes planes(x);
-    std::vector<double> sums(static_cast<std::size_t>(planes.count), 0.0);
-    for_each_plane(planes, [&](std::int64_t plane) {
-      for (const float value : std::span(planes[plane], static_cast<std::size_t>(planes.cells)))
-        sums[static_cast<std::size_t>(plane)] += value;
-    });
+    std::vector<double> sums = sums_of_planes(x);
     group_.sum_by_rank(sums);
-    at::Tensor y = at::empty({x.size(0), x.size(1)});
-    for (std::size_t i = 0; i < sums.size(); ++i)
-      y.data_ptr<float>()[i] = static_cast<float>(sums[i] / cells_);
-    return y;
+    for (double& sum : sums) sum /= cells_;
+    return as_floats(sums, {x.size(0), x.size(1)});
   }
   at::Tensor forward(const at::Tensor& x, const StepKey&) override { return predict(x); }
   at::Tensor backward(const at::Tensor& gradient, bool) override {
@@ -268,19 +279,23 @@ class SplitGlobalMax final : public UnaryLayer {
   }
 
  private:
-  // Each rank's maxima in places of their own: sums with zeros are exact.
   at::Tensor maximum(const at::Tensor& x) {
     at::Tensor largest = x.amax({2, 3, 4}).contiguous();
     const auto count = static_cast<std::size_t>(largest.numel());
-    const auto ranks = static_cast<std::size_t>(group_.size());
-    std::vector<double> all(count * ranks, 0.0);
-    std::copy_n(largest.data_ptr<float>(), count,
-                all.begin() + static_cast<std::ptrdiff_t>(count * static_cast<std::size_t>(group_.rank())));
-    group_.sum_by_rank(all);
-    for (std::size_t i = 0; i < count * ranks; ++i) {
+    const std::vector<float> own(largest.data_ptr<float>(), largest.data_ptr<float>() + count);
+    std::vector<float> all(count * static_cast<std::size_t>(group_.size()));
+    std::vector<Outgoing> outgoing;
+    std::vector<Incoming> incoming;
+    for (int rank = 0; rank < group_.size(); ++rank) {
+      const std::span<float> from = std::span(all).subspan(static_cast<std::size_t>(rank) * count, count);
+      outgoing.push_back({rank, std::as_bytes(std::span(own))});
+      incoming.push_back({rank, std::as_writable_bytes(from)});
+    }
+    group_.exchange(std::move(outgoing), std::move(incoming));
+    for (std::size_t i = 0; i < all.size(); ++i) {
       float& value = largest.data_ptr<float>()[i % count];
       // Like libtorch, it is NaN where a cell is.
-      if (all[i] > value || std::isnan(all[i])) value = static_cast<float>(all[i]);
+      if (all[i] > value || std::isnan(all[i])) value = all[i];
     }
     return largest;
   }
@@ -288,6 +303,78 @@ class SplitGlobalMax final : public UnaryLayer {
   Communicator& group_;
   at::Tensor input_;
   at::Tensor largest_;
+};
+
+// The numbers are whole, and so is their gradient: sums over the group's cells.
+class SplitFilm final : public TorchLayer {
+ public:
+  explicit SplitFilm(const SplitLayerPlan& plan) : group_(plan.group) {}
+
+  at::Tensor predict(const Tensors& inputs) override {
+    const at::Tensor& x = inputs[0];
+    return x * (part(inputs[1], x, 0) + 1) + part(inputs[1], x, 1);
+  }
+  at::Tensor forward(const Tensors& inputs, const StepKey&) override {
+    field_ = inputs[0];
+    numbers_ = inputs[1];
+    return predict(inputs);
+  }
+  Tensors backward(const at::Tensor& gradient, const std::vector<bool>& wanted) override {
+    Tensors found(2);
+    if (wanted[0]) found[0] = gradient * (part(numbers_, field_, 0) + 1);
+    if (wanted[1]) found[1] = gradient_of_numbers(Planes(field_), Planes(gradient));
+    field_.reset();
+    return found;
+  }
+
+ private:
+  // The scales (0) or shifts (1) of each channel.
+  static at::Tensor part(const at::Tensor& numbers, const at::Tensor& x, std::int64_t which) {
+    return numbers.narrow(1, which * x.size(1), x.size(1)).reshape({x.size(0), x.size(1), 1, 1, 1});
+  }
+
+  at::Tensor gradient_of_numbers(const Planes& x, const Planes& dy) {
+    // For each sample the scales of all channels, then their shifts.
+    std::vector<double> sums(static_cast<std::size_t>(2 * x.count), 0.0);
+    for_each_plane(x, [&](std::int64_t plane) {
+      const auto scale = static_cast<std::size_t>(plane + plane / x.channels * x.channels);
+      for (std::int64_t i = 0; i < x.cells; ++i) {
+        sums[scale] += static_cast<double>(dy[plane][i]) * x[plane][i];
+        sums[scale + static_cast<std::size_t>(x.channels)] += dy[plane][i];
+      }
+    });
+    group_.sum_by_rank(sums);
+    return as_floats(sums, {x.count / x.channels, 2 * x.channels});
+  }
+
+  Communicator& group_;
+  at::Tensor field_;
+  at::Tensor numbers_;
+};
+
+class SplitSpread final : public TorchLayer {
+ public:
+  explicit SplitSpread(const SplitLayerPlan& plan) : extent_(plan.out.extent()), group_(plan.group) {}
+
+  at::Tensor predict(const Tensors& inputs) override {
+    const at::Tensor& numbers = inputs[0];
+    return numbers.reshape({numbers.size(0), numbers.size(1), 1, 1, 1})
+        .expand({-1, -1, extent_[0], extent_[1], extent_[2]})
+        .contiguous();
+  }
+  at::Tensor forward(const Tensors& inputs, const StepKey&) override { return predict(inputs); }
+  Tensors backward(const at::Tensor& gradient, const std::vector<bool>& wanted) override {
+    Tensors found(2);
+    if (!wanted[0]) return found;
+    std::vector<double> sums = sums_of_planes(gradient);
+    group_.sum_by_rank(sums);
+    found[0] = as_floats(sums, {gradient.size(0), gradient.size(1)});
+    return found;
+  }
+
+ private:
+  std::array<std::int64_t, 3> extent_;
+  Communicator& group_;
 };
 
 }  // namespace
@@ -301,6 +388,10 @@ std::unique_ptr<TorchLayer> make_split_sum(const SplitLayerPlan& plan) {
       return std::make_unique<SplitGlobalMean>(plan);
     case LayerKind::global_max:
       return std::make_unique<SplitGlobalMax>(plan);
+    case LayerKind::film:
+      return std::make_unique<SplitFilm>(plan);
+    case LayerKind::spread:
+      return std::make_unique<SplitSpread>(plan);
     default:
       return nullptr;
   }
