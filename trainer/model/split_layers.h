@@ -7,6 +7,7 @@
 #include <ATen/ATen.h>
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "trainer/model/distribution.h"
@@ -48,7 +49,9 @@ struct SplitLayerPlan {
   Box out;  // and of the output
   // The layer reads the whole input, which every rank has, and finds the gradient of the cells `in`.
   bool reads_whole = false;
-  bool owns_input = false;  // as in make_torch_layer()
+  bool owns_input = false;         // as in make_torch_layer()
+  bool library = false;            // no kernels but those of libtorch
+  std::string* kernels = nullptr;  // gets the names of others
 };
 
 // split_windows.cc: layers whose output cells read other cells than their own; null for other kinds.

@@ -42,7 +42,7 @@ const std::vector<Box>* boxes_of_value(const Distribution& distribution, std::si
 class SplitNetwork final : public Network {
  public:
   SplitNetwork(const ModelGraph& graph, FlatState& state, const Distribution& distribution,
-               Communicator& group);
+               Communicator& group, KernelChoice kernels);
 
   using Network::forward;
   using Network::predict;
@@ -79,10 +79,8 @@ class SplitNetwork final : public Network {
 
   std::vector<std::string> describe() const override {
     std::vector<std::string> lines;
-    for (std::size_t i = 0; i < graph_.layers.size(); ++i) {
-      const bool split = distribution_.layers[i].reads == Layout::split;
-      lines.push_back(graph_.layers[i].name + (split ? "  libtorch, split" : "  libtorch"));
-    }
+    for (std::size_t i = 0; i < graph_.layers.size(); ++i)
+      lines.push_back(graph_.layers[i].name + "  " + stages_[i].text);
     return lines;
   }
 
@@ -107,6 +105,7 @@ class SplitNetwork final : public Network {
     bool fields = false;       // whole layers: reads tensors of five dimensions, vectors too
     bool gives_fields = false;
     std::vector<bool> wanted;
+    std::string text;
     std::int64_t gradients_from = -1;  // position in the exchange array; -1: no parameters
     std::int64_t gradient_floats = 0;
     std::int64_t final_from = 0;  // all gradients from here on are final after the stage
@@ -140,7 +139,7 @@ class SplitNetwork final : public Network {
   void find_uses();
   LayerTensors tensors_of(std::size_t index, Stage& stage);
   static at::Tensor own_place(const at::Tensor& all, const FlatEntry& entry, const Owners& owners);
-  void add_stage(std::size_t index);
+  void add_stage(std::size_t index, KernelChoice kernels);
   bool may_overwrite_input(const Layer& layer) const;
   void collect_shared();
   void find_final_gradients();
@@ -194,7 +193,7 @@ class SplitNetwork final : public Network {
 };
 
 SplitNetwork::SplitNetwork(const ModelGraph& graph, FlatState& state, const Distribution& distribution,
-                           Communicator& group)
+                           Communicator& group, KernelChoice kernels)
     : graph_(graph), state_(state), distribution_(distribution), group_(group) {
   WFLOW_CHECK(distribution.grid.ranks() == group.size());
   const auto alias = [](std::span<float> values) {
@@ -207,7 +206,7 @@ SplitNetwork::SplitNetwork(const ModelGraph& graph, FlatState& state, const Dist
   for (std::size_t value = 0; value < value_of(graph_.layers.size()); ++value)
     whole_.push_back(Box::of(graph_.shape_of(value).extent));
   find_uses();
-  for (std::size_t i = 0; i < graph_.layers.size(); ++i) add_stage(i);
+  for (std::size_t i = 0; i < graph_.layers.size(); ++i) add_stage(i, kernels);
   collect_shared();
   find_final_gradients();
 }
@@ -294,7 +293,7 @@ bool SplitNetwork::may_overwrite_input(const Layer& layer) const {
   }
 }
 
-void SplitNetwork::add_stage(std::size_t index) {
+void SplitNetwork::add_stage(std::size_t index, KernelChoice kernels) {
   const Layer& layer = graph_.layers[index];
   const LayerSplit& split = distribution_.layers[index];
   Stage& stage = stages_.emplace_back();
@@ -309,6 +308,7 @@ void SplitNetwork::add_stage(std::size_t index) {
   const bool owns_input = may_overwrite_input(layer);
   if (split.reads == Layout::whole) {
     stage.counts_once = true;
+    stage.text = "libtorch, on every rank";
     stage.fields = works_on_fields(layer.kind);
     stage.gives_fields =
         stage.fields && layer.kind != LayerKind::global_mean && layer.kind != LayerKind::global_max;
@@ -318,6 +318,9 @@ void SplitNetwork::add_stage(std::size_t index) {
   SplitLayerPlan plan = {layer, split, tensors, group_, own_box(layer.inputs.front()), own_box(stage.output)};
   plan.reads_whole = layout_of(layer.inputs.front()) == Layout::whole;
   plan.owns_input = owns_input;
+  plan.library = kernels == KernelChoice::library;
+  stage.text = "libtorch";
+  plan.kernels = &stage.text;
   stage.layer = make_split_window(plan);
   if (stage.layer) {
     stage.takes_whole = plan.reads_whole;
@@ -441,11 +444,12 @@ std::int64_t local_output_count(const ModelGraph& graph, const Distribution& dis
 }
 
 std::unique_ptr<Network> make_split_network(const ModelGraph& graph, FlatState& state,
-                                            const Distribution& distribution, Communicator& group) {
+                                            const Distribution& distribution, Communicator& group,
+                                            KernelChoice kernels) {
   if (graph.learns_input)
     throw Error(ExitCode::spec,
                 "ranks that share a sample can't find the gradient of a network's input: leave the grid out");
-  return std::make_unique<SplitNetwork>(graph, state, distribution, group);
+  return std::make_unique<SplitNetwork>(graph, state, distribution, group, kernels);
 }
 
 }  // namespace wflow::trainer

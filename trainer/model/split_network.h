@@ -33,8 +33,10 @@ std::int64_t local_output_count(const ModelGraph& graph, const Distribution& dis
 // the group only: a sum with zeros is exact, a mean of equal numbers is not. For the same reason the
 // statistics of the norms are on the first rank, and 0 on the others.
 //
-// State and group must outlive the network. Throws Error{spec} for a graph that learns its input.
+// State and group must outlive the network. Throws Error{spec} for a graph that learns its input. Kernels:
+// library, or else oneDNN for convolutions wherever it has fast kernels for the rank's box.
 std::unique_ptr<Network> make_split_network(const ModelGraph& graph, FlatState& state,
-                                            const Distribution& distribution, Communicator& group);
+                                            const Distribution& distribution, Communicator& group,
+                                            KernelChoice kernels = KernelChoice::fastest);
 
 }  // namespace wflow::trainer

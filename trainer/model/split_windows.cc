@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "trainer/model/onednn_convolution.h"
 #include "trainer/model/split_layers.h"
 
 namespace wflow::trainer {
@@ -176,23 +177,113 @@ Box under_windows(const Layer& layer, const Box& outputs) {
 
 const Sizes3 kNoPadding = {0, 0, 0};
 
-class SplitConvolution final : public HaloLayer {
+// A convolution without padding of fields in libtorch's layout, by oneDNN. libtorch itself takes oneDNN for
+// large fields only, and for small ones, such as parts of a field, a copy of the input for each cell of a
+// window.
+class PlainConvolution {
  public:
-  using HaloLayer::HaloLayer;
+  // Null if oneDNN has no fast kernels.
+  static std::unique_ptr<PlainConvolution> make(Layer layer, const Box& inputs, const Box& outputs,
+                                                const OnednnConvolution::Wanted& wanted) {
+    if (inputs.empty() || outputs.empty()) return nullptr;
+    layer.input.extent = inputs.extent();
+    layer.output.extent = outputs.extent();
+    layer.pad_low = layer.pad_high = {0, 0, 0};
+    auto convolution = OnednnConvolution::make(layer, wanted);
+    if (!convolution) return nullptr;
+    return std::make_unique<PlainConvolution>(layer, std::move(convolution));
+  }
+
+  PlainConvolution(const Layer& layer, std::unique_ptr<OnednnConvolution> convolution)
+      : layer_(layer),
+        convolution_(std::move(convolution)),
+        inputs_(layer.input, convolution_->block()),
+        outputs_(layer.output, convolution_->block()) {}
+
+  std::string kernels() const {
+    std::string names = "oneDNN:";
+    for (const std::string& name : convolution_->kernels()) names += " " + name;
+    return names;
+  }
+
+  at::Tensor forward(const at::Tensor& x, const at::Tensor& weights, const float* bias) {
+    const std::int64_t samples = x.size(0);
+    const at::Tensor y = at::empty({samples * outputs_.blocked_count()});
+    convolution_->forward(samples, input_order(x).data_ptr<float>(), weights.data_ptr<float>(), bias,
+                          y.data_ptr<float>());
+    return plain(y, samples, layer_.output, outputs_);
+  }
+
+  void weight_gradient(const at::Tensor& x, const at::Tensor& dy, const at::Tensor& gradient) {
+    convolution_->weight_gradient(x.size(0), input_order(x).data_ptr<float>(),
+                                  blocked(dy, outputs_).data_ptr<float>(), gradient.data_ptr<float>());
+  }
+
+  at::Tensor input_gradient(const at::Tensor& dy, const at::Tensor& weights) {
+    const std::int64_t samples = dy.size(0);
+    const bool is_plain = convolution_->plain_input();
+    const at::Tensor dx = at::empty({samples * (is_plain ? layer_.input.count() : inputs_.blocked_count())});
+    convolution_->input_gradient(samples, blocked(dy, outputs_).data_ptr<float>(), weights.data_ptr<float>(),
+                                 dx.data_ptr<float>());
+    return is_plain ? dx.view(sizes(samples, layer_.input)) : plain(dx, samples, layer_.input, inputs_);
+  }
 
  private:
+  static std::vector<std::int64_t> sizes(std::int64_t samples, const TensorShape& shape) {
+    return {samples, shape.channels, shape.extent[0], shape.extent[1], shape.extent[2]};
+  }
+  static at::Tensor blocked(const at::Tensor& field, BlockedReorder& order) {
+    const at::Tensor from = field.contiguous();
+    const at::Tensor to = at::empty({field.size(0) * order.blocked_count()});
+    order.to_blocked(field.size(0), from.data_ptr<float>(), to.data_ptr<float>());
+    return to;
+  }
+  static at::Tensor plain(const at::Tensor& blocks, std::int64_t samples, const TensorShape& shape,
+                          BlockedReorder& order) {
+    const at::Tensor to = at::empty(sizes(samples, shape));
+    order.to_plain(samples, blocks.data_ptr<float>(), to.data_ptr<float>());
+    return to;
+  }
+  at::Tensor input_order(const at::Tensor& x) {
+    return convolution_->plain_input() ? x.contiguous() : blocked(x, inputs_);
+  }
+
+  Layer layer_;
+  std::unique_ptr<OnednnConvolution> convolution_;
+  BlockedReorder inputs_;
+  BlockedReorder outputs_;
+};
+
+class SplitConvolution final : public HaloLayer {
+ public:
+  explicit SplitConvolution(const SplitLayerPlan& plan) : HaloLayer(plan), library_(plan.library) {
+    if (library_) return;
+    own_ = PlainConvolution::make(layer(), under_windows(layer(), out()), out(),
+                                  {has_bias(), false, true, Precision::full});
+    if (own_ && plan.kernels != nullptr) *plan.kernels = own_->kernels();
+  }
+
+ private:
+  bool has_bias() const { return parameters().size() > 1; }
   Box frame() const override { return under_windows(layer(), out()); }
 
   at::Tensor run(const at::Tensor& x) override {
-    const bool has_bias = parameters().size() > 1;
+    if (own_)
+      return own_->forward(x, parameters()[0].value,
+                           has_bias() ? parameters()[1].value.data_ptr<float>() : nullptr);
     return at::convolution(x, parameters()[0].value,
-                           has_bias ? c10::optional<at::Tensor>(parameters()[1].value) : c10::nullopt,
+                           has_bias() ? c10::optional<at::Tensor>(parameters()[1].value) : c10::nullopt,
                            sizes_of_axes(layer().stride), kNoPadding, sizes_of_axes(layer().dilation), false,
                            kNoPadding, layer().groups);
   }
 
   void find_weight_gradients(const at::Tensor& x, const at::Tensor& gradient) override {
-    const bool bias = parameters().size() > 1;
+    const bool bias = has_bias();
+    if (own_) {
+      own_->weight_gradient(x, gradient, parameters()[0].gradient);
+      if (bias) parameters()[1].gradient.copy_(gradient.sum({0, 2, 3, 4}));
+      return;
+    }
     const auto found = gradients(gradient, x, {false, true, bias});
     parameters()[0].gradient.copy_(std::get<1>(found));
     if (bias) parameters()[1].gradient.copy_(std::get<2>(found));
@@ -201,6 +292,10 @@ class SplitConvolution final : public HaloLayer {
   at::Tensor input_gradient(const at::Tensor& dy) override {
     if (dy.numel() == 0) return zero_field(dy.size(0), layer().input.channels, in());
     const Box under = under_windows(layer(), gradient_frame());
+    if (own_ && !backward_)
+      backward_ =
+          PlainConvolution::make(layer(), under, gradient_frame(), {false, true, false, Precision::full});
+    if (backward_) return recut(backward_->input_gradient(dy, parameters()[0].value), under, in());
     const auto e = under.extent();
     // Only its sizes are read.
     const at::Tensor x = at::empty({dy.size(0), layer().input.channels, e[0], e[1], e[2]});
@@ -216,6 +311,10 @@ class SplitConvolution final : public HaloLayer {
         sizes_of_axes(layer().stride), kNoPadding, sizes_of_axes(layer().dilation), false, kNoPadding,
         layer().groups, wanted);
   }
+
+  bool library_;
+  std::unique_ptr<PlainConvolution> own_;       // null: libtorch computes
+  std::unique_ptr<PlainConvolution> backward_;  // of the readers
 };
 
 // The output cells that input cells reach: of transposed convolutions and up-sampling.

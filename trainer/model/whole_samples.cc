@@ -45,11 +45,11 @@ void paste(std::span<const float> part, const TensorShape& shape, const Box& box
 class SharingNetwork final : public Network {
  public:
   SharingNetwork(const ModelGraph& graph, FlatState& state, const Distribution& distribution,
-                 Communicator& group)
+                 Communicator& group, KernelChoice kernels)
       : graph_(graph),
         distribution_(distribution),
         group_(group),
-        split_(make_split_network(graph, state, distribution, group)) {}
+        split_(make_split_network(graph, state, distribution, group, kernels)) {}
 
   using Network::forward;
   using Network::predict;
@@ -150,8 +150,9 @@ class SharingNetwork final : public Network {
 }  // namespace
 
 std::unique_ptr<Network> make_sharing_network(const ModelGraph& graph, FlatState& state,
-                                              const Distribution& distribution, Communicator& group) {
-  return std::make_unique<SharingNetwork>(graph, state, distribution, group);
+                                              const Distribution& distribution, Communicator& group,
+                                              KernelChoice kernels) {
+  return std::make_unique<SharingNetwork>(graph, state, distribution, group, kernels);
 }
 
 }  // namespace wflow::trainer

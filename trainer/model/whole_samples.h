@@ -12,6 +12,7 @@ namespace wflow::trainer {
 // All ranks of the group pass the same samples, and all get the same outputs. backward() finds this rank's
 // part of the gradients, as make_split_network() says.
 std::unique_ptr<Network> make_sharing_network(const ModelGraph& graph, FlatState& state,
-                                              const Distribution& distribution, Communicator& group);
+                                              const Distribution& distribution, Communicator& group,
+                                              KernelChoice kernels = KernelChoice::fastest);
 
 }  // namespace wflow::trainer

@@ -106,8 +106,10 @@ Session::Session(const TrainConfig& completed, Communicator& ranks, const RunOpt
 }
 
 std::unique_ptr<Network> Session::network(FlatState& state) const {
-  return sharing ? make_sharing_network(graph, state, sharing->distribution, *sharing->group)
-                 : make_network(config.backend, config.precision, graph, state);
+  if (!sharing) return make_network(config.backend, config.precision, graph, state);
+  const KernelChoice kernels =
+      config.backend == Backend::torch ? KernelChoice::library : KernelChoice::fastest;
+  return make_sharing_network(graph, state, sharing->distribution, *sharing->group, kernels);
 }
 
 ExportedUnits Session::units() const {
