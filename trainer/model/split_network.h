@@ -2,11 +2,11 @@
 // Executes a network whose samples the ranks of a group share, as distribution.h plans it: each rank computes
 // its box of each field, and the ranks exchange halos, sums and whole fields.
 //
-// Outputs and gradients of values are those of one rank with KernelChoice::library, bit for bit where
-// libtorch adds up a cell's terms in an order that does not depend on the field's size. Elsewhere they differ
-// by rounding, some 1e-7 of the largest value: libtorch chooses another kernel for a small convolution than
-// for a large one, and adds up the moments of norms and global means in single precision, which are doubles
-// here.
+// With KernelChoice::library, outputs and gradients of values are those of one rank with it, bit for bit
+// where libtorch adds up a cell's terms in an order that does not depend on the field's size. Elsewhere, and
+// by oneDNN, they differ by rounding, some 1e-7 of the largest value: libtorch chooses another kernel for a
+// small convolution than for a large one, and adds up the moments of norms and global means in single
+// precision, which are doubles here. README.md lists the layers.
 #pragma once
 
 #include <cstdint>
