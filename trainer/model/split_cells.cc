@@ -49,6 +49,44 @@ class SplitDropout final : public UnaryLayer {
   at::Tensor mask_;
 };
 
+// relu and leaky_relu, in place where nothing else reads what they overwrite. The output has the sign of the
+// input, so that the backward pass needs no other copy.
+class SplitRectifier final : public UnaryLayer {
+ public:
+  explicit SplitRectifier(const SplitLayerPlan& plan)
+      : is_relu_(plan.layer.kind == LayerKind::relu),
+        slope_(plan.layer.value),
+        owns_input_(plan.owns_input),
+        owns_gradient_(plan.owns_gradient) {}
+
+  at::Tensor predict(const at::Tensor& x) override {
+    at::Tensor y = owns_input_ ? x : at::empty_like(x);
+    if (is_relu_) return at::clamp_min_out(y, x, 0);
+    return at::leaky_relu_out(y, x, slope_);
+  }
+  at::Tensor forward(const at::Tensor& x, const StepKey&) override {
+    output_ = predict(x);
+    return output_;
+  }
+  at::Tensor backward(const at::Tensor& gradient, bool) override {
+    at::Tensor dx = owns_gradient_ ? gradient : at::empty_like(gradient);
+    if (is_relu_) {
+      at::threshold_backward_out(dx, gradient, output_, 0);
+    } else {
+      at::leaky_relu_backward_out(dx, gradient, output_, slope_, slope_ > 0);
+    }
+    output_.reset();
+    return dx;
+  }
+
+ private:
+  bool is_relu_;
+  double slope_;
+  bool owns_input_;
+  bool owns_gradient_;
+  at::Tensor output_;
+};
+
 at::Tensor own_cells_of(const LayerConstant& constant, const SplitLayerPlan& plan) {
   // libtorch has no tensors of constants; nothing writes to this one.
   const at::Tensor all = at::from_blob(const_cast<float*>(constant.values.data()), constant.shape,
@@ -108,6 +146,9 @@ class SplitCoordinates final : public UnaryLayer {
 
 std::unique_ptr<TorchLayer> make_split_cells(const SplitLayerPlan& plan) {
   switch (plan.layer.kind) {
+    case LayerKind::relu:
+    case LayerKind::leaky_relu:
+      return std::make_unique<SplitRectifier>(plan);
     case LayerKind::dropout:
       return std::make_unique<SplitDropout>(plan);
     case LayerKind::positions:

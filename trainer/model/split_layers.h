@@ -50,6 +50,7 @@ struct SplitLayerPlan {
   // The layer reads the whole input, which every rank has, and finds the gradient of the cells `in`.
   bool reads_whole = false;
   bool owns_input = false;         // as in make_torch_layer()
+  bool owns_gradient = false;      // nothing else reads the gradient of the output: it may be overwritten
   bool library = false;            // no kernels but those of libtorch
   std::string* kernels = nullptr;  // gets the names of others
 };

@@ -141,6 +141,7 @@ class SplitNetwork final : public Network {
   static at::Tensor own_place(const at::Tensor& all, const FlatEntry& entry, const Owners& owners);
   void add_stage(std::size_t index, KernelChoice kernels);
   bool may_overwrite_input(const Layer& layer) const;
+  bool may_overwrite_gradient(std::size_t value) const;
   void collect_shared();
   void find_final_gradients();
 
@@ -293,6 +294,25 @@ bool SplitNetwork::may_overwrite_input(const Layer& layer) const {
   }
 }
 
+// True for values with one reader, which returns a new array as their gradient.
+bool SplitNetwork::may_overwrite_gradient(std::size_t value) const {
+  if (uses_[value] != 1) return false;
+  for (const Layer& layer : graph_.layers) {
+    if (std::ranges::find(layer.inputs, value) == layer.inputs.end()) continue;
+    switch (layer.kind) {
+      case LayerKind::convolution:
+      case LayerKind::average_pool:
+      case LayerKind::max_pool:
+      case LayerKind::batch_norm:
+      case LayerKind::group_norm:
+        return true;
+      default:
+        return false;
+    }
+  }
+  return false;  // an output, whose gradient is the caller's
+}
+
 void SplitNetwork::add_stage(std::size_t index, KernelChoice kernels) {
   const Layer& layer = graph_.layers[index];
   const LayerSplit& split = distribution_.layers[index];
@@ -318,6 +338,7 @@ void SplitNetwork::add_stage(std::size_t index, KernelChoice kernels) {
   SplitLayerPlan plan = {layer, split, tensors, group_, own_box(layer.inputs.front()), own_box(stage.output)};
   plan.reads_whole = layout_of(layer.inputs.front()) == Layout::whole;
   plan.owns_input = owns_input;
+  plan.owns_gradient = may_overwrite_gradient(stage.output);
   plan.library = kernels == KernelChoice::library;
   stage.text = "libtorch";
   plan.kernels = &stage.text;
