@@ -785,6 +785,24 @@ const config::Table<GradientConfig>& gradient_table() {
   return table;
 }
 
+const config::Table<GridConfig>& grid_table() {
+  static const config::Table<GridConfig> table(
+      "the grid: block",
+      {config::integers("space", &GridConfig::space, 1, 1 << 16,
+                        "parts of each sample along depth, height and width, such as `[2, 2, 1]`; or their "
+                        "number, along the input's longest axis")
+           .usually("each rank has whole samples")
+           .then([](yaml::MapReader& reader, GridConfig& grid) {
+             if (grid.space.empty() || grid.space.size() == 1 || grid.space.size() == 3) return;
+             reader.diagnostics().error(reader.mark_of("space"),
+                                        fmt::format("'space' has {} numbers: write the parts along depth, "
+                                                    "height and width, such as [2, 2, 1], or their number",
+                                                    grid.space.size()));
+             grid.space.clear();
+           })});
+  return table;
+}
+
 const config::Table<GuardConfig>& guard_table() {
   static const config::Table<GuardConfig> table(
       "the guard: block",
@@ -1101,6 +1119,38 @@ void check_run_schedule(yaml::MapReader& reader, const TrainConfig& config) {
   }
 }
 
+void check_grid(yaml::MapReader& reader, const TrainConfig& config) {
+  yaml::Diagnostics& diagnostics = reader.diagnostics();
+  const std::int64_t sharing = config.grid.ranks();
+  if (config.ranks % sharing != 0) {
+    diagnostics.error(reader.mark_of("grid"),
+                      fmt::format("{} ranks share each sample, so that 'ranks' ({}) must be a multiple of {}",
+                                  sharing, config.ranks, sharing));
+  } else if (config.ranks / sharing > config.batch) {
+    diagnostics.error(
+        reader.mark_of("ranks"),
+        sharing == 1
+            ? fmt::format(
+                  "'ranks' ({}) must not be more than 'batch' ({}): a rank without samples would idle",
+                  config.ranks, config.batch)
+            : fmt::format("'ranks' ({}) are {} groups, and 'batch' has {} samples: a group without samples "
+                          "would idle",
+                          config.ranks, config.ranks / sharing, config.batch));
+  }
+  if (config.grid.space.empty()) return;
+  const auto refuse = [&](const char* key, const char* reason) {
+    diagnostics.error(
+        reader.mark_of(key),
+        fmt::format("'grid' and '{}' do not go together: {}; leave out one of them", key, reason));
+  };
+  if (!config.alternate.empty()) refuse("alternate", "ranks that share samples make one update a step");
+  if (config.model.name == ModelName::gan || config.model.name == ModelName::wae)
+    refuse("model", "gan and wae make several updates a step");
+  if (config.noise_scale_every > 0) refuse("noise_scale", "a rank has the gradients of its cells only");
+  if (config.precision != Precision::full) refuse("precision", "ranks that share samples compute in 32 bits");
+  if (config.backend == Backend::onednn) refuse("backend", "ranks that share samples compute with libtorch");
+}
+
 // Keys that contradict each other.
 void check_train(yaml::MapReader& reader, TrainConfig& config) {
   yaml::Diagnostics& diagnostics = reader.diagnostics();
@@ -1147,12 +1197,7 @@ void check_train(yaml::MapReader& reader, TrainConfig& config) {
                     name_of(config.loss.name)));
   check_detection(reader, config);
   check_metrics(reader, config);
-  if (config.ranks > config.batch) {
-    diagnostics.error(
-        reader.mark_of("ranks"),
-        fmt::format("'ranks' ({}) must not be more than 'batch' ({}): a rank without samples would idle",
-                    config.ranks, config.batch));
-  }
+  check_grid(reader, config);
 }
 
 config::Key<TrainConfig> heads_key() {
@@ -1183,6 +1228,25 @@ config::Key<TrainConfig> alternate_key() {
              })
       .usually("one, with the losses of all heads")
       .only_if_set();
+}
+
+// `grid: 4` and `grid: [2, 2, 1]` are `grid: {space: ...}`.
+config::Key<TrainConfig> grid_key() {
+  config::Key<TrainConfig> key =
+      config::block("grid", &TrainConfig::grid, grid_table(),
+                    "ranks that [share each sample](#ranks-that-share-a-sample): the parts of a sample, or a "
+                    "[mapping](#keys-of-grid)",
+                    "space")
+          .usually("none")
+          .only_if_set();
+  key.read = [](yaml::MapReader& reader, std::string_view name, TrainConfig& config) {
+    const yaml::Node* node = reader.find(name);
+    yaml::Node block = config::block_of(node, "space");
+    if (block.is_sequence()) block = yaml::map({{"space", block}});
+    if (node != nullptr) block.mark = node->mark;
+    grid_table().read(block, config.grid, reader.diagnostics());
+  };
+  return key;
 }
 
 config::Key<TrainConfig> random_inputs_key() {
@@ -1268,6 +1332,7 @@ const config::Table<TrainConfig>& train_table() {
            "MPI processes, for the launcher. A world of one where more were asked for is an error, and so "
            "is, in a "
            "campaign, any world that does not have `WFLOW_WORLD_SIZE` ranks (code 5; `--allow-any-ranks`)"),
+       grid_key(),
        read_elsewhere<TrainConfig>(
            "nodes", config::integer_schema(1, 1 << 20),
            "in a campaign whose workers run in allocations: the nodes that the ranks spread over "
@@ -1593,6 +1658,12 @@ std::string module_file(const yaml::Node& train_block) {
   return file != nullptr && file->is_scalar() && file->text.find("$(") == std::string::npos ? file->text : "";
 }
 
+std::int64_t GridConfig::ranks() const {
+  std::int64_t product = 1;
+  for (const std::int64_t parts : space) product *= parts;
+  return product;
+}
+
 std::vector<HeadConfig> heads_of(const TrainConfig& config) {
   if (!config.heads.empty()) return config.heads;
   HeadConfig one;
@@ -1628,6 +1699,7 @@ std::vector<config::Section> train_sections() {
           {"train.optimizer", optimizer_table().rows()},
           {"train.parts", part_table().rows()},
           {"train.gradients", gradient_table().rows()},
+          {"train.grid", grid_table().rows()},
           {"train.schedule", schedule_table().rows()},
           {"train.checkpoint", checkpoint_table().rows()},
           {"train.guard", guard_table().rows()},

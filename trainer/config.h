@@ -270,6 +270,14 @@ struct GuardConfig {
   bool operator==(const GuardConfig&) const = default;
 };
 
+// The ranks that share each sample.
+struct GridConfig {
+  // Parts along depth, height and width; one number: along the longest axis of the input; empty: none.
+  std::vector<std::int64_t> space;
+  std::int64_t ranks() const;
+  bool operator==(const GridConfig&) const = default;
+};
+
 struct TrainConfig {
   std::string data;                  // directory with manifest.json; in a campaign the name of a convert step
   std::string output = "training";   // directory for checkpoints, metrics, model
@@ -285,6 +293,7 @@ struct TrainConfig {
   std::int64_t batch_run = 0;   // 0: a batch
   std::int64_t accumulate = 1;  // passes over a rank's part of a batch; more passes need less memory
   std::int64_t ranks = 1;       // used by the launcher, checked by the program
+  GridConfig grid;              // of the ranks that share a sample
   std::int64_t threads = 1;     // per rank
   std::int64_t loader_threads = 1;
   std::int64_t cache_bytes = -1;  // memory per rank for decoded samples; -1: a quarter of the free memory

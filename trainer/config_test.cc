@@ -91,6 +91,20 @@ TEST(TrainConfig, ReportsAllErrorsAtOnceWithPlacesAndSuggestions) {
   EXPECT_THAT(messages, HasSubstr("'learning_rate' must be between"));
 }
 
+TEST(TrainConfig, AGridIsANumberOrPartsOfEachAxis) {
+  EXPECT_EQ(read("{data: d, ranks: 4, grid: 2}").config.grid.space, std::vector<std::int64_t>{2});
+  EXPECT_EQ(read("{data: d, ranks: 4, grid: [2, 1, 2]}").config.grid.ranks(), 4);
+  EXPECT_EQ(read("{data: d, ranks: 32, batch: 4, grid: {space: [2, 2, 2]}}").config.grid.ranks(), 8);
+  EXPECT_EQ(read("{data: d}").config.grid.ranks(), 1);
+  EXPECT_THAT(read("{data: d, ranks: 2, grid: [2, 1]}").messages, HasSubstr("'space' has 2 numbers"));
+  EXPECT_THAT(read("{data: d, ranks: 6, grid: 4}").messages,
+              HasSubstr("4 ranks share each sample, so that 'ranks' (6) must be a multiple of 4"));
+  EXPECT_THAT(read("{data: d, ranks: 8, batch: 3, grid: 2}").messages,
+              HasSubstr("'ranks' (8) are 4 groups, and 'batch' has 3 samples"));
+  EXPECT_THAT(read("{data: d, ranks: 2, grid: 2, noise_scale: 5}").messages,
+              HasSubstr("'grid' and 'noise_scale' do not go together"));
+}
+
 TEST(TrainConfig, RefusesContradictions) {
   EXPECT_THAT(read("{data: d, ranks: 8, batch: 4}").messages,
               HasSubstr("'ranks' (8) must not be more than 'batch' (4)"));

@@ -102,7 +102,7 @@ Configuration read_configuration(const std::string& path) {
 }
 
 void check_batch(const trainer::TrainConfig& config, const trainer::Communicator& communicator) {
-  if (communicator.size() <= config.batch) return;
+  if (communicator.size() / config.grid.ranks() <= config.batch) return;
   throw trainer::CommonError(ExitCode::spec,
                              fmt::format("{} ranks can't share a batch of {}: start fewer ranks or raise "
                                          "'batch'",
@@ -255,7 +255,7 @@ int body(int argc, char** argv) {
   app.add_option(
          "--grid", arguments.grid,
          "with --dry-run: print the parts, halos and memory of ranks that share each sample, in this many "
-         "parts along depth, height and width; trainings do not split samples yet")
+         "parts along depth, height and width, in place of those of 'grid'")
       ->type_name("DxHxW");
   app.add_flag(
       "--find-rate", arguments.find_rate,
@@ -293,7 +293,7 @@ int body(int argc, char** argv) {
   if (!arguments.grid.empty()) grid = trainer::read_space_grid(arguments.grid);
   if (grid && !arguments.dry_run)
     throw Error(ExitCode::usage,
-                "a training does not split samples yet: --grid needs --dry-run, which prints the plan");
+                "--grid needs --dry-run, which prints the plan: a training has the key 'grid'");
   if (arguments.dry_run) {
     std::fputs(trainer::describe_run(read_configuration(arguments.config).train, grid).c_str(), stdout);
     return 0;

@@ -536,7 +536,7 @@ class EndToEnd(TrainRun):
         self.assertIn("can be cut into 16 x 1 x 1 parts",
                       self.train(path, 1, "--dry-run", "--grid", "16x1x1", code=3).stderr)
         self.assertIn("'2x2' is no grid of ranks", self.train(path, 1, "--dry-run", "--grid", "2x2", code=2).stderr)
-        self.assertIn("a training does not split samples yet: --grid needs --dry-run",
+        self.assertIn("--grid needs --dry-run, which prints the plan: a training has the key 'grid'",
                       self.train(path, 1, "--grid", "2x1x1", code=2).stderr)
         self.assertFalse((self.root / "grid").exists())
 

@@ -67,6 +67,8 @@ SplitRule rule_of(LayerKind kind) {
     case LayerKind::sample:
     case LayerKind::positions:
     case LayerKind::coordinates:
+    case LayerKind::film:
+    case LayerKind::spread:
       return {Splitting::cells};
     case LayerKind::global_mean:
     case LayerKind::global_max:
@@ -85,9 +87,6 @@ SplitRule rule_of(LayerKind kind) {
       return {Splitting::whole, "every cell reads all cells"};
     case LayerKind::spectral_convolution:
       return {Splitting::whole, "its Fourier transform reads all cells"};
-    case LayerKind::film:
-    case LayerKind::spread:
-      return {Splitting::whole, "it reads numbers beside a field"};
     case LayerKind::module:
       return {Splitting::whole, "the layers of a TorchScript module are not known"};
     case LayerKind::apply:
@@ -95,6 +94,24 @@ SplitRule rule_of(LayerKind kind) {
       break;
   }
   WFLOW_CHECK(false);
+}
+
+// True for the numbers that a film or spread layer reads beside a field.
+bool reads_numbers(const Layer& layer, std::size_t input) {
+  return (layer.kind == LayerKind::film && input == 1) || (layer.kind == LayerKind::spread && input == 0);
+}
+
+// The inputs that a layer reads in parts, if it is split.
+std::vector<std::size_t> inputs_in_parts(const Layer& layer) {
+  std::vector<std::size_t> fields;
+  for (std::size_t k = 0; k < layer.inputs.size(); ++k)
+    if (!reads_numbers(layer, k)) fields.push_back(layer.inputs[k]);
+  return fields;
+}
+
+// The shape of what it reads in parts.
+TensorShape shape_in_parts(const Layer& layer) {
+  return layer.kind == LayerKind::spread ? layer.output : layer.input;
 }
 
 bool has_cells_for_all(const TensorShape& shape, const SpaceGrid& grid) {
@@ -106,7 +123,7 @@ bool has_cells_for_all(const TensorShape& shape, const SpaceGrid& grid) {
 // The first value that a layer reads or gives with too few cells for the grid; its shape, or null.
 const TensorShape* too_small(const ModelGraph& graph, const Layer& layer, bool output_too,
                              const SpaceGrid& grid) {
-  for (const std::size_t input : layer.inputs)
+  for (const std::size_t input : inputs_in_parts(layer))
     if (!has_cells_for_all(graph.shape_of(input), grid)) return &graph.shape_of(input);
   return output_too && !has_cells_for_all(layer.output, grid) ? &layer.output : nullptr;
 }
@@ -114,7 +131,7 @@ const TensorShape* too_small(const ModelGraph& graph, const Layer& layer, bool o
 // True if earlier layers give all inputs, and give them whole.
 bool reads_whole_values(const ModelGraph& graph, const Layer& layer, const std::vector<LayerSplit>& earlier) {
   const std::size_t inputs = graph.inputs.size();
-  return std::all_of(layer.inputs.begin(), layer.inputs.end(), [&](std::size_t value) {
+  return std::ranges::all_of(inputs_in_parts(layer), [&](std::size_t value) {
     return value >= inputs && earlier[value - inputs].gives == Layout::whole;
   });
 }
@@ -152,7 +169,7 @@ class AxisCuts {
     for (std::size_t i = 0; i < layers.size(); ++i) {
       if (layers[i].reads == Layout::whole) continue;
       const Layer& layer = graph.layers[i];
-      cuts_[layer.input.extent[axis]];
+      cuts_[shape_in_parts(layer).extent[axis]];
       if (layers[i].gives == Layout::whole) continue;
       cuts_[layer.output.extent[axis]];
       const AxisReads reads = axis_reads(layer, axis);
@@ -225,6 +242,13 @@ std::vector<Exchange> exchanges_for(const std::vector<Box>& wanted, const std::v
   return exchanges;
 }
 
+std::vector<Exchange> sent_back(const std::vector<Exchange>& exchanges) {
+  std::vector<Exchange> back;
+  for (const Exchange& exchange : exchanges) back.push_back({exchange.to, exchange.from, exchange.box});
+  std::ranges::sort(back, {}, [](const Exchange& e) { return std::pair(e.to, e.from); });
+  return back;
+}
+
 // Values through which a gradient reaches a weight that learns.
 std::vector<bool> values_with_gradient(const ModelGraph& graph) {
   std::vector<bool> wants(graph.inputs.size(), false);
@@ -247,8 +271,16 @@ void count_sums(const Layer& layer, LayerSplit& split) {
       split.forward_sums = split.backward_sums = 2 * layer.groups;
       break;
     case LayerKind::global_mean:
-    case LayerKind::global_max:
       split.forward_sums = layer.input.channels;
+      break;
+    case LayerKind::global_max:  // backward: how many cells have the maximum
+      split.forward_sums = split.backward_sums = layer.input.channels;
+      break;
+    case LayerKind::film:
+      split.backward_sums = 2 * layer.input.channels;
+      break;
+    case LayerKind::spread:
+      split.backward_sums = layer.output.channels;
       break;
     default:
       break;
@@ -266,7 +298,7 @@ void plan_boxes(Planned& planned, std::size_t index) {
   const Layer& layer = planned.graph.layers[index];
   LayerSplit& split = planned.distribution.layers[index];
   const SpaceGrid& grid = planned.distribution.grid;
-  const std::vector<Box> inputs = boxes_of(planned.cuts, layer.input, grid);
+  const std::vector<Box> inputs = boxes_of(planned.cuts, shape_in_parts(layer), grid);
   const std::vector<Box> outputs = boxes_of(planned.cuts, layer.output, grid);
   split.needed = split.readers = inputs;
   split.interior = outputs;
@@ -290,6 +322,11 @@ void plan_boxes(Planned& planned, std::size_t index) {
     split.halo = exchanges_for(split.needed, inputs, partitions_of(planned.cuts, layer.input), grid);
   }
   if (!planned.wants_gradient[layer.inputs.front()]) return;
+  if (layer.kind == LayerKind::max_pool) {
+    split.gradient_halo =
+        sent_back(exchanges_for(split.needed, inputs, partitions_of(planned.cuts, layer.input), grid));
+    return;
+  }
   split.gradient_halo =
       exchanges_for(split.readers, outputs, partitions_of(planned.cuts, layer.output), grid);
 }
@@ -302,7 +339,7 @@ void plan_values(Planned& planned) {
     distribution.values[inputs + i].layout = distribution.layers[i].gives;
     if (distribution.layers[i].reads == Layout::whole) continue;
     // An input that some layer reads in parts is read in parts.
-    for (const std::size_t value : planned.graph.layers[i].inputs)
+    for (const std::size_t value : inputs_in_parts(planned.graph.layers[i]))
       if (value < inputs) distribution.values[value].layout = Layout::split;
   }
   for (std::size_t value = 0; value < distribution.values.size(); ++value) {
@@ -319,8 +356,10 @@ void plan_switches(Planned& planned) {
   Distribution& distribution = planned.distribution;
   if (distribution.grid.ranks() == 1) return;  // its box is the whole
   for (std::size_t i = 0; i < distribution.layers.size(); ++i) {
-    for (const std::size_t value : planned.graph.layers[i].inputs) {
-      const Layout wanted = distribution.layers[i].reads;
+    const Layer& layer = planned.graph.layers[i];
+    for (std::size_t k = 0; k < layer.inputs.size(); ++k) {
+      const std::size_t value = layer.inputs[k];
+      const Layout wanted = layout_read(layer, distribution.layers[i], k);
       if (distribution.values[value].layout == wanted) continue;
       const bool done = std::any_of(distribution.switches.begin(), distribution.switches.end(),
                                     [&](const LayoutSwitch& earlier) { return earlier.value == value; });
@@ -422,8 +461,12 @@ std::string switch_lines(const ModelGraph& graph, const Distribution& distributi
 
 }  // namespace
 
+Layout layout_read(const Layer& layer, const LayerSplit& split, std::size_t input) {
+  return reads_numbers(layer, input) ? Layout::whole : split.reads;
+}
+
 AxisReads axis_reads(const Layer& layer, std::size_t axis) {
-  const std::int64_t inputs = layer.input.extent[axis];
+  const std::int64_t inputs = shape_in_parts(layer).extent[axis];
   const std::int64_t outputs = layer.output.extent[axis];
   switch (layer.kind) {
     case LayerKind::convolution:

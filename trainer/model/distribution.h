@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A network whose samples several ranks share: for each value the cells of each rank, for each layer the
 // cells that ranks exchange, and the places where ranks change from a part of a field to all of it. A plan,
-// without communication: `wflow-train --dry-run --grid` prints it. Bytes are those of one sample in float32.
+// without communication, which split_network.h executes; `wflow-train --dry-run --grid` prints it. Bytes are
+// those of one sample in float32.
 #pragma once
 
 #include <array>
@@ -32,8 +33,9 @@ struct ValueSplit {
 };
 
 // A layer reads `reads` and computes `gives`: both split or both whole, except for a global mean or maximum,
-// which reads split values and gives a whole one. Whole layers compute the same numbers on all ranks, so that
-// the gradients of their weights count once.
+// which reads split values and gives a whole one, and for the numbers of a film or spread layer
+// (layout_read()). Whole layers compute the same numbers on all ranks, so that the gradients of their weights
+// count once.
 struct LayerSplit {
   Layout reads = Layout::whole;
   Layout gives = Layout::whole;
@@ -44,7 +46,9 @@ struct LayerSplit {
   std::vector<Exchange> halo;  // of the input, before the forward pass
   std::vector<Box> interior;   // output cells that read no halo: computed while the halo travels
   std::vector<Box> readers;    // output cells whose gradients the gradient of the rank's input needs
-  std::vector<Exchange> gradient_halo;  // of the output's gradient; none if the input needs no gradient
+  // Of the output's gradient; none if the input needs no gradient. Max pool: the gradients of the halo, back
+  // to their ranks, since only the rank that has a window's output knows its largest cell.
+  std::vector<Exchange> gradient_halo;
 
   // Numbers that the ranks of the sample add up, in doubles.
   std::int64_t forward_sums = 0;
@@ -62,6 +66,9 @@ struct LayoutSwitch {
   std::int64_t forward_bytes = 0;  // that all ranks send together
   std::int64_t backward_bytes = 0;
 };
+
+// The layout in which a layer reads one of its inputs.
+Layout layout_read(const Layer& layer, const LayerSplit& split, std::size_t input);
 
 struct Distribution {
   SpaceGrid grid;

@@ -242,6 +242,16 @@ void check_boxes(const std::vector<Box>& boxes, const TensorShape& shape) {
   ASSERT_EQ(cells, shape.voxels());
 }
 
+// The gradients of a max pool's halo go back to the ranks that it came from.
+void check_sent_back(const LayerSplit& split) {
+  if (split.halo.empty() || split.gradient_halo.empty()) return;
+  ASSERT_EQ(split.gradient_halo.size(), split.halo.size());
+  for (const Exchange& exchange : split.halo) {
+    const Exchange back = {exchange.to, exchange.from, exchange.box};
+    ASSERT_NE(std::ranges::find(split.gradient_halo, back), split.gradient_halo.end());
+  }
+}
+
 void check_layer(const ModelGraph& graph, const Distribution& distribution, std::size_t index) {
   const Layer& layer = graph.layers[index];
   const LayerSplit& split = distribution.layers[index];
@@ -257,7 +267,9 @@ void check_layer(const ModelGraph& graph, const Distribution& distribution, std:
   } else {
     ASSERT_TRUE(split.halo.empty());
   }
-  if (!split.gradient_halo.empty()) {
+  if (layer.kind == LayerKind::max_pool) {
+    ASSERT_NO_FATAL_FAILURE(check_sent_back(split));
+  } else if (!split.gradient_halo.empty()) {
     ASSERT_NO_FATAL_FAILURE(check_exchanges(split.gradient_halo, split.readers, outputs));
   }
   for (std::size_t rank = 0; rank < outputs.size(); ++rank) {
@@ -286,11 +298,13 @@ void check_distribution(const ModelGraph& graph, const SpaceGrid& grid) {
     sent_forward += bytes_of(split.halo, graph.layers[i].input.channels);
     sent_backward += bytes_of(split.gradient_halo, graph.layers[i].output.channels);
     // A reader has the layout that it wants, or a switch to it comes before.
-    for (const std::size_t value : graph.layers[i].inputs) {
+    for (std::size_t k = 0; k < graph.layers[i].inputs.size(); ++k) {
+      const std::size_t value = graph.layers[i].inputs[k];
+      const Layout wanted = layout_read(graph.layers[i], split, k);
       const bool switched = std::ranges::any_of(distribution.switches, [&](const LayoutSwitch& change) {
-        return change.value == value && change.layer <= i && change.to == split.reads;
+        return change.value == value && change.layer <= i && change.to == wanted;
       });
-      ASSERT_EQ(switched, grid.ranks() > 1 && distribution.values[value].layout != split.reads)
+      ASSERT_EQ(switched, grid.ranks() > 1 && distribution.values[value].layout != wanted)
           << graph.layers[i].name;
     }
   }
@@ -571,6 +585,24 @@ TEST(Distribution, SeriesAndClassNumbersAreSplitOrNot) {
   EXPECT_EQ(distribution.layers[0].gives, Layout::split);
 }
 
+// The numbers, an input or a layer's output, are on every rank.
+TEST(Distribution, LayersThatReadNumbersBesideAFieldAreSplit) {
+  GraphBuilder builder({{"x", {2, {8, 8, 8}}}, {"numbers", {8, {1, 1, 1}}}}, {});
+  const auto field = builder.convolution("c", 0, 4, {3});
+  const auto film = builder.film("f", field, 1);
+  const auto wide = builder.spread("s", builder.linear("l", 1, 3), film);
+  builder.output("y", builder.concatenate("k", {film, wide}));
+  const ModelGraph graph = builder.finish();
+  const Distribution distribution = distribute(graph, {{2, 2, 1}});
+  EXPECT_EQ(distribution.values[1].layout, Layout::whole);
+  EXPECT_EQ(distribution.layers[1].gives, Layout::split);
+  EXPECT_EQ(distribution.layers[1].backward_sums, 8);
+  EXPECT_EQ(distribution.layers[3].gives, Layout::split);
+  EXPECT_EQ(distribution.layers[3].backward_sums, 3);
+  EXPECT_TRUE(distribution.switches.empty());
+  ASSERT_NO_FATAL_FAILURE(check_distribution(graph, {{2, 2, 1}}));
+}
+
 TEST(Distribution, SumsOfNormsAreCounted) {
   const ModelGraph graph =
       listed("[{convolution: 6}, batch_norm, {group_norm: 3}, instance_norm, global_max, {dense: 1}]",
@@ -583,7 +615,7 @@ TEST(Distribution, SumsOfNormsAreCounted) {
     backward.push_back(split.backward_sums);
   }
   EXPECT_THAT(forward, testing::ElementsAre(0, 12, 6, 12, 6, 0));
-  EXPECT_THAT(backward, testing::ElementsAre(0, 12, 6, 12, 0, 0));
+  EXPECT_THAT(backward, testing::ElementsAre(0, 12, 6, 12, 6, 0));
 }
 
 std::string refusal(const ModelGraph& graph, const SpaceGrid& grid) {

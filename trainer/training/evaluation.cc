@@ -105,7 +105,7 @@ void Evaluator::measure_norms() {
     data.fill(buffers_.feed, *batch, data.train(), true);
     buffers_.outputs.resize(batch->items.size() * heads_.all_output_count());
     network_.forward(buffers_.feed.inputs, samples, {}, buffers_.outputs);
-    sums.add(state_.batch_statistics(), samples);
+    if (session_.counts_samples()) sums.add(state_.batch_statistics(), samples);
   }
   for (const std::string& part : session_.communicator.all_gather(sums.take())) sums.add(part);
   sums.write(state_.buffer_values());
@@ -151,12 +151,17 @@ Evaluator::Records Evaluator::predict(CachedSplit& split, const PassDone& done) 
     }
     done(first + pass * most, samples);
   }
+  if (!session_.counts_samples()) {
+    own.sums.clear();
+    std::ranges::fill(own.counts, 0);
+  }
   return {gather_values(session_.communicator, own.sums), sum_values(session_.communicator, own.counts)};
 }
 
 // Sends this rank's predictions of the rows from `first` on to rank 0, which writes those of all ranks: for
 // each head its truths, then its outputs.
 void Evaluator::write_rows(PredictionFile* file, std::size_t first, std::size_t samples) {
+  if (!session_.counts_samples()) samples = 0;
   const std::uint64_t place = first;
   std::string bytes(reinterpret_cast<const char*>(&place), sizeof place);
   const auto append = [&bytes](std::span<const float> values) {

@@ -69,8 +69,7 @@ RateCurve curve_of(Session& session) {
   state.flat.fill_initial_values(hash64(config.seed, 0));
   if (session.graph.is_module()) fill_from_module(session.graph, state.flat);
   begin_training(session, state, report);
-  const std::unique_ptr<Network> network =
-      make_network(config.backend, config.precision, session.graph, state.flat);
+  const std::unique_ptr<Network> network = session.network(state.flat);
   Updates updates(session, heads, state.flat, *network);
   CommonGuard guard(config.guard, session.communicator, report, updates.all().size());
   PassBuffers buffers;

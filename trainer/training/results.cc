@@ -117,6 +117,12 @@ std::unique_ptr<PredictionFile> prediction_file(const Session& session, const He
                                           session.units().outputs, description, ids_of(split));
 }
 
+// Parts of each sample along depth, height and width; null if each rank has samples of its own.
+nlohmann::json grid_result(const Session& session) {
+  if (!session.sharing) return {};
+  return session.sharing->distribution.grid.parts;
+}
+
 nlohmann::json result_of(Session& session, const TrainingCounters& counters, const Network& network,
                          std::int64_t selected_epoch, const Evaluation& test, const Performance& performance,
                          const SegmentTimes& times) {
@@ -151,6 +157,7 @@ nlohmann::json result_of(Session& session, const TrainingCounters& counters, con
           {"segments", counters.segments},
           {"rollbacks", counters.rollbacks},
           {"ranks", communicator.size()},
+          {"grid", grid_result(session)},
           {"threads", config.threads},
           {"host", host_name()},
           {"device", compute_device()},

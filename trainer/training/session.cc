@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/file.h"
@@ -13,6 +14,7 @@
 #include "trainer/model/distribution.h"
 #include "trainer/model/network.h"
 #include "trainer/model/parts.h"
+#include "trainer/model/whole_samples.h"
 #include "trainer/training/heads.h"
 #include "trainer/training/training_state.h"
 
@@ -34,12 +36,49 @@ ModelGraph network_graph(const TrainConfig& config, const ModelTask& task, Commu
   return module_graph(std::move(bytes), fs::path(config.model.file).filename().string(), task);
 }
 
+// `grid: {space: N}` cuts the longest axis of the largest input; of several, the first: its parts are
+// contiguous in memory.
+SpaceGrid grid_of(const GridConfig& config, const ModelGraph& graph) {
+  SpaceGrid grid;
+  if (config.space.size() == grid.parts.size()) {
+    std::ranges::transform(config.space, grid.parts.begin(),
+                           [](std::int64_t parts) { return static_cast<int>(parts); });
+    return grid;
+  }
+  const NamedShape& largest = *std::ranges::max_element(
+      graph.inputs, {}, [](const NamedShape& input) { return input.shape.voxels(); });
+  const auto longest = std::ranges::max_element(largest.shape.extent);
+  grid.parts[static_cast<std::size_t>(longest - largest.shape.extent.begin())] =
+      static_cast<int>(config.space.front());
+  return grid;
+}
+
+// Every rank finds the same error.
+std::optional<SampleSharing> sharing_of(const TrainConfig& config, const ModelGraph& graph,
+                                        Communicator& communicator) {
+  if (config.grid.space.empty()) return std::nullopt;
+  try {
+    Distribution distribution = distribute(graph, grid_of(config.grid, graph));
+    const int sharing = distribution.grid.ranks();
+    if (communicator.size() % sharing != 0)
+      throw Error(ExitCode::spec, fmt::format("{} ranks share each sample, and there are {} ranks: start a "
+                                              "multiple of {}, or leave 'grid' out",
+                                              sharing, communicator.size(), sharing));
+    return SampleSharing{std::move(distribution), communicator.split(communicator.rank() / sharing)};
+  } catch (const CommonError&) {
+    throw;
+  } catch (const Error& error) {
+    throw CommonError(error.code(), error.what());
+  }
+}
+
 StepPlan step_plan(const TrainConfig& config, const SearchConfig& search, RunData& data,
                    const Communicator& communicator) {
   const SampleSource& samples = data.train().source();
+  const auto sharing = static_cast<std::size_t>(config.grid.ranks());
   TrainingOrder order = {hash64(config.seed, 1), samples.size(), static_cast<std::size_t>(config.batch),
-                         static_cast<std::size_t>(communicator.rank()),
-                         static_cast<std::size_t>(communicator.size())};
+                         static_cast<std::size_t>(communicator.rank()) / sharing,
+                         static_cast<std::size_t>(communicator.size()) / sharing};
   order.alike = order_by(config.batch_by, data.info(), samples);
   order.run = static_cast<std::size_t>(config.batch_run > 0 ? config.batch_run : config.batch);
   return {order, config.schedule,
@@ -60,9 +99,17 @@ Session::Session(const TrainConfig& completed, Communicator& ranks, const RunOpt
       options(run_options),
       data(config, communicator),
       graph(network_graph(config, task_of(config, data.info(), data.roles()), &communicator)),
+      sharing(sharing_of(config, graph, communicator)),
       plan(step_plan(config, options.search, data, communicator)),
       fingerprint(fingerprint_of(config, data.info(), graph)) {
   data.complete_targets(graph);
+}
+
+std::unique_ptr<Network> Session::network(FlatState& state) const {
+  if (!sharing) return make_network(config.backend, config.precision, graph, state);
+  const KernelChoice kernels =
+      config.backend == Backend::torch ? KernelChoice::library : KernelChoice::fastest;
+  return make_sharing_network(graph, state, sharing->distribution, *sharing->group, kernels);
 }
 
 ExportedUnits Session::units() const {
@@ -150,19 +197,30 @@ std::string update_lines(const TrainConfig& config) {
   return lines;
 }
 
+// Bytes of a sample on the rank that needs most.
+std::int64_t most_memory(const ModelGraph& graph, const SpaceGrid& grid) {
+  const Distribution distribution = distribute(graph, grid);
+  std::int64_t most = 0;
+  for (int rank = 0; rank < grid.ranks(); ++rank)
+    most = std::max(most, load_of(graph, distribution, rank).memory());
+  return most;
+}
+
 }  // namespace
 
-std::string describe_run(const TrainConfig& asked, const std::optional<SpaceGrid>& grid) {
+std::string describe_run(const TrainConfig& asked, const std::optional<SpaceGrid>& asked_grid) {
   const Dataset dataset = open_dataset(asked.data);
   const TrainConfig config = completed(asked, dataset.info);
   const DataRoles roles = roles_of(config, dataset.info);
   const ModelGraph graph = network_graph(config, task_of(config, dataset.info, roles), nullptr);
   const Heads heads = network_heads(config, target_shapes(config, dataset.info, roles), graph);
-  const auto ranks = static_cast<std::size_t>(config.ranks);
-  const TrainingOrder order = {0, dataset.train->size(), static_cast<std::size_t>(config.batch), 0, ranks};
+  std::optional<SpaceGrid> grid = asked_grid;
+  if (!grid && !config.grid.space.empty()) grid = grid_of(config.grid, graph);
+  const auto groups = static_cast<std::size_t>(config.ranks / config.grid.ranks());
+  const TrainingOrder order = {0, dataset.train->size(), static_cast<std::size_t>(config.batch), 0, groups};
   const StepPlan plan(order, config.schedule, config.epochs);
   const auto steps = static_cast<std::uint64_t>(plan.total_steps());
-  const std::size_t on_rank = (order.batch + ranks - 1) / ranks;
+  const std::size_t on_rank = (order.batch + groups - 1) / groups;
   const auto parameters = static_cast<std::uint64_t>(graph.parameter_count());
   const bool adam = config.optimizer.name == OptimizerName::adam ||
                     config.optimizer.name == OptimizerName::adamw ||
@@ -170,12 +228,14 @@ std::string describe_run(const TrainConfig& asked, const std::optional<SpaceGrid
   std::uint64_t sample_bytes = 0;
   for (const DataRoles::Part& part : roles.parts)
     sample_bytes += static_cast<std::uint64_t>(dataset.info.fields[part.field].shape.count()) * sizeof(float);
+  const auto activations = static_cast<std::uint64_t>(
+      config.grid.space.empty() ? graph.activation_bytes() : most_memory(graph, grid_of(config.grid, graph)));
   // Weights, gradients and their average on each rank, and its share of the optimizer's state.
-  const std::uint64_t slots = parameters * (adam ? 2 : 1) / (config.shard == Shard::none ? 1 : ranks);
+  const std::uint64_t slots = parameters * (adam ? 2 : 1) /
+                              (config.shard == Shard::none ? 1 : static_cast<std::uint64_t>(config.ranks));
   const std::uint64_t memory = (parameters * (config.ema > 0 ? 3 : 2) + slots) * sizeof(float) +
                                (on_rank + static_cast<std::size_t>(config.accumulate) - 1) /
-                                   static_cast<std::size_t>(config.accumulate) *
-                                   static_cast<std::uint64_t>(graph.activation_bytes()) +
+                                   static_cast<std::size_t>(config.accumulate) * activations +
                                on_rank * 3 * sample_bytes;
   std::string out = fmt::format("network {}\n{}", name_of(config.model.name), graph.describe());
   std::string inputs;

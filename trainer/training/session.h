@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -13,9 +14,11 @@
 
 #include "trainer/config.h"
 #include "trainer/data/run_data.h"
+#include "trainer/model/distribution.h"
 #include "trainer/model/layout.h"
 #include "trainer/model/model_export.h"
 #include "trainer/model/model_graph.h"
+#include "trainer/model/network.h"
 #include "trainer/parallel/communicator.h"
 #include "trainer/search_config.h"
 #include "trainer/training/guard.h"
@@ -41,6 +44,12 @@ struct RunOptions {
   std::function<void()> metrics_written = {};  // called on rank 0 after each write of the metrics
 };
 
+// Groups of consecutive ranks that share their samples.
+struct SampleSharing {
+  Distribution distribution;
+  std::unique_ptr<Communicator> group;  // of this rank
+};
+
 struct Session {
   // A collective call. `completed`: with every choice made that depends on the data (completed()).
   Session(const TrainConfig& completed, Communicator& ranks, const RunOptions& run_options);
@@ -48,6 +57,11 @@ struct Session {
   Session& operator=(const Session&) = delete;
 
   bool leader() const { return communicator.rank() == 0; }
+  // True on one rank of those that share samples: their losses, records and predictions count there.
+  bool counts_samples() const { return !sharing || sharing->group->rank() == 0; }
+  // The training's network, for whole samples: computed by this rank, or together with its group. A
+  // collective call, as are those of the network.
+  std::unique_ptr<Network> network(FlatState& state) const;
   // Units of the network's inputs and outputs; valid once the data's normalisation is set.
   ExportedUnits units() const;
 
@@ -56,12 +70,13 @@ struct Session {
   const RunOptions& options;
   RunData data;
   const ModelGraph graph;
+  const std::optional<SampleSharing> sharing;  // none: each rank has samples of its own
   const StepPlan plan;
   const nlohmann::json fingerprint;  // names the training: checkpoints of another one are refused
 };
 
-// Output of --dry-run: network, parameters, flops, memory, steps; with `grid` also what ranks hold and send
-// that share each sample. Reads the manifest only.
+// Output of --dry-run: network, parameters, flops, memory, steps; with `grid`, or that of the configuration,
+// also what ranks hold and send that share each sample. Reads the manifest only.
 std::string describe_run(const TrainConfig& config, const std::optional<SpaceGrid>& grid = std::nullopt);
 
 }  // namespace wflow::trainer

@@ -113,6 +113,14 @@ void report_staging(const Session& session, RunReport& report) {
                               staged.groups == 1 ? "" : "s", name_of(session.config.stage)));
 }
 
+void report_sharing(const Session& session, RunReport& report) {
+  if (!session.sharing) return;
+  const SpaceGrid& grid = session.sharing->distribution.grid;
+  report.announce(fmt::format("{} ranks share each sample, in {} parts (depth x height x width); {} group{}",
+                              grid.ranks(), text_of(grid), session.plan.order.ranks,
+                              session.plan.order.ranks == 1 ? "" : "s"));
+}
+
 void report_class_weights(const Objective& objective, RunReport& report) {
   const TargetShape& shape = objective.shape();
   if (shape.class_counts.empty()) return;
@@ -195,13 +203,13 @@ Outcome run(Session& session) {
   warn_of_quantiles(session, report);
   check_metrics(session);
   report_staging(session, report);
+  report_sharing(session, report);
   for (const Heads::Head& head : heads.all()) report_class_weights(head.objective, report);
 
   const CheckpointDirectory checkpoints(fs::path(config.output) / "checkpoints", config.checkpoint.keep_last);
   start_training(session, state, checkpoints, report);
   // After the start: a back end on a GPU copies the values when it is made.
-  const std::unique_ptr<Network> network =
-      make_network(config.backend, config.precision, session.graph, state.flat);
+  const std::unique_ptr<Network> network = session.network(state.flat);
   Updates updates(session, heads, state.flat, *network);
   CommonGuard guard(config.guard, session.communicator, report, updates.all().size());
   guard.begin_at(counters.step);

@@ -194,8 +194,9 @@ void flatten(const nlohmann::json& json, const std::string& prefix, std::map<std
 
 nlohmann::json fingerprint(const TrainConfig& config, const DatasetInfo& data) {
   nlohmann::json json = json_of(to_yaml(config));
-  for (const char* key : {"data", "output", "ranks", "threads", "loader_threads", "cache", "stage", "members",
-                          "checkpoint", "guard", "max_seconds", "backend", "noise_scale", "shard"}) {
+  for (const char* key :
+       {"data", "output", "ranks", "grid", "threads", "loader_threads", "cache", "stage", "members",
+        "checkpoint", "guard", "max_seconds", "backend", "noise_scale", "shard"}) {
     json.erase(key);
   }
   if (config.init_from == kInitFromLast) json.erase("init_from");  // only matters at the beginning

@@ -96,7 +96,7 @@ bool TrainingStep::take(const Update& update, const Share& share) {
   Pass last;
   if (samples > 0) last = begin_pass(update, even_part(samples, passes - 1, passes), share);
   loss += last.loss;
-  flat.scalar(Scalar::loss) = static_cast<float>(loss);
+  flat.scalar(Scalar::loss) = session_.counts_samples() ? static_cast<float>(loss) : 0.0F;
   flat.scalar(Scalar::alarm) = guard_.has_own_alarm() ? 1.0F : 0.0F;
   flat.scalar(Scalar::stop) = stop_wanted_() ? 1.0F : 0.0F;
   const bool lags = config.optimizer.lag > 0;

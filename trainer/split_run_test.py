@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Whole runs of wflow-train whose ranks share each sample (`grid`). With Debian's python3 (h5py)."""
+
+import argparse
+import json
+import sys
+
+import h5py
+import numpy
+
+import train_run_test as whole
+
+FIELD = {"inputs": ["x"], "targets": ["x"]}
+# An epoch is one step on all training samples.
+STEPS = {"epochs": 10, "batch": 30, "optimizer": {"name": "sgd", "learning_rate": 0.05}, "schedule": "none"}
+
+
+class Split(whole.TrainRun):
+    def shared(self, name, ranks, space, **keys):
+        return self.config(name, ranks=ranks, grid={"space": space}, **keys)
+
+    def losses(self, name):
+        rows = [json.loads(line) for line in (self.root / name / "metrics.jsonl").read_text().splitlines()]
+        return [row["train_loss"] for row in rows], [row["validation_loss"] for row in rows]
+
+    def predicted_fields(self, name):
+        with h5py.File(self.root / name / "predictions.h5") as file:
+            found = []
+            file.visititems(lambda _, item: found.append(item[()]) if isinstance(item, h5py.Dataset) and item.dtype.kind == "f" else None)
+            return found
+
+    def compare(self, name, grids, **keys):
+        """The losses of ten steps, the tests and the predictions are those of one rank."""
+        keys = {**STEPS, **keys}
+        self.train(self.config(name, **keys))
+        for ranks, space in grids:
+            other = f"{name}-{ranks}-{'x'.join(map(str, space)) if isinstance(space, list) else space}"
+            done = self.train(self.shared(other, ranks, space, **keys), ranks)
+            self.assertRegex(done.stdout, r"^\d ranks share each sample, in \d x \d x \d parts \(depth x height x width\); \d groups?\n")
+            for one, split in zip(self.losses(name), self.losses(other)):
+                numpy.testing.assert_allclose(split, one, rtol=1e-5)
+            self.assertAlmostEqual(self.result(other)["test"]["loss"], self.result(name)["test"]["loss"], delta=1e-5)
+            for one, split in zip(self.predicted_fields(name), self.predicted_fields(other), strict=True):
+                numpy.testing.assert_allclose(split, one, rtol=1e-4, atol=1e-5)
+            self.assertEqual(self.result(other)["ranks"], ranks)
+            self.assertEqual(numpy.prod(self.result(other)["grid"]), ranks if isinstance(space, list) else space)
+        self.assertIsNone(self.result(name)["grid"])
+
+    def test_numbers_from_shared_fields(self):
+        # With the data's initial weights and augmentation.
+        slow = {"optimizer": {"name": "sgd", "learning_rate": 0.002}}
+        self.compare("cosmoflow", [(2, [1, 2, 1]), (4, [2, 2, 1])], **slow)
+
+    def test_dropout_has_the_mask_of_one_rank(self):
+        self.compare("dropout", [(2, [1, 1, 2])], model={"name": "mlperf", "width": 4, "dropout": 0.3})
+
+    def test_fields_from_shared_fields(self):
+        keys = {**FIELD, "model": {"name": "unet", "width": 3, "depth": 1, "norm": "batch"}}
+        self.compare("unet", [(2, 2), (4, [1, 2, 2])], **keys)
+
+    def test_groups_with_few_samples(self):
+        # The last batch has one sample, and so nothing for the first group.
+        keys = {"epochs": 2, "batch": 29, "accumulate": 2, "optimizer": {"name": "sgd", "learning_rate": 0.02, "lag": 1}}
+        self.train(self.config("few", **keys))
+        self.train(self.shared("few-4", 4, 2, **keys), 4)
+        for one, split in zip(self.losses("few"), self.losses("few-4")):
+            numpy.testing.assert_allclose(split, one, rtol=1e-5)
+
+    def test_sigkill_and_another_grid(self):
+        keys = {"epochs": 8, "checkpoint": {"every_steps": 3, "keep_last": 2}, "model": {"name": "cnn", "width": 2, "norm": "batch"}}
+        self.train(self.shared("unbroken", 2, 2, **keys), 2)
+        path = self.shared("broken", 2, 2, **keys)
+        self.kill_after_step(path, 7, 2)
+        self.assertIn("continued from epoch", self.train(path, 2).stdout)
+        self.assertEqual(self.weights("broken")[0], self.weights("unbroken")[0])
+        self.assertEqual(self.result("broken")["test"], self.result("unbroken")["test"])
+        # Checkpoints do not depend on the grid: to the other axis, and to one rank.
+        self.train(self.shared("moved", 2, [1, 1, 2], **keys, max_seconds=0.001), 2, code=6)
+        done = self.train(self.shared("moved", 2, [1, 2, 1], **keys, max_seconds=0.001), 2, code=6)
+        self.assertIn("continued from epoch 0, step 1", done.stdout)
+        self.assertIn("continued from epoch", self.train(self.config("moved", **keys)).stdout)
+        numpy.testing.assert_allclose(self.losses("moved")[0], self.losses("unbroken")[0], rtol=1e-3)
+
+    def test_dry_run_shows_the_grid_of_the_configuration(self):
+        path = self.shared("dry", 4, [2, 1, 1], batch=8)
+        plan = self.train(path, 1, "--dry-run").stdout
+        self.assertIn("grid            2 x 1 x 1: 2 ranks share a sample", plan)
+        self.assertRegex(plan, r"memory a rank   .* with 4 samples at once")
+        self.assertIn("grid            1 x 2 x 1", self.train(path, 1, "--dry-run", "--grid", "1x2x1").stdout)
+
+    def test_what_does_not_go_together(self):
+        def refusal(**keys):
+            return self.train(self.config("refused", **keys), code=3).stderr
+
+        grid = {"ranks": 2, "grid": 2}
+        self.assertIn("2 ranks share each sample, so that 'ranks' (3) must be a multiple of 2", refusal(**{**grid, "ranks": 3}))
+        self.assertIn("'space' has 2 numbers: write the parts along depth, height and width", refusal(**{**grid, "grid": [2, 1]}))
+        for key, value in {"noise_scale": 2, "precision": "bf16", "backend": "onednn"}.items():
+            self.assertIn(f"'grid' and '{key}' do not go together", refusal(**grid, **{key: value}))
+        done = self.train(self.config("refused", ranks=2, grid=2, batch=30), 3, code=3)
+        self.assertEqual(done.stderr.count("2 ranks share each sample, and there are 3 ranks: start a multiple of 2"), 1)
+        self.assertIn("no layer of the network can be cut into 16 x 1 x 1 parts",
+                      self.train(self.config("refused", ranks=16, grid=[16, 1, 1], batch=30), 1, "--dry-run", code=3).stderr)
+        self.assertIn("'grid' and 'model' do not go together: gan and wae make several updates a step", refusal(**grid, model="gan"))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--train", required=True)
+    parser.add_argument("--convert", required=True)
+    parser.add_argument("--mpirun", required=True)
+    whole.PROGRAMS, rest = parser.parse_known_args()
+    whole.unittest.main(argv=[sys.argv[0], *rest])
