@@ -175,7 +175,7 @@ nlohmann::json result_of(Session& session, const TrainingCounters& counters, con
             {"validation_this_segment", times.validation},
             {"waited_for_data_this_segment", times.data_wait},
             {"waited_for_checkpoints_this_segment", times.checkpoint_wait},
-            {"waited_for_ranks_this_segment", communicator.exposed_seconds()},
+            {"waited_for_ranks_this_segment", session.waited_seconds()},
             {"reductions_this_segment", communicator.reduction_seconds()}}}};
 }
 

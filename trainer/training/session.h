@@ -59,6 +59,10 @@ struct Session {
   bool leader() const { return communicator.rank() == 0; }
   // True on one rank of those that share samples: their losses, records and predictions count there.
   bool counts_samples() const { return !sharing || sharing->group->rank() == 0; }
+  // Seconds that this rank has waited for sums, halos and fields of others.
+  double waited_seconds() const {
+    return communicator.exposed_seconds() + (sharing ? sharing->group->exposed_seconds() : 0);
+  }
   // The training's network, for whole samples: computed by this rank, or together with its group. A
   // collective call, as are those of the network.
   std::unique_ptr<Network> network(FlatState& state) const;

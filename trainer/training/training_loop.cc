@@ -36,9 +36,9 @@ TrainingLoop::End TrainingLoop::run_epoch(DataLoader& loader) {
     const Clock::time_point begin = Clock::now();
     const Batch* batch = loader.next();
     WFLOW_CHECK(batch != nullptr);
-    const double exposed = session_.communicator.exposed_seconds();
+    const double exposed = session_.waited_seconds();
     if (!step_.take(*batch)) return End::unsound;
-    exposed_seconds_ += session_.communicator.exposed_seconds() - exposed;
+    exposed_seconds_ += session_.waited_seconds() - exposed;
     ++counters.step;
     ++counters.step_of_epoch;
     const double seconds = seconds_since(begin);
