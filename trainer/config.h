@@ -67,7 +67,7 @@ enum class OptimizerName { adamw, adam, sgd, lars, larc, lamb };
 // plateau: the rate falls where the validation stops improving.
 enum class Decay { none, cosine, linear, polynomial, step, one_cycle, plateau };
 enum class Select { last, best };
-// What the ranks of a training divide among them. none: each has all.
+// The state that the ranks of a training divide among them. none: each has all.
 enum class Shard { none, optimizer };
 // Library for convolutions on a processor. torch: libtorch and the kernels for few channels; onednn: oneDNN
 // wherever it has kernels; automatic: the faster of the two for each layer.

@@ -106,13 +106,13 @@ at::Tensor DirectBlock::outputs(std::int64_t samples) const {
   return at::empty({samples, output_.channels, e[0], e[1], e[2]}, at::TensorOptions().dtype(at::kFloat));
 }
 
-// Of one sample.
+// Computes one sample.
 void DirectBlock::convolve(const float* x, float* padded, float* y) const {
   kernels_.pad(x, in_, box_, padded);
   kernels_.convolve(padded, packed_.data(), bias(), in_, out_, box_, y);
 }
 
-// Of one sample.
+// Computes one sample.
 void DirectBlock::activate(const float* y, float* z) const {
   for (std::int64_t c = 0; c < out_; ++c) {
     kernels_.activate(y + c * box_.voxels(), box_, activations_[static_cast<std::size_t>(c)],
