@@ -108,6 +108,10 @@ SignalQueue::~SignalQueue() {
   ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 
+void SignalQueue::give_back(int signal) const {
+  if (::sigismember(&before_, signal) == 1) ::kill(::getpid(), signal);  // stays pending: it is blocked
+}
+
 std::optional<int> SignalQueue::take() {
   signalfd_siginfo info{};
   if (::read(fd_.get(), &info, sizeof(info)) != sizeof(info)) return std::nullopt;

@@ -78,6 +78,9 @@ class SignalQueue {
   SignalQueue& operator=(const SignalQueue&) = delete;
   int descriptor() const { return fd_.get(); }
   std::optional<int> take();
+  // For a signal that was taken and had no effect: leaves it to the queue around this one. Does nothing if
+  // there is none.
+  void give_back(int signal) const;
 
  private:
   sigset_t before_;

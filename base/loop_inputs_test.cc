@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <unistd.h>
 
 #include <future>
+#include <optional>
 
 namespace wflow {
 namespace {
@@ -46,6 +48,21 @@ TEST(SideThread, ItsEndWaitsForAllWork) {
     }
   }
   EXPECT_EQ(done, 100);
+}
+
+// A signal that the inner queue took and had no use for is not lost to the outer one.
+TEST(SignalQueue, GivesASignalBackToTheQueueAroundIt) {
+  SignalQueue outer({SIGINT, SIGTERM});
+  {
+    SignalQueue inner({SIGINT, SIGTERM, SIGHUP});
+    ::kill(::getpid(), SIGINT);
+    EXPECT_EQ(inner.take(), SIGINT);
+    EXPECT_EQ(inner.take(), std::nullopt);
+    inner.give_back(SIGINT);
+  }
+  EXPECT_EQ(outer.take(), SIGINT);
+  outer.give_back(SIGINT);  // there is no queue around it
+  EXPECT_EQ(outer.take(), std::nullopt);
 }
 
 }  // namespace

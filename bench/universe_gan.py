@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """A generator of universes: `model: gan` on slices of 64 x 64 cells, and the power spectra of real and made slices.
 

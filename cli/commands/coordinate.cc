@@ -287,6 +287,8 @@ class CampaignRun {
   // After a stop request, anything left in the queue means `interrupted`.
   int finish() {
     const ExitCode code = queue_.next() ? std::max(worst(), ExitCode::interrupted) : worst();
+    // A stop that came when all was done ends what follows: `wflow exec` would read its next commands.
+    if (asked_ && code != ExitCode::interrupted) signals_.give_back(SIGINT);
     if (code == ExitCode::interrupted && !options_.silent())
       fmt::print("continue with: wflow resume {}\n", top_.campaign().string());
     return static_cast<int>(code);
