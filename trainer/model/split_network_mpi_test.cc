@@ -349,7 +349,8 @@ std::vector<Case> layer_cases() {
       {"flatten, dense", [](GraphBuilder& b, Value x) { return b.linear("l", b.flatten("f", x), 3); }},
       {"whole and split readers",
        [](GraphBuilder& b, Value x) {
-         const Value whole = b.reshape("w", b.linear("l", b.flatten("f", x), b.shape(x).count()), b.shape(x));
+         const TensorShape shape = b.shape(x);  // the next layer may move the others
+         const Value whole = b.reshape("w", b.linear("l", b.flatten("f", x), shape.count()), shape);
          const Value y = b.convolution("c", whole, 4, {3});
          return b.add("s", {y, whole, x});
        },
@@ -363,7 +364,8 @@ std::vector<Case> layer_cases() {
        Bits::rounded},
       {"max pool of a whole field",
        [](GraphBuilder& b, Value x) {
-         const Value whole = b.reshape("w", b.flatten("f", x), b.shape(x));
+         const TensorShape shape = b.shape(x);
+         const Value whole = b.reshape("w", b.flatten("f", x), shape);
          return b.pool(LayerKind::max_pool, "p", whole, b.along_axes(3));
        }},
       {"weights that two layers share",
