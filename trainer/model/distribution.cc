@@ -40,8 +40,9 @@ SplitRule rule_of(LayerKind kind) {
     case LayerKind::pixel_shuffle:
     case LayerKind::slice:
       return {};
-    // The statistics of norms are sums over the ranks; layer norm and softmax go over the channels
-    // of a cell. Random numbers, positions and coordinates depend on the cell's index in the whole field.
+    // These layers compute a cell from the same cell alone. The ranks add up the statistics of norms; a layer
+    // norm and a softmax work on the channels of one cell; dropout, positions and coordinates use the cell's
+    // index in the whole field.
     case LayerKind::batch_norm:
     case LayerKind::group_norm:
     case LayerKind::instance_norm:

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "trainer/model/graph_uses.h"
 #include "trainer/model/split_layers.h"
 
 namespace wflow::trainer {
@@ -136,11 +137,9 @@ class SplitNetwork final : public Network {
     return {samples, shape.channels, e[0], e[1], e[2]};
   }
 
-  void find_uses();
   LayerTensors tensors_of(std::size_t index, Stage& stage);
   static at::Tensor own_place(const at::Tensor& all, const FlatEntry& entry, const Owners& owners);
   void add_stage(std::size_t index, KernelChoice kernels);
-  bool may_overwrite_input(const Layer& layer) const;
   bool may_overwrite_gradient(std::size_t value) const;
   void collect_shared();
   void find_final_gradients();
@@ -189,13 +188,12 @@ class SplitNetwork final : public Network {
   Owners statistic_owners_;
   std::vector<Shared> statistics_;  // those of norms that are applied several times
   std::map<std::size_t, BoxExchange> gathers_;
-  std::vector<int> uses_;      // per value: number of layers and outputs that read it
-  std::vector<bool> learned_;  // true for values that depend on a parameter and on which an output depends
+  const GraphUses uses_;
 };
 
 SplitNetwork::SplitNetwork(const ModelGraph& graph, FlatState& state, const Distribution& distribution,
                            Communicator& group, KernelChoice kernels)
-    : graph_(graph), state_(state), distribution_(distribution), group_(group) {
+    : graph_(graph), state_(state), distribution_(distribution), group_(group), uses_(uses_of(graph)) {
   WFLOW_CHECK(distribution.grid.ranks() == group.size());
   const auto alias = [](std::span<float> values) {
     return floats_at(values, {static_cast<std::int64_t>(values.size())});
@@ -206,35 +204,9 @@ SplitNetwork::SplitNetwork(const ModelGraph& graph, FlatState& state, const Dist
   batch_statistics_ = alias(state.batch_statistics());
   for (std::size_t value = 0; value < value_of(graph_.layers.size()); ++value)
     whole_.push_back(Box::of(graph_.shape_of(value).extent));
-  find_uses();
   for (std::size_t i = 0; i < graph_.layers.size(); ++i) add_stage(i, kernels);
   collect_shared();
   find_final_gradients();
-}
-
-void SplitNetwork::find_uses() {
-  uses_.assign(value_of(graph_.layers.size()), 0);
-  learned_.assign(uses_.size(), false);
-  std::vector<bool> reached(uses_.size(), false);
-  for (std::size_t i = 0; i < graph_.layers.size(); ++i) {
-    const Layer& layer = graph_.layers[i];
-    learned_[value_of(i)] = !layer.parameters.empty() && !layer.frozen;
-    for (std::size_t k = 0; k < layer.inputs.size(); ++k) {
-      ++uses_[layer.inputs[k]];
-      if (learned_[layer.inputs[k]] && layer.passes_gradient(k)) learned_[value_of(i)] = true;
-    }
-  }
-  for (const ModelGraph::Output& output : graph_.outputs) {
-    ++uses_[output.value];
-    reached[output.value] = true;
-  }
-  for (std::size_t i = graph_.layers.size(); i-- > 0;) {
-    const Layer& layer = graph_.layers[i];
-    for (std::size_t k = 0; k < layer.inputs.size(); ++k)
-      if (reached[value_of(i)] && layer.passes_gradient(k)) reached[layer.inputs[k]] = true;
-  }
-  for (std::size_t value = 0; value < uses_.size(); ++value)
-    if (!reached[value]) learned_[value] = false;
 }
 
 at::Tensor SplitNetwork::own_place(const at::Tensor& all, const FlatEntry& entry, const Owners& owners) {
@@ -278,25 +250,9 @@ LayerTensors SplitNetwork::tensors_of(std::size_t index, Stage& stage) {
   return tensors;
 }
 
-// True for layers whose backward pass does not need their output and which return a new array.
-bool SplitNetwork::may_overwrite_input(const Layer& layer) const {
-  const std::size_t value = layer.inputs.front();
-  if (value < graph_.inputs.size() || uses_[value] != 1) return false;
-  switch (graph_.layers[value - graph_.inputs.size()].kind) {
-    case LayerKind::convolution:
-    case LayerKind::linear:
-    case LayerKind::batch_norm:
-    case LayerKind::average_pool:
-    case LayerKind::max_pool:
-      return true;
-    default:
-      return false;
-  }
-}
-
 // True for values with one reader, which returns a new array as their gradient.
 bool SplitNetwork::may_overwrite_gradient(std::size_t value) const {
-  if (uses_[value] != 1) return false;
+  if (uses_.readers[value] != 1) return false;
   for (const Layer& layer : graph_.layers) {
     if (std::ranges::find(layer.inputs, value) == layer.inputs.end()) continue;
     switch (layer.kind) {
@@ -322,10 +278,10 @@ void SplitNetwork::add_stage(std::size_t index, KernelChoice kernels) {
   stage.gives = split.gives;
   for (std::size_t k = 0; k < layer.inputs.size(); ++k) {
     stage.reads.push_back(layout_read(layer, split, k));
-    stage.wanted.push_back(learned_[layer.inputs[k]] && layer.passes_gradient(k));
+    stage.wanted.push_back(uses_.learned[layer.inputs[k]] && layer.passes_gradient(k));
   }
   const LayerTensors tensors = tensors_of(index, stage);
-  const bool owns_input = may_overwrite_input(layer);
+  const bool owns_input = may_overwrite_input(graph_, uses_, layer);
   if (split.reads == Layout::whole) {
     stage.counts_once = true;
     stage.text = "libtorch, on every rank";
@@ -379,8 +335,8 @@ std::vector<Exchange> SplitNetwork::everyone_to_everyone(std::size_t value) cons
 template <class Call>
 void SplitNetwork::run(Inputs inputs, std::int64_t samples, std::span<float> outputs, Call call) {
   WFLOW_CHECK(inputs.size() == graph_.inputs.size());
-  std::vector<InLayouts> values(uses_.size());
-  std::vector<int> uses = uses_;
+  std::vector<InLayouts> values(uses_.readers.size());
+  std::vector<int> uses = uses_.readers;
   for (std::size_t i = 0; i < inputs.size(); ++i)
     values[i].in(layout_of(i)) = floats_at(inputs[i], sizes(samples, i, layout_of(i)));
   for (const Stage& stage : stages_) {
@@ -409,7 +365,7 @@ void SplitNetwork::run(Inputs inputs, std::int64_t samples, std::span<float> out
 std::vector<InLayouts> SplitNetwork::gradients_of_outputs(std::span<const float> all) {
   const std::int64_t samples =
       static_cast<std::int64_t>(all.size()) / local_output_count(graph_, distribution_, group_.rank());
-  std::vector<InLayouts> gradients(uses_.size());
+  std::vector<InLayouts> gradients(uses_.readers.size());
   std::size_t at = 0;
   for (const ModelGraph::Output& output : graph_.outputs) {
     const Layout layout = layout_of(output.value);
@@ -431,7 +387,7 @@ at::Tensor SplitNetwork::complete_gradient(std::size_t value, InLayouts& parts) 
 }
 
 void SplitNetwork::backward_stage(const Stage& stage, std::vector<InLayouts>& gradients) {
-  if (!learned_[stage.output]) {
+  if (!uses_.learned[stage.output]) {
     for (const auto& unreached : stage.gradients) unreached.second.zero_();
     return;
   }

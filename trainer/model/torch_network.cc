@@ -18,6 +18,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "trainer/model/graph_uses.h"
 #include "trainer/model/network.h"
 #include "trainer/model/onednn_block.h"
 #include "trainer/model/onednn_convolution.h"
@@ -148,7 +149,7 @@ class TorchNetwork final : public Network {
   void run(Inputs inputs, std::int64_t samples, std::span<float> outputs, Call call) {
     WFLOW_CHECK(inputs.size() == graph_.inputs.size());
     Tensors values(graph_.inputs.size() + graph_.layers.size());
-    std::vector<int> uses = uses_;
+    std::vector<int> uses = uses_.readers;
     for (std::size_t i = 0; i < inputs.size(); ++i)
       values[i] = host_tensor(inputs[i], sizes(samples, i, false)).to(device_);
     for (const Stage& stage : stages_) {
@@ -189,7 +190,7 @@ class TorchNetwork final : public Network {
   }
 
   void backward_stage(const Stage& stage, std::int64_t samples, Tensors& gradients) {
-    if (!learned_[stage.output]) {
+    if (!uses_.learned[stage.output]) {
       for (const auto& unreached : stage.gradients) unreached.second.zero_();
       return;
     }
@@ -237,9 +238,7 @@ class TorchNetwork final : public Network {
   }
 
   std::size_t value_of(std::size_t layer) const { return graph_.inputs.size() + layer; }
-  void count_uses();
   std::size_t chain_length(std::size_t first) const;
-  bool may_overwrite_input(const Layer& layer) const;
   std::size_t add_fused_stage(std::span<const Layer> chain, std::size_t first, KernelChoice kernels);
   std::size_t add_stage_in_blocks(std::span<const Layer> chain, std::size_t first);
   int common_block(const Layer& layer) const;
@@ -274,13 +273,12 @@ class TorchNetwork final : public Network {
   Owners statistic_owners_;
   std::vector<Shared> statistics_;  // those of norms that are applied several times
   at::Tensor input_gradient_;
-  std::vector<int> uses_;      // per value: number of layers and outputs that read it
-  std::vector<bool> learned_;  // true for values that depend on a parameter and on which an output depends
+  const GraphUses uses_;
 };
 
 TorchNetwork::TorchNetwork(const ModelGraph& graph, FlatState& state, KernelChoice kernels, bool allow_gpu,
                            Precision precision)
-    : graph_(graph), state_(state), precision_(precision) {
+    : graph_(graph), state_(state), precision_(precision), uses_(uses_of(graph)) {
   if (allow_gpu && at::hasCUDA()) device_ = at::Device(at::kCUDA);
   on_cpu_ = device_.is_cpu();
   const auto mirror = [&](std::span<float> values) {
@@ -290,8 +288,7 @@ TorchNetwork::TorchNetwork(const ModelGraph& graph, FlatState& state, KernelChoi
   device_gradients_ = mirror(state.gradients());
   device_buffers_ = mirror(state.buffer_values());
   device_statistics_ = mirror(state.batch_statistics());
-  count_uses();
-  block_of_.assign(uses_.size(), 0);
+  block_of_.assign(uses_.readers.size(), 0);
   const std::span<const Layer> layers = graph_.layers;
   for (std::size_t at = 0; at < layers.size();) {
     const std::span<const Layer> chain = layers.subspan(at, chain_length(at));
@@ -300,7 +297,8 @@ TorchNetwork::TorchNetwork(const ModelGraph& graph, FlatState& state, KernelChoi
       length = 1;
       Stage stage;
       const std::vector<LayerTensors> tensors = tensors_of(chain.first(1), stage);
-      stage.layer = make_torch_layer(chain[0], tensors.front(), may_overwrite_input(chain[0]), precision_);
+      stage.layer = make_torch_layer(chain[0], tensors.front(), may_overwrite_input(graph_, uses_, chain[0]),
+                                     precision_);
       add_stage(chain.first(1), at, "libtorch", std::move(stage));
     }
     at += length;
@@ -345,7 +343,7 @@ std::size_t TorchNetwork::add_fused_stage(std::span<const Layer> chain, std::siz
   }
   const std::size_t direct = kernels == KernelChoice::onednn ? 0 : direct_block_length(chain);
   const std::size_t blocked = kernels == KernelChoice::direct ? 0 : onednn_block_length(chain);
-  const bool wants_input = learned_[chain[0].inputs.front()];
+  const bool wants_input = uses_.learned[chain[0].inputs.front()];
   if (blocked > 0) {
     Stage stage;
     const std::span<const Layer> group = chain.first(blocked);
@@ -404,56 +402,14 @@ std::size_t TorchNetwork::add_stage_in_blocks(std::span<const Layer> chain, std:
   return length;
 }
 
-void TorchNetwork::count_uses() {
-  uses_.assign(value_of(graph_.layers.size()), 0);
-  learned_.assign(uses_.size(), false);
-  learned_.front() = graph_.learns_input;
-  for (std::size_t i = 0; i < graph_.layers.size(); ++i) {
-    const Layer& layer = graph_.layers[i];
-    learned_[value_of(i)] = !layer.parameters.empty() && !layer.frozen;
-    for (std::size_t k = 0; k < layer.inputs.size(); ++k) {
-      ++uses_[layer.inputs[k]];
-      if (learned_[layer.inputs[k]] && layer.passes_gradient(k)) learned_[value_of(i)] = true;
-    }
-  }
-  std::vector<bool> reached(uses_.size(), false);
-  for (const ModelGraph::Output& output : graph_.outputs) {
-    ++uses_[output.value];
-    reached[output.value] = true;
-  }
-  for (std::size_t i = graph_.layers.size(); i-- > 0;) {
-    const Layer& layer = graph_.layers[i];
-    for (std::size_t k = 0; k < layer.inputs.size(); ++k)
-      if (reached[value_of(i)] && layer.passes_gradient(k)) reached[layer.inputs[k]] = true;
-  }
-  for (std::size_t value = 0; value < uses_.size(); ++value)
-    if (!reached[value]) learned_[value] = false;
-}
-
 // Number of layers, from `first` on, that read only the one before.
 std::size_t TorchNetwork::chain_length(std::size_t first) const {
   std::size_t length = 1;
   for (std::size_t next = first + 1; next < graph_.layers.size(); ++next, ++length) {
     const std::vector<std::size_t> previous = {value_of(next - 1)};
-    if (graph_.layers[next].inputs != previous || uses_[previous.front()] != 1) break;
+    if (graph_.layers[next].inputs != previous || uses_.readers[previous.front()] != 1) break;
   }
   return length;
-}
-
-// True for kinds whose backward pass does not need their output and which return a new array.
-bool TorchNetwork::may_overwrite_input(const Layer& layer) const {
-  const std::size_t value = layer.inputs.front();
-  if (value < graph_.inputs.size() || uses_[value] != 1) return false;
-  switch (graph_.layers[value - graph_.inputs.size()].kind) {
-    case LayerKind::convolution:
-    case LayerKind::linear:
-    case LayerKind::batch_norm:
-    case LayerKind::average_pool:
-    case LayerKind::max_pool:
-      return true;
-    default:
-      return false;
-  }
 }
 
 // The group's tensors; stores the position of its gradients in `stage`.
@@ -511,7 +467,7 @@ void TorchNetwork::add_stage(std::span<const Layer> group, std::size_t first, co
   stage.gives_fields = stage.fields && group.back().kind != LayerKind::global_mean &&
                        group.back().kind != LayerKind::global_max;
   for (std::size_t i = 0; i < stage.inputs.size(); ++i)
-    stage.wanted.push_back(learned_[stage.inputs[i]] && group.front().passes_gradient(i));
+    stage.wanted.push_back(uses_.learned[stage.inputs[i]] && group.front().passes_gradient(i));
   stage.text = group.front().name + (group.size() > 1 ? " .. " + group.back().name : "") + "  " + text;
   share(stage.gradients, gradient_owners_);
   share(stage.statistics, statistic_owners_);

@@ -101,11 +101,11 @@ Optimizer::Optimizer(const OptimizerConfig& config, const FlatLayout& layout, St
   }
 }
 
-FlatRange Optimizer::own_part(const FlatEntry& entry) const {
-  return common_part({entry.offset, entry.offset + entry.count}, shards_.own());
+Range Optimizer::own_part(const FlatEntry& entry) const {
+  return intersection({entry.offset, entry.offset + entry.count}, shards_.own());
 }
 
-std::span<float> Optimizer::in_slot(std::size_t slot, const FlatRange& range) {
+std::span<float> Optimizer::in_slot(std::size_t slot, const Range& range) {
   return slots_[slot].values.span().subspan(static_cast<std::size_t>(range.begin - shards_.own().begin),
                                             static_cast<std::size_t>(range.count()));
 }
@@ -154,7 +154,7 @@ void Optimizer::step(std::span<float> values, std::span<float> gradients, double
   if (config_.larc_trust > 0) adapt_rates(values, gradients, learning_rate);
   if (config_.name == OptimizerName::lamb) return lamb_step(values, gradients, learning_rate);
   for (const FlatEntry& entry : layout_.entries) {
-    const FlatRange own = own_part(entry);
+    const Range own = own_part(entry);
     if (own.count() == 0) continue;
     const auto whole = [&](std::span<float> all) {
       return all.subspan(static_cast<std::size_t>(entry.offset), static_cast<std::size_t>(entry.count));
@@ -196,7 +196,7 @@ void Optimizer::lamb_step(std::span<float> values, std::span<float> gradients, d
   std::vector<double> squares(blocks, 0.0);
   for (std::size_t e = 0; e < layout_.entries.size(); ++e) {
     const FlatEntry& entry = layout_.entries[e];
-    const FlatRange own = own_part(entry);
+    const Range own = own_part(entry);
     const auto decay = static_cast<float>(decay_of(entry));
     const std::span<float> m = in_slot(0, own);
     const std::span<float> v = in_slot(1, own);
@@ -214,7 +214,7 @@ void Optimizer::lamb_step(std::span<float> values, std::span<float> gradients, d
   if (shards_.active()) add_up_(squares);
   for (std::size_t e = 0; e < layout_.entries.size(); ++e) {
     const FlatEntry& entry = layout_.entries[e];
-    const FlatRange own = own_part(entry);
+    const Range own = own_part(entry);
     if (own.count() == 0) continue;
     const std::size_t end = e + 1 < first.size() ? first[e + 1] : blocks;
     double square = 0;

@@ -47,8 +47,8 @@ class Optimizer {
   struct AdamFactors;
   AdamFactors adam_factors(double learning_rate, double decay) const;
   // This rank's part of an entry, in the flat arrays and in the slots.
-  FlatRange own_part(const FlatEntry& entry) const;
-  std::span<float> in_slot(std::size_t slot, const FlatRange& range);
+  Range own_part(const FlatEntry& entry) const;
+  std::span<float> in_slot(std::size_t slot, const Range& range);
 
   OptimizerConfig config_;
   FlatLayout layout_;

@@ -237,7 +237,7 @@ Recovery::Recovery(Session& session, TrainingState& state, const CheckpointDirec
       last_(begin) {
   const bool keeps = session.config.guard.on;
   if (!session_.leader()) {
-    if (keeps) send_shares(snapshot_now());
+    if (keeps) send_shares();
   } else if (keeps) {
     checkpoints_.write_beginning(snapshot_now(), source());
   } else {
@@ -263,7 +263,9 @@ PieceSource Recovery::source() {
 }
 
 // On the ranks that do not write.
-void Recovery::send_shares(const Snapshot& snapshot) {
+void Recovery::send_shares() {
+  if (!state_.shards.active()) return;
+  const Snapshot snapshot = snapshot_now();
   for (const CheckpointView& array : snapshot.arrays)
     if (array.shared_at) for_pieces(array, source(), [](std::span<const float>) {});
 }
@@ -279,7 +281,7 @@ bool Recovery::is_due() {
 
 void Recovery::write() {
   last_ = Clock::now();
-  if (!session_.leader()) return send_shares(snapshot_now());
+  if (!session_.leader()) return send_shares();
   const Clock::time_point begin = Clock::now();
   const TrainingCounters& counters = state_.counters;
   if (++written_ == 2) checkpoints_.remove_beginning();
@@ -299,7 +301,7 @@ void Recovery::finish() {
 }
 
 void Recovery::write_best() {
-  if (!session_.leader()) return send_shares(snapshot_now());
+  if (!session_.leader()) return send_shares();
   writer_.write_best(snapshot_now(), source());
 }
 

@@ -50,7 +50,7 @@ class Recovery {
   std::unique_ptr<CheckpointFile> file_before(const CommonGuard& guard, std::int64_t from) const;
   Snapshot snapshot_now();
   PieceSource source();
-  void send_shares(const Snapshot& snapshot);
+  void send_shares();
 
   Session& session_;
   TrainingState& state_;

@@ -10,7 +10,7 @@ namespace {
 
 // The values of `all`, which begins at position `from`, at these positions.
 template <class Value>
-std::span<Value> part(std::span<Value> all, std::int64_t from, const FlatRange& range) {
+std::span<Value> part(std::span<Value> all, std::int64_t from, const Range& range) {
   return all.subspan(static_cast<std::size_t>(range.begin - from), static_cast<std::size_t>(range.count()));
 }
 
@@ -22,18 +22,18 @@ void gather_shares(Communicator& communicator, const StateShards& shards, std::s
   std::vector<Incoming> incoming;
   for (int rank = 0; rank < shards.ranks(); ++rank) {
     if (rank == shards.rank()) continue;
-    const FlatRange own = shards.own();
-    const FlatRange theirs = shards.of(rank);
+    const Range own = shards.own();
+    const Range theirs = shards.of(rank);
     if (own.count() > 0) outgoing.push_back({rank, std::as_bytes(part(values, 0, own))});
     if (theirs.count() > 0) incoming.push_back({rank, std::as_writable_bytes(part(values, 0, theirs))});
   }
   communicator.exchange(std::move(outgoing), std::move(incoming));
 }
 
-void collect_range(Communicator& communicator, const StateShards& shards, const FlatRange& range,
+void collect_range(Communicator& communicator, const StateShards& shards, const Range& range,
                    std::span<const float> own, std::span<float> values) {
   const std::int64_t begin = shards.own().begin;
-  const FlatRange mine = common_part(range, shards.own());
+  const Range mine = intersection(range, shards.own());
   std::vector<Outgoing> outgoing;
   std::vector<Incoming> incoming;
   if (shards.rank() != 0) {
@@ -41,7 +41,7 @@ void collect_range(Communicator& communicator, const StateShards& shards, const 
   } else {
     if (mine.count() > 0) std::ranges::copy(part(own, begin, mine), part(values, range.begin, mine).begin());
     for (int rank = 1; rank < shards.ranks(); ++rank) {
-      const FlatRange theirs = common_part(range, shards.of(rank));
+      const Range theirs = intersection(range, shards.of(rank));
       if (theirs.count() > 0)
         incoming.push_back({rank, std::as_writable_bytes(part(values, range.begin, theirs))});
     }

@@ -14,7 +14,7 @@ void gather_shares(Communicator& communicator, const StateShards& shards, std::s
 
 // A collective call: rank 0 gets the values at `range`, which lie in the shares of several ranks. `own`: this
 // rank's share. `values`: for rank 0, of the range's length.
-void collect_range(Communicator& communicator, const StateShards& shards, const FlatRange& range,
+void collect_range(Communicator& communicator, const StateShards& shards, const Range& range,
                    std::span<const float> own, std::span<float> values);
 
 }  // namespace wflow::trainer

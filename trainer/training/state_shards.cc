@@ -5,11 +5,6 @@
 
 namespace wflow::trainer {
 
-FlatRange common_part(const FlatRange& a, const FlatRange& b) {
-  const std::int64_t begin = std::max(a.begin, b.begin);
-  return {begin, std::max(begin, std::min(a.end, b.end))};
-}
-
 StateShards::StateShards(std::int64_t size, int ranks, int rank) : rank_(rank) {
   const std::int64_t blocks = (size + kBlock - 1) / kBlock;
   for (int i = 0; i <= ranks; ++i) cuts_.push_back(std::min(size, blocks * i / ranks * kBlock));

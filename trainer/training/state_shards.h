@@ -8,18 +8,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "trainer/model/layout.h"
+
 namespace wflow::trainer {
 
-// Positions in a flat array, from `begin` to before `end`.
-struct FlatRange {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-  std::int64_t count() const { return end - begin; }
-  bool operator==(const FlatRange&) const = default;
-};
-FlatRange common_part(const FlatRange& a, const FlatRange& b);  // an empty one has equal ends
-
-// The ranks' shares of a flat array of `size` floats.
+// The ranks' shares of a flat array of `size` floats: ranges of its positions.
 class StateShards {
  public:
   // The shares begin at multiples of as many floats, so that a sum over blocks of this length is the same for
@@ -31,8 +24,8 @@ class StateShards {
   bool active() const { return ranks() > 1; }
   int ranks() const { return static_cast<int>(cuts_.size()) - 1; }
   int rank() const { return rank_; }
-  FlatRange own() const { return of(rank_); }
-  FlatRange of(int rank) const {
+  Range own() const { return of(rank_); }
+  Range of(int rank) const {
     return {cuts_[static_cast<std::size_t>(rank)], cuts_[static_cast<std::size_t>(rank) + 1]};
   }
 

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/expression.h"
 #include "trainer/formula.h"
+#include "trainer/model/layout.h"
 #include "trainer/training/gradients.h"
 #include "trainer/training/heads.h"
 #include "trainer/training/objective.h"
@@ -1288,8 +1289,8 @@ TEST(StateShards, CoverTheArrayInWholeBlocks) {
       EXPECT_LE(most, size / ranks + kBlock);
     }
   }
-  EXPECT_EQ(common_part({3, 8}, {5, 12}), (FlatRange{5, 8}));
-  EXPECT_EQ(common_part({3, 5}, {8, 12}).count(), 0);
+  EXPECT_EQ(intersection(Range{3, 8}, Range{5, 12}), (Range{5, 8}));
+  EXPECT_EQ(intersection(Range{3, 5}, Range{8, 12}).count(), 0);
 }
 
 TEST(TrainingState, GoesThroughACheckpointUnchanged) {

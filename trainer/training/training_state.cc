@@ -138,7 +138,7 @@ EpochRow row_of(const nlohmann::json& json) {
   return row;
 }
 
-FlatRange range_of(const FlatEntry& entry) {
+Range range_of(const FlatEntry& entry) {
   return {entry.offset, entry.offset + entry.count};
 }
 
@@ -172,9 +172,9 @@ const CheckpointReader::Entry& array_of(const CheckpointReader& checkpoint, cons
 // `values` begin at position `first` of the layout.
 void load(const CheckpointReader& checkpoint, const FlatLayout& layout, const std::string& kind,
           std::span<float> values, std::int64_t first = 0) {
-  const FlatRange all = {first, first + static_cast<std::int64_t>(values.size())};
+  const Range all = {first, first + static_cast<std::int64_t>(values.size())};
   for (const FlatEntry& entry : layout.entries) {
-    const FlatRange part = common_part(range_of(entry), all);
+    const Range part = intersection(range_of(entry), all);
     checkpoint.read(
         array_of(checkpoint, entry, kind), static_cast<std::size_t>(part.begin - entry.offset),
         values.subspan(static_cast<std::size_t>(part.begin - first), static_cast<std::size_t>(part.count())));

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// What executing a graph needs to know of its values: how often each is read, and which have a gradient.
+#pragma once
+
+#include <vector>
+
+#include "trainer/model/model_graph.h"
+
+namespace wflow::trainer {
+
+struct GraphUses {
+  std::vector<int> readers;   // per value: number of layers and outputs that read it
+  std::vector<bool> learned;  // true for values that depend on a parameter and on which an output depends
+};
+GraphUses uses_of(const ModelGraph& graph);
+
+// True if a layer may overwrite its first input: nothing else reads it, and the layer before returns a new
+// array that its backward pass does not need.
+bool may_overwrite_input(const ModelGraph& graph, const GraphUses& uses, const Layer& layer);
+
+}  // namespace wflow::trainer
