@@ -2,19 +2,26 @@
 // Training steps of one network with one kind of kernels, and the processor's peak in the same run; started
 // by train_vs_pytorch --steps, which compares it with Python's torch.
 //   wflow_network_steps MODEL WIDTH CHANNELS CELLS BATCH THREADS SECONDS fastest|direct|onednn|library|bf16
-// Prints a line of JSON: samples, wall and CPU seconds, gflop (a sample's training step), peak (GFLOP/s of an
-// FMA loop per CPU second).
+//   mpirun -n 4 wflow_network_steps MODEL ... fastest|library 2x2x1
+// With a grid its ranks share each sample. Prints a line of JSON: samples, wall and CPU seconds, gflop (a
+// sample's training step), peak (GFLOP/s of an FMA loop per CPU second), mib (the most memory that the steps
+// have added to a process) and exposed (seconds that rank 0 waited for others). CPU seconds and memory are
+// those of the rank that needs most.
 #include <fmt/format.h>
 #include <time.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdlib>
+#include <fstream>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/random.h"
 #include "trainer/model/network.h"
+#include "trainer/model/split_network.h"
 #include "trainer/training/optimizer.h"
 
 namespace {
@@ -83,13 +90,31 @@ ModelGraph graph_of(const std::string& name, std::int64_t width, std::int64_t ch
   return build_model(model, {channels, {cells, cells, cells}}, 2);
 }
 
+// A line of /proc/self/status in MiB: VmRSS, VmHWM (the most so far).
+double memory_mib(const std::string& name) {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  while (status >> word) {
+    double kib = 0;
+    if (word == name + ":" && status >> kib) return kib / 1024;
+  }
+  return 0;
+}
+
+double most_of(Communicator& world, double own) {
+  const std::vector<double> all = gather_values(world, std::vector<double>{own});
+  return *std::max_element(all.begin(), all.end());
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
-  if (count != 9) {
-    fmt::print(stderr, "usage: {} MODEL WIDTH CHANNELS CELLS BATCH THREADS SECONDS KERNELS\n", arguments[0]);
+  if (count != 9 && count != 10) {
+    fmt::print(stderr, "usage: {} MODEL WIDTH CHANNELS CELLS BATCH THREADS SECONDS KERNELS [GRID]\n",
+               arguments[0]);
     return 2;
   }
+  Communicator world(count, arguments);
   const auto number = [&](int i) { return std::strtoll(arguments[i], nullptr, 10); };
   const std::int64_t batch = number(5);
   const std::string kernels = arguments[8];
@@ -102,35 +127,53 @@ int main(int count, char** arguments) {
   const ModelGraph graph = graph_of(arguments[1], number(2), number(3), number(4));
   FlatState state(graph);
   state.fill_initial_values(1);
-  const auto network = make_torch_network(graph, state, static_cast<KernelChoice>(choice), false,
-                                          rounds ? Precision::bf16 : Precision::full);
+  std::unique_ptr<Network> network;
+  std::int64_t inputs = graph.input().count();
+  std::int64_t results = graph.output_count();
+  if (count == 10) {
+    const Distribution distribution = distribute(graph, read_space_grid(arguments[9]));
+    inputs = graph.input().channels * local_box(distribution, 0, world.rank()).cells();
+    results = local_output_count(graph, distribution, world.rank());
+    network = make_split_network(graph, state, distribution, world, static_cast<KernelChoice>(choice));
+  } else {
+    network = make_torch_network(graph, state, static_cast<KernelChoice>(choice), false,
+                                 rounds ? Precision::bf16 : Precision::full);
+  }
   OptimizerConfig config;
   config.weight_decay = 0.01;
   Optimizer optimizer(config, state.parameters());
-  std::vector<float> x(static_cast<std::size_t>(batch * graph.input().count()));
+  std::vector<float> x(static_cast<std::size_t>(batch * inputs));
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(unit_real(hash64(1, i)));
-  std::vector<float> outputs(static_cast<std::size_t>(batch * graph.output_count()));
+  std::vector<float> outputs(static_cast<std::size_t>(batch * results));
   std::uint64_t step = 0;
   const auto train = [&] {
     network->forward(x, batch, {1, step++, 0}, outputs);
     network->backward(outputs, [](std::int64_t) {});
+    if (world.size() > 1) world.all_reduce(state.exchange());
     optimizer.step(state.values(), state.gradients(), 1e-3);
     network->values_changed();
   };
   const double peak = peak_gflops();
+  const double before = memory_mib("VmRSS");
   train();
   train();
+  world.barrier();
   const double wall = wall_seconds();
   const double cpu = cpu_seconds();
   std::int64_t samples = 0;
-  while (samples < 3 * batch || wall_seconds() - wall < std::strtod(arguments[7], nullptr)) {
+  const double seconds = std::strtod(arguments[7], nullptr);
+  while (samples < 3 * batch || most_of(world, wall_seconds() - wall) < seconds) {
     train();
     samples += batch;
   }
   const double gflop = static_cast<double>(graph.training_flops()) * 1e-9;
-  fmt::print(R"({{"samples": {}, "wall": {}, "cpu": {}, "gflop": {}, "peak": {}}})"
+  const double elapsed = wall_seconds() - wall;
+  const double used = most_of(world, cpu_seconds() - cpu);
+  const double memory = most_of(world, memory_mib("VmHWM") - before);
+  if (world.rank() != 0) return 0;
+  fmt::print(R"({{"samples": {}, "wall": {}, "cpu": {}, "gflop": {}, "peak": {}, "mib": {}, "exposed": {}}})"
              "\n",
-             samples, wall_seconds() - wall, cpu_seconds() - cpu, gflop, std::max(peak, peak_gflops()));
+             samples, elapsed, used, gflop, std::max(peak, peak_gflops()), memory, world.exposed_seconds());
   if (std::getenv("WFLOW_DESCRIBE") != nullptr) {
     for (const std::string& line : network->describe()) fmt::print(stderr, "{}\n", line);
   }

@@ -18,6 +18,7 @@ enum class BlockedPool { average, maximum };  // the average of one cell: no poo
 struct BlockedShape {
   BoxSize in;
   BoxSize out;                                // cells beyond the last whole window belong to none
+  BoxSize frame;                              // cells of the fields that the output is stored in
   std::array<std::int64_t, 3> pool{1, 1, 1};  // 1 or 2 along each axis
   BlockedPool kind = BlockedPool::average;
 };
@@ -39,7 +40,7 @@ struct BlockedNorm {
 struct BlockedPass {
   const float* y;        // the convolution's output; not read by backward without norm after a maximum
   float* z;              // the result; may be y without pooling
-  unsigned char* place;  // cell of the window with each maximum; may be null in `activate`
+  unsigned char* place;  // cell of the window with each maximum; may be null in `activate`, and for one cell
   const float* dz = nullptr;
 };
 

@@ -2,6 +2,7 @@
 #include "trainer/model/graph_uses.h"
 
 #include <cstddef>
+#include <vector>
 
 namespace wflow::trainer {
 
@@ -32,6 +33,15 @@ GraphUses uses_of(const ModelGraph& graph) {
   for (std::size_t value = 0; value < reached.size(); ++value)
     if (!reached[value]) uses.learned[value] = false;
   return uses;
+}
+
+std::size_t chain_length(const ModelGraph& graph, const GraphUses& uses, std::size_t first) {
+  std::size_t length = 1;
+  for (std::size_t next = first + 1; next < graph.layers.size(); ++next, ++length) {
+    const std::size_t previous = graph.inputs.size() + next - 1;
+    if (graph.layers[next].inputs != std::vector{previous} || uses.readers[previous] != 1) break;
+  }
+  return length;
 }
 
 bool may_overwrite_input(const ModelGraph& graph, const GraphUses& uses, const Layer& layer) {

@@ -2,6 +2,7 @@
 // What executing a graph needs to know of its values: how often each is read, and which have a gradient.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "trainer/model/model_graph.h"
@@ -17,5 +18,9 @@ GraphUses uses_of(const ModelGraph& graph);
 // True if a layer may overwrite its first input: nothing else reads it, and the layer before returns a new
 // array that its backward pass does not need.
 bool may_overwrite_input(const ModelGraph& graph, const GraphUses& uses, const Layer& layer);
+
+// Number of layers, from `first` on, each of which but the first reads only the one before and is its only
+// reader.
+std::size_t chain_length(const ModelGraph& graph, const GraphUses& uses, std::size_t first);
 
 }  // namespace wflow::trainer

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "trainer/model/blocked_kernels.h"
 #include "trainer/model/onednn_convolution.h"
@@ -22,15 +23,41 @@ bool is_convolution(const Layer& layer) {
   return layer.kind == LayerKind::convolution || layer.kind == LayerKind::transposed_convolution;
 }
 
-// True for the hand-written weight gradient: few channels, 3^3 or 1 x 3 x 3 cells with a border.
+// The padding of a "same" convolution of 3^3 or 1 x 3 x 3 cells.
+std::array<std::int64_t, 3> border_of(const Layer& layer) {
+  return {layer.kernel[0] / 2, 1, 1};
+}
+
+// True for the hand-written weight gradient: few channels, 3^3 or 1 x 3 x 3 cells.
 bool has_own_weight_gradient(const Layer& layer) {
   if (layer.kind != LayerKind::convolution) return false;
   const auto& k = layer.kernel;
   const std::array<std::int64_t, 3> ones = {1, 1, 1};
-  const std::array<std::int64_t, 3> border = {k[0] / 2, 1, 1};
+  const auto within_border = [&](const std::array<std::int64_t, 3>& padding) {
+    const std::array<std::int64_t, 3> border = border_of(layer);
+    return std::equal(padding.begin(), padding.end(), border.begin(), std::less_equal<>());
+  };
   return layer.dilation == ones && layer.groups == 1 && layer.input.channels < 16 &&
          (k[0] == 1 || k[0] == 3) && k[1] == 3 && k[2] == 3 && (k[0] == 3 || layer.input.extent[0] == 1) &&
-         layer.stride == ones && layer.pad_low == border && layer.pad_high == border;
+         layer.stride == ones && within_border(layer.pad_low) && within_border(layer.pad_high);
+}
+
+// The fields of one sample where DirectKernels::pad puts them for a box of the output's cells, with zeros
+// around: `padded` has zeros already.
+void pad_to_output(const Layer& layer, const float* x, float* padded) {
+  const BoxSize box = cells_of(layer.output);
+  const auto& in = layer.input.extent;
+  // There is a border on each side of all three axes.
+  const auto& low = layer.pad_low;
+  const std::int64_t above = low[0] + (layer.kernel[0] == 1 ? 1 : 0);
+  for (std::int64_t c = 0; c < layer.input.channels; ++c, padded += padded_voxels(box)) {
+    for (std::int64_t d = 0; d < in[0]; ++d) {
+      for (std::int64_t h = 0; h < in[1]; ++h, x += in[2]) {
+        const std::int64_t row = (d + above) * (box.h + 2) + h + low[1];
+        std::copy_n(x, in[2], padded + row * padded_row(box) + low[2]);
+      }
+    }
+  }
 }
 
 class Block final : public OnednnBlock {
@@ -38,8 +65,9 @@ class Block final : public OnednnBlock {
   // `convolution`: null for layers without one, which work on blocks of `block` channels.
   Block(std::span<const Layer> layers, std::span<const LayerTensors> tensors,
         std::unique_ptr<OnednnConvolution> convolution, int block, bool own_weight_gradient,
-        std::shared_ptr<BlockScratch> scratch);
+        std::shared_ptr<BlockScratch> scratch, BlockPart part);
 
+  void store_in(const BoxSize& frame, const BoxSize& first) override;
   at::Tensor forward(const at::Tensor& x, const StepKey& key) override;
   at::Tensor predict(const at::Tensor& x) override;
   at::Tensor backward(const at::Tensor& gradient, bool wants_input) override;
@@ -66,7 +94,7 @@ class Block final : public OnednnBlock {
   }
   at::Tensor input_for_kernels(const at::Tensor& x, std::int64_t samples);
 
-  bool in_place() const { return convolution_ != nullptr && norm_ == nullptr && !pools_; }
+  bool in_place() const { return convolution_ != nullptr && norm_ == nullptr && !pools_ && !framed_; }
   // oneDNN adds the bias of a convolution, not that of a transposed one.
   bool adds_bias() const {
     return layer_.kind == LayerKind::transposed_convolution && tensors_.parameters.size() > 1;
@@ -76,7 +104,7 @@ class Block final : public OnednnBlock {
     return y + (sample * blocks_ + c) * shape_.in.voxels() * block_;
   }
   std::int64_t z_at(std::int64_t sample, std::int64_t c) const {
-    return (sample * blocks_ + c) * shape_.out.voxels() * block_;
+    return (sample * blocks_ + c) * shape_.frame.voxels() * block_ + z_first_;
   }
   std::int64_t factor_at(std::int64_t sample, std::int64_t c) const {
     return (by_sample_ ? sample * blocks_ + c : c) * block_;
@@ -91,7 +119,10 @@ class Block final : public OnednnBlock {
   void keep_statistics(std::int64_t samples);
   void use_running_statistics();
   void set_factors(std::int64_t samples);
+  // The sums of both numbers over all ranks that share the samples.
+  void add_over_ranks(std::vector<Moments>& sums) const;
   void gradient_of_norm(const float* dz, std::int64_t samples);
+  void find_weight_gradient(const float* dy);
   void gradient_of_fields(const float* dz, std::int64_t samples, float* dy);
   void own_weight_gradient(const float* dy, std::int64_t samples);
   BlockedPass pass_of(const float* dz, std::int64_t sample, std::int64_t c);
@@ -115,11 +146,15 @@ class Block final : public OnednnBlock {
   BlockedReorder input_order_;
   BlockedShape shape_;
   bool pools_ = false;
+  bool framed_ = false;       // the output is stored with cells around it
+  std::int64_t z_first_ = 0;  // floats before the first cell in the frame
   float slope_ = 1;
   LayerTensors tensors_;
   LayerTensors norm_tensors_;
   std::unique_ptr<Layer> norm_;
   bool by_sample_ = false;  // group norm: every sample has its own mean and variance
+  BlockPart part_;
+  std::int64_t norm_voxels_;  // of a field, on all ranks together
 
   // Per channel, or per sample and channel; channels that only fill the last block have 0.
   std::vector<float> factors_;
@@ -141,7 +176,7 @@ class Block final : public OnednnBlock {
 
 Block::Block(std::span<const Layer> layers, std::span<const LayerTensors> tensors,
              std::unique_ptr<OnednnConvolution> convolution, int block, bool own_weight_gradient,
-             std::shared_ptr<BlockScratch> scratch)
+             std::shared_ptr<BlockScratch> scratch, BlockPart part)
     : layer_(layers.front()),
       y_shape_(convolution != nullptr ? layer_.output : layer_.input),
       convolution_(std::move(convolution)),
@@ -149,10 +184,12 @@ Block::Block(std::span<const Layer> layers, std::span<const LayerTensors> tensor
       scratch_(std::move(scratch)),
       block_(block),
       blocks_((y_shape_.channels + block_ - 1) / block_),
-      input_order_(layer_.input, block) {
+      input_order_(layer_.input, block),
+      part_(std::move(part)),
+      norm_voxels_(part_.add ? part_.norm_voxels : y_shape_.voxels()) {
   if (convolution_ != nullptr) tensors_ = tensors.front();
   shape_.in = cells_of(y_shape_);
-  shape_.out = cells_of(layers.back().output);
+  shape_.out = shape_.frame = cells_of(layers.back().output);
   for (std::size_t i = convolution_ != nullptr ? 1 : 0; i < layers.size(); ++i) {
     const Layer& layer = layers[i];
     if (layer.kind == LayerKind::relu) slope_ = 0;
@@ -169,6 +206,15 @@ Block::Block(std::span<const Layer> layers, std::span<const LayerTensors> tensor
     }
   }
   set_factors(1);
+}
+
+void Block::store_in(const BoxSize& frame, const BoxSize& first) {
+  shape_.frame = frame;
+  z_first_ = ((first.d * frame.h + first.h) * frame.w + first.w) * block_;
+  framed_ = true;
+  // The maximum of one cell is the cell. Its gradient follows from the sign of the output alone, so that the
+  // convolution's own output is not kept.
+  if (convolution_ != nullptr && norm_ == nullptr && !pools_) shape_.kind = BlockedPool::maximum;
 }
 
 template <class Call>
@@ -244,24 +290,37 @@ void Block::measure(float* y, std::int64_t samples) {
   const std::int64_t width = y_shape_.channels;
   const auto at = [&](std::int64_t n, std::int64_t c) { return static_cast<std::size_t>(n * width + c); };
   groups_.assign(group_count(samples), {});
-  const double share = static_cast<double>(groups_.size()) / static_cast<double>(channels.size());
+  const double part = static_cast<double>(shape_.in.voxels()) / static_cast<double>(norm_voxels_);
+  const double share = part * static_cast<double>(groups_.size()) / static_cast<double>(channels.size());
   for (std::int64_t n = 0; n < samples; ++n) {
     for (std::int64_t c = 0; c < width; ++c) groups_[group_of(n, c)].mean += share * channels[at(n, c)].mean;
   }
+  add_over_ranks(groups_);  // the variances are 0 so far
+  std::vector<Moments> variances(groups_.size());
   for (std::int64_t n = 0; n < samples; ++n) {
     for (std::int64_t c = 0; c < width; ++c) {
-      Moments& group = groups_[group_of(n, c)];
+      const Moments& group = groups_[group_of(n, c)];
       const double apart = channels[at(n, c)].mean - group.mean;
-      group.variance += share * (channels[at(n, c)].variance + apart * apart);
+      variances[group_of(n, c)].variance += share * (channels[at(n, c)].variance + apart * apart);
     }
   }
+  add_over_ranks(variances);
+  for (std::size_t i = 0; i < groups_.size(); ++i) groups_[i].variance = variances[i].variance;
   set_factors(samples);
+}
+
+void Block::add_over_ranks(std::vector<Moments>& sums) const {
+  if (!part_.add) return;
+  std::vector<double> numbers;
+  for (const Moments& sum : sums) numbers.insert(numbers.end(), {sum.mean, sum.variance});
+  part_.add(numbers);
+  for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = {numbers[2 * i], numbers[2 * i + 1]};
 }
 
 void Block::keep_statistics(std::int64_t samples) {
   if (norm_ == nullptr || by_sample_) return;
   const auto weight = static_cast<double>(samples);
-  const double count = weight * static_cast<double>(shape_.in.voxels());
+  const double count = weight * static_cast<double>(norm_voxels_);
   for (std::size_t c = 0; c < groups_.size(); ++c) {
     norm_tensors_.statistics[0].data_ptr<float>()[c] = static_cast<float>(weight * groups_[c].mean);
     norm_tensors_.statistics[1].data_ptr<float>()[c] =
@@ -311,7 +370,7 @@ void Block::activate(float* y, std::int64_t samples, float* z, unsigned char* pl
 
 at::Tensor Block::run(const at::Tensor& x, std::int64_t samples, bool training) {
   const std::int64_t y_count = samples * blocks_ * block_ * shape_.in.voxels();
-  at::Tensor z = floats(samples * blocks_ * block_ * shape_.out.voxels());
+  at::Tensor z = floats(samples * blocks_ * block_ * shape_.frame.voxels());
   float* y = nullptr;
   if (convolution_ == nullptr) {
     y = x.data_ptr<float>();
@@ -332,7 +391,7 @@ at::Tensor Block::run(const at::Tensor& x, std::int64_t samples, bool training) 
   if (adds_bias()) set_factors(samples);
   if (norm_ != nullptr && (training || by_sample_)) measure(y, samples);
   if (in_place() && slope_ == 1 && !adds_bias()) return z;
-  const bool places = training && shape_.kind == BlockedPool::maximum;
+  const bool places = training && pools_ && shape_.kind == BlockedPool::maximum;
   if (places) places_.resize(static_cast<std::size_t>(z.numel()));
   activate(y, samples, z.data_ptr<float>(), places ? places_.data() : nullptr);
   return z;
@@ -380,7 +439,7 @@ void Block::gradient_of_norm(const float* dz, std::int64_t samples) {
   std::vector<double> shift_gradients(scale_gradients.size());
   std::vector<Moments> means(groups_.size());  // means of g and of g * normalised y
   const double count =
-      static_cast<double>(samples * channels * shape_.in.voxels()) / static_cast<double>(groups_.size());
+      static_cast<double>(samples * channels * norm_voxels_) / static_cast<double>(groups_.size());
   const auto inverse = [&](std::size_t group) {
     return 1 / std::sqrt(groups_[group].variance + kNormEpsilon);
   };
@@ -395,6 +454,7 @@ void Block::gradient_of_norm(const float* dz, std::int64_t samples) {
       means[group].variance += static_cast<double>(scale[c]) * product / count;
     }
   }
+  add_over_ranks(means);
   offsets_.assign(factors_.size(), 0.0F);
   linears_.assign(factors_.size(), 0.0F);
   for (std::int64_t n = 0; n < (by_sample_ ? samples : 1); ++n) {
@@ -435,12 +495,21 @@ void Block::gradient_of_fields(const float* dz, std::int64_t samples, float* dy)
 
 void Block::own_weight_gradient(const float* dy, std::int64_t samples) {
   const std::int64_t in = layer_.input.channels;
-  const BoxSize box = cells_of(layer_.input);
+  const BoxSize box = cells_of(layer_.output);
   const std::int64_t stride = in * padded_voxels(box);
-  padded_.resize(static_cast<std::size_t>(samples * stride));
+  const bool is_same = layer_.pad_low == border_of(layer_) && layer_.pad_high == border_of(layer_);
+  if (padded_.size() != static_cast<std::size_t>(samples * stride))
+    padded_.assign(static_cast<std::size_t>(samples * stride), 0.0F);
   at::parallel_for(0, samples, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t n = begin; n < end; ++n)
-      direct_.pad(x_.data_ptr<float>() + n * layer_.input.count(), in, box, padded_.data() + n * stride);
+    for (std::int64_t n = begin; n < end; ++n) {
+      const float* x = x_.data_ptr<float>() + n * layer_.input.count();
+      float* to = padded_.data() + n * stride;
+      if (is_same) {
+        direct_.pad(x, in, box, to);
+      } else {
+        pad_to_output(layer_, x, to);
+      }
+    }
   });
   const bool flat = layer_.kernel[0] == 1;
   const std::int64_t planes = samples * box.d;
@@ -486,18 +555,29 @@ at::Tensor Block::backward(const at::Tensor& dz, bool wants_input) {
                   ? dx.data_ptr<float>()
                   : scratch_->take(samples_ * blocks_ * block_ * shape_.in.voxels());
   gradient_of_fields(dz.data_ptr<float>(), samples_, dy);
+  const auto find_input_gradient = [&] {
+    if (wants_input && convolution_ != nullptr)
+      convolution_->input_gradient(samples_, dy, parameter(tensors_, 0), dx.data_ptr<float>());
+  };
+  if (part_.send && wants_input) {
+    find_input_gradient();
+    part_.send(dx);
+  }
+  find_weight_gradient(dy);
+  x_.reset();
+  z_.reset();
+  if (in_place() || convolution_ == nullptr) y_.reset();
+  if (!part_.send) find_input_gradient();
+  return dx;
+}
+
+void Block::find_weight_gradient(const float* dy) {
   if (own_weight_gradient_) {
     own_weight_gradient(dy, samples_);
   } else if (convolution_ != nullptr) {
     convolution_->weight_gradient(samples_, x_.data_ptr<float>(), dy,
                                   tensors_.parameters[0].gradient.data_ptr<float>());
   }
-  x_.reset();
-  z_.reset();
-  if (in_place() || convolution_ == nullptr) y_.reset();
-  if (wants_input && convolution_ != nullptr)
-    convolution_->input_gradient(samples_, dy, parameter(tensors_, 0), dx.data_ptr<float>());
-  return dx;
 }
 
 bool fits_pool(const Layer& layer) {
@@ -596,7 +676,8 @@ std::size_t blocked_tail_length(std::span<const Layer> layers) {
 
 std::unique_ptr<OnednnBlock> make_onednn_block(std::span<const Layer> layers,
                                                std::span<const LayerTensors> tensors, bool wants_input,
-                                               Precision precision, std::shared_ptr<BlockScratch> scratch) {
+                                               Precision precision, std::shared_ptr<BlockScratch> scratch,
+                                               BlockPart part) {
   const bool own = !wants_input && has_own_weight_gradient(layers.front());
   OnednnConvolution::Wanted wanted;
   wanted.bias = layers.front().kind == LayerKind::convolution && layers.front().parameters.size() > 1;
@@ -606,13 +687,14 @@ std::unique_ptr<OnednnBlock> make_onednn_block(std::span<const Layer> layers,
   auto convolution = OnednnConvolution::make(layers.front(), wanted);
   if (convolution == nullptr) return nullptr;
   const int block = convolution->block();
-  return std::make_unique<Block>(layers, tensors, std::move(convolution), block, own, std::move(scratch));
+  return std::make_unique<Block>(layers, tensors, std::move(convolution), block, own, std::move(scratch),
+                                 std::move(part));
 }
 
 std::unique_ptr<OnednnBlock> make_blocked_tail(std::span<const Layer> layers,
                                                std::span<const LayerTensors> tensors, int block,
-                                               std::shared_ptr<BlockScratch> scratch) {
-  return std::make_unique<Block>(layers, tensors, nullptr, block, false, std::move(scratch));
+                                               std::shared_ptr<BlockScratch> scratch, BlockPart part) {
+  return std::make_unique<Block>(layers, tensors, nullptr, block, false, std::move(scratch), std::move(part));
 }
 
 std::unique_ptr<TorchLayer> make_blocked_concatenation(std::span<const TensorShape> inputs) {

@@ -5,11 +5,14 @@
 // another order. To be included only by the torch translation units of this folder.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "trainer/model/direct_kernels.h"
 #include "trainer/model/torch_layers.h"
 
 namespace wflow::trainer {
@@ -27,8 +30,22 @@ class BlockScratch {
   FloatBuffer buffer_;
 };
 
+// For a block that computes a part of each sample, with other ranks (split_network.h). Its layers have the
+// sizes of the part.
+struct BlockPart {
+  // Adds up the numbers of all ranks that share a sample; empty: no other rank does.
+  std::function<void(std::span<double>)> add;
+  std::int64_t norm_voxels = 0;  // of the field that a norm measures, on all these ranks together
+  // Gets the gradient of the input before that of the weights is computed. Empty: it is computed last.
+  std::function<void(const at::Tensor&)> send;
+};
+
 class OnednnBlock : public UnaryLayer {
  public:
+  // Stores the output, and reads its gradient, in fields of `frame` cells, of which the output has those from
+  // `first` on; the others have any content. To be called before the first step. Without a call the fields
+  // have the output's cells alone.
+  virtual void store_in(const BoxSize& frame, const BoxSize& first) = 0;
   // Channels per block that the input must have, and that the output has; 0: a plain input.
   virtual int input_block() const = 0;
   virtual int output_block() const = 0;
@@ -42,14 +59,15 @@ std::size_t onednn_block_length(std::span<const Layer> layers);
 // nullptr if oneDNN has only its reference kernels for the convolution. `tensors`: one entry per layer.
 std::unique_ptr<OnednnBlock> make_onednn_block(std::span<const Layer> layers,
                                                std::span<const LayerTensors> tensors, bool wants_input,
-                                               Precision precision, std::shared_ptr<BlockScratch> scratch);
+                                               Precision precision, std::shared_ptr<BlockScratch> scratch,
+                                               BlockPart part = {});
 
 // Norm, activation and pool of fields that are in blocks already. The length is 0 if the layers begin with
 // none that fits.
 std::size_t blocked_tail_length(std::span<const Layer> layers);
 std::unique_ptr<OnednnBlock> make_blocked_tail(std::span<const Layer> layers,
                                                std::span<const LayerTensors> tensors, int block,
-                                               std::shared_ptr<BlockScratch> scratch);
+                                               std::shared_ptr<BlockScratch> scratch, BlockPart part = {});
 
 // Joins the channels of inputs in blocks. Each has a multiple of the block's channels.
 std::unique_ptr<TorchLayer> make_blocked_concatenation(std::span<const TensorShape> inputs);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The layers of split_network.h: of fields of which this rank has a box, [samples, C, d, h, w]. Every call is
-// one of all ranks of the group.
+// one of all ranks of the group. split_blocks.h has those on oneDNN's blocked layout.
 // To be included only by the torch translation units of this folder.
 #pragma once
 
@@ -22,7 +22,7 @@ at::Tensor cells_in(const at::Tensor& tensor, const Box& frame, const Box& box);
 at::Tensor recut(const at::Tensor& tensor, const Box& frame, const Box& box);
 at::Tensor zero_field(std::int64_t samples, std::int64_t channels, const Box& box);
 
-// Exchanges of one value's cells, again and again.
+// Exchanges of one value's cells, again and again. Tensors have the cells at the axes 2 to 4.
 class BoxExchange {
  public:
   BoxExchange(Communicator& group, const std::vector<Exchange>& all);
@@ -30,8 +30,13 @@ class BoxExchange {
   void start(const at::Tensor& from, const Box& frame);
   // Writes what arrives into `to`.
   void finish(const at::Tensor& to, const Box& frame);
+  // The same, but adds it.
+  void add(const at::Tensor& to, const Box& frame);
 
  private:
+  template <class Take>
+  void end(const at::Tensor& to, const Box& frame, Take take);
+
   Communicator& group_;
   std::vector<Exchange> sent_;
   std::vector<Exchange> received_;

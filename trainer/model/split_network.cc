@@ -2,7 +2,6 @@
 #include "trainer/model/split_network.h"
 
 #include <ATen/ATen.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
@@ -11,13 +10,16 @@
 
 #include "base/error.h"
 #include "trainer/model/graph_uses.h"
+#include "trainer/model/split_blocks.h"
 #include "trainer/model/split_layers.h"
 
 namespace wflow::trainer {
 namespace {
 
-// A value, or a gradient, in the layouts that it is there in: of the own box, and of all cells.
+// A value, or a gradient, in the layouts that it is there in: of the own box, in blocks or in libtorch's
+// layout, and of all cells.
 struct InLayouts {
+  at::Tensor blocks;
   at::Tensor split;
   at::Tensor whole;
   at::Tensor& in(Layout layout) { return layout == Layout::split ? split : whole; }
@@ -25,11 +27,6 @@ struct InLayouts {
 
 void accumulate(at::Tensor& sum, const at::Tensor& part) {
   if (part.defined()) sum = sum.defined() ? sum.add(part) : part;
-}
-
-at::Tensor floats_at(std::span<const float> values, at::IntArrayRef shape) {
-  // libtorch has no tensors of constants; nothing writes to this one.
-  return at::from_blob(const_cast<float*>(values.data()), shape, at::TensorOptions().dtype(at::kFloat));
 }
 
 // The own boxes of the ranks, of a value that some layer reads in parts; null for other values.
@@ -56,10 +53,7 @@ class SplitNetwork final : public Network {
   void forward(Inputs inputs, std::int64_t samples, const StepKey& key, std::span<float> outputs) override {
     const at::NoGradGuard no_gradients;
     run(inputs, samples, outputs, [&](TorchLayer& layer, const Tensors& x) { return layer.forward(x, key); });
-    for (const Shared& shared : statistics_) {
-      for (const at::Tensor& other : shared.others) shared.first.add_(other);
-      shared.first.div_(static_cast<double>(1 + shared.others.size()));
-    }
+    arrays_.average_statistics();
     if (!is_first()) std::ranges::fill(state_.batch_statistics(), 0.0F);
   }
 
@@ -69,9 +63,8 @@ class SplitNetwork final : public Network {
     for (std::size_t i = stages_.size(); i-- > 0;) {
       const Stage& stage = stages_[i];
       backward_stage(stage, gradients);
-      for (const Shared& shared : stage.shared)
-        for (const at::Tensor& other : shared.others) shared.first.add_(other);
-      if (stage.gradients_from >= 0) ready(stage.final_from);
+      stage.arrays.add_shared();
+      if (stage.arrays.gradients_from >= 0) ready(stage.arrays.final_from);
     }
   }
 
@@ -80,23 +73,17 @@ class SplitNetwork final : public Network {
 
   std::vector<std::string> describe() const override {
     std::vector<std::string> lines;
-    for (std::size_t i = 0; i < graph_.layers.size(); ++i)
-      lines.push_back(graph_.layers[i].name + "  " + stages_[i].text);
+    for (const Stage& stage : stages_) lines.push_back(stage.text);
     return lines;
   }
 
  private:
   using Tensors = TorchLayer::Tensors;
-  using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
-
-  // An array that several layers compute: that of the first one, and those of the others.
-  struct Shared {
-    at::Tensor first;
-    std::vector<at::Tensor> others;
-  };
-
+  // A layer, or several that one block replaces.
   struct Stage {
     std::unique_ptr<TorchLayer> layer;
+    BlockedStage* blocks = nullptr;  // the layer, if it works on blocks
+    std::vector<Storage> stored;     // how it reads its inputs then
     std::vector<std::size_t> inputs;
     std::size_t output = 0;
     std::vector<Layout> reads;  // of each input
@@ -107,18 +94,8 @@ class SplitNetwork final : public Network {
     bool gives_fields = false;
     std::vector<bool> wanted;
     std::string text;
-    std::int64_t gradients_from = -1;  // position in the exchange array; -1: no parameters
-    std::int64_t gradient_floats = 0;
-    std::int64_t final_from = 0;  // all gradients from here on are final after the stage
-    NamedTensors gradients;
-    std::vector<Shared> shared;  // gradients that are complete after this stage
+    StageArrays arrays;
   };
-
-  struct Owner {
-    std::size_t stage = 0;
-    Shared array;
-  };
-  using Owners = std::map<std::string, Owner>;
 
   bool is_first() const { return group_.rank() == 0; }
   std::size_t value_of(std::size_t layer) const { return graph_.inputs.size() + layer; }
@@ -137,12 +114,12 @@ class SplitNetwork final : public Network {
     return {samples, shape.channels, e[0], e[1], e[2]};
   }
 
-  LayerTensors tensors_of(std::size_t index, Stage& stage);
-  static at::Tensor own_place(const at::Tensor& all, const FlatEntry& entry, const Owners& owners);
-  void add_stage(std::size_t index, KernelChoice kernels);
+  std::size_t add_stage(std::size_t index, KernelChoice kernels);
+  std::size_t add_blocks(std::size_t index, Stage& stage);
+  void add_layer(std::size_t index, KernelChoice kernels, Stage& stage);
+  void choose_storage();
+  int common_block(const Layer& layer) const;
   bool may_overwrite_gradient(std::size_t value) const;
-  void collect_shared();
-  void find_final_gradients();
 
   // All cells of a value or gradient from the boxes of all ranks.
   at::Tensor gathered(std::size_t value, const at::Tensor& own) {
@@ -160,12 +137,21 @@ class SplitNetwork final : public Network {
 
   // The value in this layout; the switch is made once.
   const at::Tensor& fetched(std::vector<InLayouts>& values, std::size_t value, Layout layout) {
-    at::Tensor& asked = values[value].in(layout);
+    InLayouts& known = values[value];
+    at::Tensor& asked = known.in(layout);
+    if (asked.defined()) return asked;
+    if (known.blocks.defined() && !known.split.defined())
+      known.split = storage_[value].to_plain(known.blocks);
     if (!asked.defined())
-      asked = layout == Layout::whole ? gathered(value, values[value].split)
-                                      : own_part(value, values[value].whole);
+      asked = layout == Layout::whole ? gathered(value, known.split) : own_part(value, known.whole);
     return asked;
   }
+  at::Tensor fetched(std::vector<InLayouts>& values, std::size_t value, const Storage& storage) {
+    if (storage == storage_[value]) return values[value].blocks;
+    const at::Tensor& plain = fetched(values, value, Layout::split);
+    return storage.from_plain(plain.reshape(sizes(plain.size(0), value, Layout::split, true)));
+  }
+  Tensors inputs_of(const Stage& stage, std::int64_t samples, std::vector<InLayouts>& values);
 
   template <class Call>
   void run(Inputs inputs, std::int64_t samples, std::span<float> outputs, Call call);
@@ -176,78 +162,34 @@ class SplitNetwork final : public Network {
 
   ModelGraph graph_;
   FlatState& state_;
+  StateTensors arrays_;
   Distribution distribution_;
   Communicator& group_;
-  std::vector<Box> whole_;  // of each value
-  at::Tensor values_;       // these alias the state's arrays
-  at::Tensor gradients_;
-  at::Tensor buffers_;
-  at::Tensor batch_statistics_;
-  std::vector<Stage> stages_;  // one a layer
-  Owners gradient_owners_;
-  Owners statistic_owners_;
-  std::vector<Shared> statistics_;  // those of norms that are applied several times
+  std::vector<Box> whole_;        // of each value
+  std::vector<Storage> storage_;  // of each value that is kept in blocks; of others, no block
+  std::vector<Stage> stages_;
+  std::shared_ptr<BlockScratch> scratch_ = std::make_shared<BlockScratch>();
   std::map<std::size_t, BoxExchange> gathers_;
   const GraphUses uses_;
 };
 
 SplitNetwork::SplitNetwork(const ModelGraph& graph, FlatState& state, const Distribution& distribution,
                            Communicator& group, KernelChoice kernels)
-    : graph_(graph), state_(state), distribution_(distribution), group_(group), uses_(uses_of(graph)) {
+    : graph_(graph),
+      state_(state),
+      arrays_(state, at::kCPU),
+      distribution_(distribution),
+      group_(group),
+      uses_(uses_of(graph)) {
   WFLOW_CHECK(distribution.grid.ranks() == group.size());
-  const auto alias = [](std::span<float> values) {
-    return floats_at(values, {static_cast<std::int64_t>(values.size())});
-  };
-  values_ = alias(state.values());
-  gradients_ = alias(state.gradients());
-  buffers_ = alias(state.buffer_values());
-  batch_statistics_ = alias(state.batch_statistics());
   for (std::size_t value = 0; value < value_of(graph_.layers.size()); ++value)
     whole_.push_back(Box::of(graph_.shape_of(value).extent));
-  for (std::size_t i = 0; i < graph_.layers.size(); ++i) add_stage(i, kernels);
-  collect_shared();
-  find_final_gradients();
-}
-
-at::Tensor SplitNetwork::own_place(const at::Tensor& all, const FlatEntry& entry, const Owners& owners) {
-  const at::Tensor first = all.narrow(0, entry.offset, entry.count).view(entry.spec.shape);
-  return owners.contains(entry.spec.name) ? at::zeros_like(first) : first;
-}
-
-// The place in the state's arrays for the first layer that has a parameter or buffer, memory of its own for
-// the others and for gradients of layers that don't learn.
-LayerTensors SplitNetwork::tensors_of(std::size_t index, Stage& stage) {
-  const Layer& layer = graph_.layers[index];
-  const auto view = [](const at::Tensor& flat, const FlatEntry& entry) {
-    return flat.narrow(0, entry.offset, entry.count).view(entry.spec.shape);
-  };
-  const auto share = [&](const std::string& name, const at::Tensor& tensor, Owners& owners) {
-    const auto [owner, is_first] = owners.emplace(name, Owner{index, {tensor, {}}});
-    if (!is_first) owner->second.array.others.push_back(tensor);
-    return is_first;
-  };
-  LayerTensors tensors;
-  for (const ParameterSpec& spec : layer.parameters) {
-    const FlatEntry& entry = *state_.parameters().find(spec.name);
-    if (layer.frozen) {
-      tensors.parameters.push_back({view(values_, entry), at::zeros(entry.spec.shape)});
-      continue;
-    }
-    const at::Tensor gradient = own_place(gradients_, entry, gradient_owners_);
-    tensors.parameters.push_back({view(values_, entry), gradient});
-    stage.gradients.emplace_back(spec.name, gradient);
-    if (!share(spec.name, gradient, gradient_owners_)) continue;
-    const std::int64_t begin = state_.gradients_begin() + entry.offset;
-    if (stage.gradients_from < 0) stage.gradients_from = begin;
-    stage.gradient_floats = begin + entry.count - stage.gradients_from;
-  }
-  for (const ParameterSpec& spec : layer.buffers) {
-    const FlatEntry& entry = *state_.buffers().find(spec.name);
-    tensors.running.push_back(view(buffers_, entry));
-    tensors.statistics.push_back(own_place(batch_statistics_, entry, statistic_owners_));
-    share(spec.name, tensors.statistics.back(), statistic_owners_);
-  }
-  return tensors;
+  storage_.resize(whole_.size());
+  for (std::size_t at = 0; at < graph_.layers.size();) at += add_stage(at, kernels);
+  choose_storage();
+  std::vector<StageArrays*> all;
+  for (Stage& stage : stages_) all.push_back(&stage.arrays);
+  arrays_.finish(all);
 }
 
 // True for values with one reader, which returns a new array as their gradient.
@@ -269,18 +211,55 @@ bool SplitNetwork::may_overwrite_gradient(std::size_t value) const {
   return false;  // an output, whose gradient is the caller's
 }
 
-void SplitNetwork::add_stage(std::size_t index, KernelChoice kernels) {
+// Returns the number of layers that the new stage replaces.
+std::size_t SplitNetwork::add_stage(std::size_t index, KernelChoice kernels) {
+  Stage stage;
+  std::size_t length = kernels == KernelChoice::library ? 0 : add_blocks(index, stage);
+  if (length == 0) {
+    length = 1;
+    add_layer(index, kernels, stage);
+  }
   const Layer& layer = graph_.layers[index];
   const LayerSplit& split = distribution_.layers[index];
-  Stage& stage = stages_.emplace_back();
   stage.inputs = layer.inputs;
-  stage.output = value_of(index);
-  stage.gives = split.gives;
+  stage.output = value_of(index + length - 1);
+  stage.gives = distribution_.layers[index + length - 1].gives;
   for (std::size_t k = 0; k < layer.inputs.size(); ++k) {
     stage.reads.push_back(layout_read(layer, split, k));
     stage.wanted.push_back(uses_.learned[layer.inputs[k]] && layer.passes_gradient(k));
   }
-  const LayerTensors tensors = tensors_of(index, stage);
+  const std::string last = length > 1 ? " .. " + graph_.layers[index + length - 1].name : "";
+  stage.text = layer.name + last + "  " + stage.text;
+  arrays_.add(stage.arrays);
+  stages_.push_back(std::move(stage));
+  return length;
+}
+
+// The channels of a block in which all inputs of a layer are kept; 0: none, or several.
+int SplitNetwork::common_block(const Layer& layer) const {
+  const int block = storage_[layer.inputs.front()].block;
+  const auto differs = [&](std::size_t value) { return storage_[value].block != block; };
+  return std::any_of(layer.inputs.begin(), layer.inputs.end(), differs) ? 0 : block;
+}
+
+std::size_t SplitNetwork::add_blocks(std::size_t index, Stage& stage) {
+  BlockedGroup group = make_blocked_group({graph_, distribution_, uses_, arrays_, group_, scratch_}, index,
+                                          common_block(graph_.layers[index]));
+  if (!group.stage) return 0;
+  stage.blocks = group.stage.get();
+  stage.layer = std::move(group.stage);
+  stage.arrays = std::move(group.arrays);
+  stage.text = std::move(group.text);
+  const std::size_t output = value_of(index + group.length - 1);
+  storage_[output] = {own_box(output), own_box(output), graph_.shape_of(output).channels,
+                      stage.blocks->output_block()};
+  return group.length;
+}
+
+void SplitNetwork::add_layer(std::size_t index, KernelChoice kernels, Stage& stage) {
+  const Layer& layer = graph_.layers[index];
+  const LayerSplit& split = distribution_.layers[index];
+  const std::vector<LayerTensors> tensors = arrays_.tensors_of(std::span(&layer, 1), stage.arrays);
   const bool owns_input = may_overwrite_input(graph_, uses_, layer);
   if (split.reads == Layout::whole) {
     stage.counts_once = true;
@@ -288,13 +267,14 @@ void SplitNetwork::add_stage(std::size_t index, KernelChoice kernels) {
     stage.fields = works_on_fields(layer.kind);
     stage.gives_fields =
         stage.fields && layer.kind != LayerKind::global_mean && layer.kind != LayerKind::global_max;
-    stage.layer = make_torch_layer(layer, tensors, owns_input, Precision::full);
+    stage.layer = make_torch_layer(layer, tensors.front(), owns_input, Precision::full);
     return;
   }
-  SplitLayerPlan plan = {layer, split, tensors, group_, own_box(layer.inputs.front()), own_box(stage.output)};
+  SplitLayerPlan plan = {
+      layer, split, tensors.front(), group_, own_box(layer.inputs.front()), own_box(value_of(index))};
   plan.reads_whole = layout_of(layer.inputs.front()) == Layout::whole;
   plan.owns_input = owns_input;
-  plan.owns_gradient = may_overwrite_gradient(stage.output);
+  plan.owns_gradient = may_overwrite_gradient(value_of(index));
   plan.library = kernels == KernelChoice::library;
   stage.text = "libtorch";
   plan.kernels = &stage.text;
@@ -307,18 +287,27 @@ void SplitNetwork::add_stage(std::size_t index, KernelChoice kernels) {
   if (!stage.layer) stage.layer = make_split_cells(plan);
 }
 
-void SplitNetwork::collect_shared() {
-  for (const auto& [name, owner] : gradient_owners_)
-    if (!owner.array.others.empty()) stages_[owner.stage].shared.push_back(owner.array);
-  for (const auto& [name, owner] : statistic_owners_)
-    if (!owner.array.others.empty()) statistics_.push_back(owner.array);
-}
-
-void SplitNetwork::find_final_gradients() {
-  std::int64_t end = 0;  // of the gradients of the stages before
+// Keeps each value in blocks in the cells that the first convolution reads, so that it need not copy them.
+void SplitNetwork::choose_storage() {
+  std::vector<bool> chosen(storage_.size(), false);
+  for (const Stage& stage : stages_) {
+    if (stage.blocks == nullptr) continue;
+    Storage& input = storage_[stage.inputs.front()];
+    const std::optional<Box> reads = stage.blocks->reads();
+    if (!reads || chosen[stage.inputs.front()] || input.block == 0 ||
+        input.block != stage.blocks->input_block() || intersection(*reads, input.own) != input.own)
+      continue;
+    input.frame = *reads;
+    chosen[stage.inputs.front()] = true;
+  }
   for (Stage& stage : stages_) {
-    stage.final_from = std::max(stage.gradients_from, end);
-    if (stage.gradients_from >= 0) end = std::max(end, stage.gradients_from + stage.gradient_floats);
+    if (stage.blocks == nullptr) continue;
+    const int block = stage.blocks->input_block();
+    for (const std::size_t value : stage.inputs) {
+      const Storage alone = {own_box(value), own_box(value), graph_.shape_of(value).channels, block};
+      stage.stored.push_back(block != 0 && storage_[value].block == block ? storage_[value] : alone);
+    }
+    stage.blocks->keep(stage.stored, storage_[stage.output]);
   }
 }
 
@@ -332,31 +321,46 @@ std::vector<Exchange> SplitNetwork::everyone_to_everyone(std::size_t value) cons
   return exchanges;
 }
 
+SplitNetwork::Tensors SplitNetwork::inputs_of(const Stage& stage, std::int64_t samples,
+                                              std::vector<InLayouts>& values) {
+  Tensors x;
+  for (std::size_t k = 0; k < stage.inputs.size(); ++k) {
+    const std::size_t value = stage.inputs[k];
+    if (stage.blocks != nullptr) {
+      x.push_back(fetched(values, value, stage.stored[k]));
+      continue;
+    }
+    const Layout wanted = stage.takes_whole ? Layout::whole : stage.reads[k];
+    const at::Tensor& read = fetched(values, value, wanted);
+    const bool reshapes = stage.fields || stage.takes_whole;
+    x.push_back(reshapes ? read.reshape(sizes(samples, value, wanted, true)) : read);
+  }
+  return x;
+}
+
 template <class Call>
 void SplitNetwork::run(Inputs inputs, std::int64_t samples, std::span<float> outputs, Call call) {
   WFLOW_CHECK(inputs.size() == graph_.inputs.size());
   std::vector<InLayouts> values(uses_.readers.size());
   std::vector<int> uses = uses_.readers;
   for (std::size_t i = 0; i < inputs.size(); ++i)
-    values[i].in(layout_of(i)) = floats_at(inputs[i], sizes(samples, i, layout_of(i)));
+    values[i].in(layout_of(i)) = alias_of(inputs[i], sizes(samples, i, layout_of(i)));
   for (const Stage& stage : stages_) {
-    Tensors x;
-    for (std::size_t k = 0; k < stage.inputs.size(); ++k) {
-      const std::size_t value = stage.inputs[k];
-      const Layout wanted = stage.takes_whole ? Layout::whole : stage.reads[k];
-      const at::Tensor& read = fetched(values, value, wanted);
-      const bool reshapes = stage.fields || stage.takes_whole;
-      x.push_back(reshapes ? read.reshape(sizes(samples, value, wanted, true)) : read);
+    const Tensors x = inputs_of(stage, samples, values);
+    for (const std::size_t value : stage.inputs)
       if (--uses[value] == 0) values[value] = {};
-    }
     const at::Tensor y = call(*stage.layer, x);
-    values[stage.output].in(stage.gives) = y.reshape(sizes(samples, stage.output, stage.gives));
+    if (stage.blocks != nullptr) {
+      values[stage.output].blocks = y;
+    } else {
+      values[stage.output].in(stage.gives) = y.reshape(sizes(samples, stage.output, stage.gives));
+    }
   }
   std::size_t at = 0;
   for (const ModelGraph::Output& output : graph_.outputs) {
-    const at::Tensor& y = values[output.value].in(layout_of(output.value));
+    const at::Tensor& y = fetched(values, output.value, layout_of(output.value));
     const auto count = static_cast<std::size_t>(y.numel());
-    floats_at(outputs.subspan(at, count), y.sizes()).copy_(y);
+    alias_of(outputs.subspan(at, count), y.sizes()).copy_(y);
     at += count;
   }
   WFLOW_CHECK(at == outputs.size());
@@ -371,7 +375,7 @@ std::vector<InLayouts> SplitNetwork::gradients_of_outputs(std::span<const float>
     const Layout layout = layout_of(output.value);
     const std::vector<std::int64_t> shape = sizes(samples, output.value, layout);
     const auto count = static_cast<std::size_t>(c10::multiply_integers(shape));
-    accumulate(gradients[output.value].in(layout), floats_at(all.subspan(at, count), shape));
+    accumulate(gradients[output.value].in(layout), alias_of(all.subspan(at, count), shape));
     at += count;
   }
   return gradients;
@@ -382,13 +386,19 @@ at::Tensor SplitNetwork::complete_gradient(std::size_t value, InLayouts& parts) 
   at::Tensor sum = std::move(parts.in(own));
   if (own == Layout::split && parts.whole.defined()) accumulate(sum, own_part(value, parts.whole));
   if (own == Layout::whole && parts.split.defined()) accumulate(sum, gathered(value, parts.split));
+  if (const Storage& storage = storage_[value]; storage.block != 0) {
+    at::Tensor blocks = std::move(parts.blocks);
+    if (sum.defined())
+      accumulate(blocks, storage.from_plain(sum.reshape(sizes(sum.size(0), value, own, true))));
+    sum = blocks;
+  }
   parts = {};
   return sum;
 }
 
 void SplitNetwork::backward_stage(const Stage& stage, std::vector<InLayouts>& gradients) {
   if (!uses_.learned[stage.output]) {
-    for (const auto& unreached : stage.gradients) unreached.second.zero_();
+    for (const auto& unreached : stage.arrays.gradients) unreached.second.zero_();
     return;
   }
   at::Tensor gradient = complete_gradient(stage.output, gradients[stage.output]);
@@ -397,13 +407,18 @@ void SplitNetwork::backward_stage(const Stage& stage, std::vector<InLayouts>& gr
   if (stage.gives_fields) gradient = gradient.reshape(sizes(samples, stage.output, stage.gives, true));
   const Tensors found = stage.layer->backward(gradient, stage.wanted);
   if (stage.counts_once && !is_first()) {
-    for (const auto& counted_elsewhere : stage.gradients) counted_elsewhere.second.zero_();
+    for (const auto& counted_elsewhere : stage.arrays.gradients) counted_elsewhere.second.zero_();
   }
   for (std::size_t k = 0; k < stage.inputs.size(); ++k) {
     if (!stage.wanted[k]) continue;
     const std::size_t value = stage.inputs[k];
+    if (stage.blocks != nullptr && stage.stored[k] == storage_[value]) {
+      accumulate(gradients[value].blocks, found[k]);
+      continue;
+    }
     const Layout layout = stage.reads[k];
-    accumulate(gradients[value].in(layout), found[k].reshape(sizes(samples, value, layout)));
+    const at::Tensor part = stage.blocks != nullptr ? stage.stored[k].to_plain(found[k]) : found[k];
+    accumulate(gradients[value].in(layout), part.reshape(sizes(samples, value, layout)));
   }
 }
 

@@ -60,21 +60,31 @@ void BoxExchange::start(const at::Tensor& from, const Box& frame) {
     leaving_.push_back(cells_in(from, frame, exchange.box).contiguous());
     outgoing.push_back({exchange.to, bytes_in(leaving_.back())});
   }
+  std::vector<std::int64_t> sizes = from.sizes().vec();
   for (const Exchange& exchange : received_) {
-    const auto e = exchange.box.extent();
-    arriving_.push_back(at::empty({from.size(0), from.size(1), e[0], e[1], e[2]}));
+    std::ranges::copy(exchange.box.extent(), sizes.begin() + 2);
+    arriving_.push_back(at::empty(sizes));
     incoming.push_back({exchange.from, bytes_in(arriving_.back())});
   }
   if (!outgoing.empty() || !incoming.empty())
     ticket_ = group_.start_exchange(std::move(outgoing), std::move(incoming));
 }
 
-void BoxExchange::finish(const at::Tensor& to, const Box& frame) {
+template <class Take>
+void BoxExchange::end(const at::Tensor& to, const Box& frame, Take take) {
   if (!sent_.empty() || !received_.empty()) group_.wait(ticket_);
   for (std::size_t i = 0; i < received_.size(); ++i)
-    cells_in(to, frame, received_[i].box).copy_(arriving_[i]);
+    take(cells_in(to, frame, received_[i].box), arriving_[i]);
   leaving_.clear();
   arriving_.clear();
+}
+
+void BoxExchange::finish(const at::Tensor& to, const Box& frame) {
+  end(to, frame, [](const at::Tensor& cells, const at::Tensor& arrived) { cells.copy_(arrived); });
+}
+
+void BoxExchange::add(const at::Tensor& to, const Box& frame) {
+  end(to, frame, [](const at::Tensor& cells, const at::Tensor& arrived) { cells.add_(arrived); });
 }
 
 namespace {

@@ -22,6 +22,7 @@
 #include "trainer/model/network.h"
 #include "trainer/model/onednn_block.h"
 #include "trainer/model/onednn_convolution.h"
+#include "trainer/model/state_tensors.h"
 #include "trainer/model/torch_layers.h"
 
 namespace wflow::trainer {
@@ -61,8 +62,7 @@ class TorchNetwork final : public Network {
   void forward(Inputs inputs, std::int64_t samples, const StepKey& key, std::span<float> outputs) override {
     const at::NoGradGuard no_gradients;
     run(inputs, samples, outputs, [&](TorchLayer& layer, const Tensors& x) { return layer.forward(x, key); });
-    for (const Shared& shared : statistics_) shared.average();
-    if (!on_cpu_) download(state_.batch_statistics(), device_statistics_);
+    arrays_.average_statistics();
   }
 
   void backward(std::span<const float> output_gradients, const Ready& ready) override {
@@ -72,15 +72,10 @@ class TorchNetwork final : public Network {
     for (std::size_t i = stages_.size(); i-- > 0;) {
       const Stage& stage = stages_[i];
       backward_stage(stage, samples, gradients);
-      for (const Shared& shared : stage.shared) shared.add();
-      if (stage.gradients_from < 0) continue;
-      if (!on_cpu_) {
-        const std::int64_t from = stage.gradients_from - state_.gradients_begin();
-        download(state_.gradients().subspan(static_cast<std::size_t>(from),
-                                            static_cast<std::size_t>(stage.gradient_floats)),
-                 device_gradients_.narrow(0, from, stage.gradient_floats));
-      }
-      ready(stage.final_from);
+      stage.arrays.add_shared();
+      if (stage.arrays.gradients_from < 0) continue;
+      arrays_.download_gradients(stage.arrays);
+      ready(stage.arrays.final_from);
     }
     if (graph_.learns_input) input_gradient_ = gradients.front();
   }
@@ -93,29 +88,10 @@ class TorchNetwork final : public Network {
     return lines;
   }
 
-  void values_changed() override {
-    if (on_cpu_) return;
-    device_values_.copy_(host_tensor(state_.values(), {state_.parameters().size}));
-    device_buffers_.copy_(host_tensor(state_.buffer_values(), {state_.buffers().size}));
-  }
+  void values_changed() override { arrays_.upload(); }
 
  private:
   using Tensors = TorchLayer::Tensors;
-
-  // An array that several layers compute: that of the first one, and those of the others.
-  struct Shared {
-    at::Tensor first;
-    std::vector<at::Tensor> others;
-    void add() const {
-      for (const at::Tensor& other : others) first.add_(other);
-    }
-    void average() const {
-      add();
-      first.div_(static_cast<double>(1 + others.size()));
-    }
-  };
-
-  using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
   // A layer, or several that one block replaces.
   struct Stage {
@@ -128,14 +104,7 @@ class TorchNetwork final : public Network {
     int reads_block = 0;  // channels of a block in oneDNN's layout; 0: libtorch's layout
     int gives_block = 0;
     std::string text;
-    std::int64_t gradients_from = -1;  // position in the exchange array; -1: no parameters
-    std::int64_t gradient_floats = 0;
-    // All gradients from here on in the exchange array are final after the stage: those of layers with shared
-    // weights, and of networks that are a part of the state's, are in another order than the stages.
-    std::int64_t final_from = 0;
-    NamedTensors gradients;      // that its layers compute
-    NamedTensors statistics;     // of its norms
-    std::vector<Shared> shared;  // gradients that are complete after this stage
+    StageArrays arrays;
   };
 
   std::vector<std::int64_t> sizes(std::int64_t samples, std::size_t value, bool as_field) const {
@@ -151,7 +120,7 @@ class TorchNetwork final : public Network {
     Tensors values(graph_.inputs.size() + graph_.layers.size());
     std::vector<int> uses = uses_.readers;
     for (std::size_t i = 0; i < inputs.size(); ++i)
-      values[i] = host_tensor(inputs[i], sizes(samples, i, false)).to(device_);
+      values[i] = alias_of(inputs[i], sizes(samples, i, false)).to(device_);
     for (const Stage& stage : stages_) {
       Tensors x;
       for (const std::size_t value : stage.inputs) {
@@ -178,7 +147,7 @@ class TorchNetwork final : public Network {
     for (const ModelGraph::Output& output : graph_.outputs) {
       const auto count = static_cast<std::size_t>(samples * graph_.shape_of(output.value).count());
       const at::Tensor gradient =
-          host_tensor(all.subspan(at, count), sizes(samples, output.value, false)).to(device_);
+          alias_of(all.subspan(at, count), sizes(samples, output.value, false)).to(device_);
       add(gradients[output.value], in_order(gradient, output.value, 0, block_of_[output.value], samples));
       at += count;
     }
@@ -191,7 +160,7 @@ class TorchNetwork final : public Network {
 
   void backward_stage(const Stage& stage, std::int64_t samples, Tensors& gradients) {
     if (!uses_.learned[stage.output]) {
-      for (const auto& unreached : stage.gradients) unreached.second.zero_();
+      for (const auto& unreached : stage.arrays.gradients) unreached.second.zero_();
       return;
     }
     at::Tensor gradient = std::move(gradients[stage.output]);
@@ -225,101 +194,55 @@ class TorchNetwork final : public Network {
     return reorders_.try_emplace({value, block}, graph_.shape_of(value), block).first->second;
   }
 
-  static at::Tensor host_tensor(std::span<const float> values, at::IntArrayRef shape) {
-    // libtorch has no tensors of constants; nothing writes to this one.
-    return at::from_blob(const_cast<float*>(values.data()), shape, at::TensorOptions().dtype(at::kFloat));
-  }
   static void to_host(const at::Tensor& y, std::span<float> outputs) {
     WFLOW_CHECK(y.numel() == static_cast<std::int64_t>(outputs.size()));
-    host_tensor(outputs, y.sizes()).copy_(y);
+    alias_of(outputs, y.sizes()).copy_(y);
   }
-  static void download(std::span<float> to, const at::Tensor& from) {
-    host_tensor(to, from.sizes()).copy_(from);
-  }
-
   std::size_t value_of(std::size_t layer) const { return graph_.inputs.size() + layer; }
-  std::size_t chain_length(std::size_t first) const;
   std::size_t add_fused_stage(std::span<const Layer> chain, std::size_t first, KernelChoice kernels);
   std::size_t add_stage_in_blocks(std::span<const Layer> chain, std::size_t first);
   int common_block(const Layer& layer) const;
-  std::vector<LayerTensors> tensors_of(std::span<const Layer> group, Stage& stage);
   void add_stage(std::span<const Layer> group, std::size_t first, const char* text, Stage stage);
-  // Each array that a layer computes, by its first layer.
-  struct Owner {
-    std::size_t stage = 0;
-    Shared array;
-  };
-  using Owners = std::map<std::string, Owner>;
-  at::Tensor own_place(const at::Tensor& all, const FlatEntry& entry, const Owners& owners) const;
-  void share(const NamedTensors& computed, Owners& owners);
-  void collect_shared();
-  void find_final_gradients();
 
   ModelGraph graph_;
-  FlatState& state_;
   Precision precision_;
-  at::Device device_ = at::Device(at::kCPU);
-  bool on_cpu_ = true;
-  // On the CPU these alias the state's arrays; on a GPU they are copies of them.
-  at::Tensor device_values_;
-  at::Tensor device_gradients_;
-  at::Tensor device_buffers_;
-  at::Tensor device_statistics_;
+  at::Device device_;
+  bool on_cpu_;
+  StateTensors arrays_;
   std::vector<Stage> stages_;
   std::vector<int> block_of_;  // per value: channels of a block; 0: libtorch's layout
   std::map<std::pair<std::size_t, int>, BlockedReorder> reorders_;  // by value and block
   std::shared_ptr<BlockScratch> scratch_ = std::make_shared<BlockScratch>();
-  Owners gradient_owners_;
-  Owners statistic_owners_;
-  std::vector<Shared> statistics_;  // those of norms that are applied several times
   at::Tensor input_gradient_;
   const GraphUses uses_;
 };
 
 TorchNetwork::TorchNetwork(const ModelGraph& graph, FlatState& state, KernelChoice kernels, bool allow_gpu,
                            Precision precision)
-    : graph_(graph), state_(state), precision_(precision), uses_(uses_of(graph)) {
-  if (allow_gpu && at::hasCUDA()) device_ = at::Device(at::kCUDA);
-  on_cpu_ = device_.is_cpu();
-  const auto mirror = [&](std::span<float> values) {
-    return host_tensor(values, {static_cast<std::int64_t>(values.size())}).to(device_);
-  };
-  device_values_ = mirror(state.values());
-  device_gradients_ = mirror(state.gradients());
-  device_buffers_ = mirror(state.buffer_values());
-  device_statistics_ = mirror(state.batch_statistics());
+    : graph_(graph),
+      precision_(precision),
+      device_(allow_gpu && at::hasCUDA() ? at::kCUDA : at::kCPU),
+      on_cpu_(device_.is_cpu()),
+      arrays_(state, device_),
+      uses_(uses_of(graph)) {
   block_of_.assign(uses_.readers.size(), 0);
   const std::span<const Layer> layers = graph_.layers;
   for (std::size_t at = 0; at < layers.size();) {
-    const std::span<const Layer> chain = layers.subspan(at, chain_length(at));
+    const std::span<const Layer> chain = layers.subspan(at, chain_length(graph_, uses_, at));
     std::size_t length = on_cpu_ ? add_fused_stage(chain, at, kernels) : 0;
     if (length == 0) {
       length = 1;
       Stage stage;
-      const std::vector<LayerTensors> tensors = tensors_of(chain.first(1), stage);
+      const std::vector<LayerTensors> tensors = arrays_.tensors_of(chain.first(1), stage.arrays);
       stage.layer = make_torch_layer(chain[0], tensors.front(), may_overwrite_input(graph_, uses_, chain[0]),
                                      precision_);
       add_stage(chain.first(1), at, "libtorch", std::move(stage));
     }
     at += length;
   }
-  collect_shared();
-  find_final_gradients();
-}
-
-void TorchNetwork::collect_shared() {
-  for (const auto& [name, owner] : gradient_owners_)
-    if (!owner.array.others.empty()) stages_[owner.stage].shared.push_back(owner.array);
-  for (const auto& [name, owner] : statistic_owners_)
-    if (!owner.array.others.empty()) statistics_.push_back(owner.array);
-}
-
-void TorchNetwork::find_final_gradients() {
-  std::int64_t end = 0;  // of the gradients of the stages before
-  for (Stage& stage : stages_) {
-    stage.final_from = std::max(stage.gradients_from, end);
-    if (stage.gradients_from >= 0) end = std::max(end, stage.gradients_from + stage.gradient_floats);
-  }
+  std::vector<StageArrays*> all;
+  for (Stage& stage : stages_) all.push_back(&stage.arrays);
+  arrays_.finish(all);
 }
 
 // Returns the number of layers that the new stage replaces; 0: no stage was added.
@@ -328,14 +251,14 @@ std::size_t TorchNetwork::add_fused_stage(std::span<const Layer> chain, std::siz
   if (kernels == KernelChoice::library || precision_ == Precision::fp16) return 0;
   if (chain[0].kind == LayerKind::linear && kernels != KernelChoice::direct) {
     Stage stage;
-    const std::vector<LayerTensors> tensors = tensors_of(chain.first(1), stage);
+    const std::vector<LayerTensors> tensors = arrays_.tensors_of(chain.first(1), stage.arrays);
     stage.layer = make_dense_block(tensors.front());
     add_stage(chain.first(1), first, "product by oneDNN", std::move(stage));
     return 1;
   }
   if (is_recurrent(chain[0].kind) || chain[0].kind == LayerKind::spectral_convolution) {
     Stage stage;
-    const std::vector<LayerTensors> tensors = tensors_of(chain.first(1), stage);
+    const std::vector<LayerTensors> tensors = arrays_.tensors_of(chain.first(1), stage.arrays);
     stage.layer = is_recurrent(chain[0].kind) ? make_recurrent_block(chain[0], tensors.front())
                                               : make_spectral_block(chain[0], tensors.front());
     add_stage(chain.first(1), first, "products by oneDNN", std::move(stage));
@@ -347,7 +270,7 @@ std::size_t TorchNetwork::add_fused_stage(std::span<const Layer> chain, std::siz
   if (blocked > 0) {
     Stage stage;
     const std::span<const Layer> group = chain.first(blocked);
-    const std::vector<LayerTensors> tensors = tensors_of(group, stage);
+    const std::vector<LayerTensors> tensors = arrays_.tensors_of(group, stage.arrays);
     auto block = make_onednn_block(group, tensors, wants_input, precision_, scratch_);
     if (block != nullptr &&
         (direct == 0 ||
@@ -364,7 +287,7 @@ std::size_t TorchNetwork::add_fused_stage(std::span<const Layer> chain, std::siz
   if (direct == 0) return add_stage_in_blocks(chain, first);
   Stage stage;
   const std::span<const Layer> group = chain.first(direct);
-  const std::vector<LayerTensors> tensors = tensors_of(group, stage);
+  const std::vector<LayerTensors> tensors = arrays_.tensors_of(group, stage.arrays);
   stage.layer = make_direct_block(group, tensors);
   add_stage(group, first, "direct", std::move(stage));
   return direct;
@@ -395,69 +318,11 @@ std::size_t TorchNetwork::add_stage_in_blocks(std::span<const Layer> chain, std:
   } else {
     length = blocked_tail_length(chain);
     if (length == 0) return 0;
-    const std::vector<LayerTensors> tensors = tensors_of(chain.first(length), stage);
+    const std::vector<LayerTensors> tensors = arrays_.tensors_of(chain.first(length), stage.arrays);
     stage.layer = make_blocked_tail(chain.first(length), tensors, stage.gives_block, scratch_);
   }
   add_stage(chain.first(length), first, "blocks", std::move(stage));
   return length;
-}
-
-// Number of layers, from `first` on, that read only the one before.
-std::size_t TorchNetwork::chain_length(std::size_t first) const {
-  std::size_t length = 1;
-  for (std::size_t next = first + 1; next < graph_.layers.size(); ++next, ++length) {
-    const std::vector<std::size_t> previous = {value_of(next - 1)};
-    if (graph_.layers[next].inputs != previous || uses_.readers[previous.front()] != 1) break;
-  }
-  return length;
-}
-
-// The group's tensors; stores the position of its gradients in `stage`.
-std::vector<LayerTensors> TorchNetwork::tensors_of(std::span<const Layer> group, Stage& stage) {
-  const auto view = [](const at::Tensor& flat, const FlatEntry& entry) {
-    return flat.narrow(0, entry.offset, entry.count).view(entry.spec.shape);
-  };
-  std::vector<LayerTensors> tensors(group.size());
-  for (std::size_t i = 0; i < group.size(); ++i) {
-    for (const ParameterSpec& spec : group[i].parameters) {
-      const FlatEntry& entry = *state_.parameters().find(spec.name);
-      if (group[i].frozen) {
-        // Its gradient is not wanted: it stays 0 in the exchange array.
-        tensors[i].parameters.push_back(
-            {view(device_values_, entry), at::zeros(entry.spec.shape, device_gradients_.options())});
-        continue;
-      }
-      const at::Tensor gradient = own_place(device_gradients_, entry, gradient_owners_);
-      tensors[i].parameters.push_back({view(device_values_, entry), gradient});
-      stage.gradients.emplace_back(spec.name, gradient);
-      if (gradient_owners_.contains(spec.name)) continue;
-      if (stage.gradients_from < 0) stage.gradients_from = state_.gradients_begin() + entry.offset;
-      stage.gradient_floats = state_.gradients_begin() + entry.offset + entry.count - stage.gradients_from;
-    }
-    for (const ParameterSpec& spec : group[i].buffers) {
-      const FlatEntry& entry = *state_.buffers().find(spec.name);
-      tensors[i].running.push_back(view(device_buffers_, entry));
-      tensors[i].statistics.push_back(own_place(device_statistics_, entry, statistic_owners_));
-      stage.statistics.emplace_back(spec.name, tensors[i].statistics.back());
-    }
-  }
-  return tensors;
-}
-
-// The place in the state's array for the first layer that has the parameter or buffer, memory of its own for
-// the others.
-at::Tensor TorchNetwork::own_place(const at::Tensor& all, const FlatEntry& entry,
-                                   const Owners& owners) const {
-  const at::Tensor first = all.narrow(0, entry.offset, entry.count).view(entry.spec.shape);
-  return owners.contains(entry.spec.name) ? at::zeros_like(first) : first;
-}
-
-// Registers what the stage that is added next computes.
-void TorchNetwork::share(const NamedTensors& computed, Owners& owners) {
-  for (const auto& [name, tensor] : computed) {
-    const auto [owner, is_first] = owners.emplace(name, Owner{stages_.size(), {tensor, {}}});
-    if (!is_first) owner->second.array.others.push_back(tensor);
-  }
 }
 
 void TorchNetwork::add_stage(std::span<const Layer> group, std::size_t first, const char* text, Stage stage) {
@@ -469,8 +334,7 @@ void TorchNetwork::add_stage(std::span<const Layer> group, std::size_t first, co
   for (std::size_t i = 0; i < stage.inputs.size(); ++i)
     stage.wanted.push_back(uses_.learned[stage.inputs[i]] && group.front().passes_gradient(i));
   stage.text = group.front().name + (group.size() > 1 ? " .. " + group.back().name : "") + "  " + text;
-  share(stage.gradients, gradient_owners_);
-  share(stage.statistics, statistic_owners_);
+  arrays_.add(stage.arrays);
   block_of_[stage.output] = stage.gives_block;
   stages_.push_back(std::move(stage));
 }
