@@ -271,9 +271,14 @@ struct GuardConfig {
 };
 
 // The ranks that share each sample.
+// Which ranks share a sample is written down, or planned when the training starts (training/planner.h):
+// fastest, or the fewest whose parts fit in the memory.
+enum class GridChoice { given, fastest, fit };
+
 struct GridConfig {
   // Parts along depth, height and width; one number: along the longest axis of the input; empty: none.
   std::vector<std::int64_t> space;
+  GridChoice choice = GridChoice::given;
   std::int64_t ranks() const;
   bool operator==(const GridConfig&) const = default;
 };
@@ -294,6 +299,7 @@ struct TrainConfig {
   std::int64_t accumulate = 1;  // passes over a rank's part of a batch; more passes need less memory
   std::int64_t ranks = 1;       // used by the launcher, checked by the program
   GridConfig grid;              // of the ranks that share a sample
+  std::int64_t memory = 0;      // bytes that a rank may use; 0: any
   std::int64_t threads = 1;     // per rank
   std::int64_t loader_threads = 1;
   std::int64_t cache_bytes = -1;  // memory per rank for decoded samples; -1: a quarter of the free memory

@@ -96,6 +96,10 @@ TEST(TrainConfig, AGridIsANumberOrPartsOfEachAxis) {
   EXPECT_EQ(read("{data: d, ranks: 4, grid: [2, 1, 2]}").config.grid.ranks(), 4);
   EXPECT_EQ(read("{data: d, ranks: 32, batch: 4, grid: {space: [2, 2, 2]}}").config.grid.ranks(), 8);
   EXPECT_EQ(read("{data: d}").config.grid.ranks(), 1);
+  EXPECT_EQ(read("{data: d, ranks: 64, grid: auto}").config.grid.choice, GridChoice::fastest);
+  EXPECT_EQ(read("{data: d, ranks: 4, grid: {space: fit}, memory: 3GiB}").config.grid.choice,
+            GridChoice::fit);
+  EXPECT_THAT(read("{data: d, ranks: 4, grid: fit}").messages, HasSubstr("such as 'memory: 3GiB'"));
   EXPECT_THAT(read("{data: d, ranks: 2, grid: [2, 1]}").messages, HasSubstr("'space' has 2 numbers"));
   EXPECT_THAT(read("{data: d, ranks: 6, grid: 4}").messages,
               HasSubstr("4 ranks share each sample, so that 'ranks' (6) must be a multiple of 4"));

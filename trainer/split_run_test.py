@@ -87,8 +87,33 @@ class Split(whole.TrainRun):
         path = self.shared("dry", 4, [2, 1, 1], batch=8)
         plan = self.train(path, 1, "--dry-run").stdout
         self.assertIn("grid            2 x 1 x 1: 2 ranks share a sample", plan)
-        self.assertRegex(plan, r"memory a rank   .* with 4 samples at once")
+        self.assertRegex(plan, r"memory a rank   grid  .* at once  activations .*\n +2 x 1 x 1 +4 ")
         self.assertIn("grid            1 x 2 x 1", self.train(path, 1, "--dry-run", "--grid", "1x2x1").stdout)
+
+    def test_planned_grid(self):
+        keys = {"ranks": 2, "grid": "auto", "epochs": 2, "model": {"name": "cosmoflow", "width": 2}}
+        path = self.config("planned", **keys, max_seconds=0.001)
+        self.assertRegex(self.train(path, 2, code=6).stdout, r"(?m)^memory a rank   grid [^\n]* a step\n +whole samples .* s(  chosen)?\n")
+        kept = (self.root / "planned/plan.json").read_bytes()
+        # A restart has the grid of the first start.
+        done = self.train(self.config("planned", **keys), 2)
+        self.assertIn("continued from epoch 0, step 1", done.stdout)
+        self.assertEqual((self.root / "planned/plan.json").read_bytes(), kept)
+        result = self.result("planned")
+        chosen = result["plan"]["grids"][result["plan"]["chosen"]]
+        self.assertEqual(result["grid"] or [1, 1, 1], chosen["grid"])
+        self.assertEqual([grid["grid"] for grid in result["plan"]["grids"]][0], [1, 1, 1])
+        self.assertEqual({sum(grid["grid"]) for grid in result["plan"]["grids"][1:]}, {4})
+        self.assertGreater(result["plan"]["measured"]["step_seconds"], 0)
+        # Too little memory for any grid: refused before the start, once.
+        done = self.train(self.config("refused", **keys, memory="50MiB"), 2, code=3)
+        self.assertRegex(done.stderr, r"the training needs more memory than 'memory' \(50.0 MiB\) allows: with .*, \d+.\d MiB a rank: .* start more ranks")
+        self.assertEqual(done.stderr.count("needs more memory"), 1)
+        self.assertFalse((self.root / "refused").exists())
+        # Enough for whole samples.
+        keys["grid"] = "fit"
+        self.assertNotIn("share each sample", self.train(self.config("fits", **keys, memory="4GiB"), 2).stdout)
+        self.assertIsNone(self.result("fits")["grid"])
 
     def test_what_does_not_go_together(self):
         def refusal(**keys):

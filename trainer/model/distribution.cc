@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "trainer/model/step_memory.h"
 
 namespace wflow::trainer {
 namespace {
@@ -393,19 +394,6 @@ void plan_switches(Planned& planned) {
                           text_of(grid), text_of(largest)));
 }
 
-// As ModelGraph counts it, of the cells that one rank computes.
-std::int64_t activation_bytes_of(const Layer& layer, const Box& box) {
-  Layer local = layer;
-  local.output.extent = box.extent();
-  return ModelGraph{{}, {std::move(local)}, {}}.activation_bytes();
-}
-
-std::int64_t cells_received(const std::vector<Exchange>& exchanges, int rank) {
-  std::int64_t cells = 0;
-  for (const Exchange& exchange : exchanges) cells += exchange.to == rank ? exchange.box.cells() : 0;
-  return cells;
-}
-
 std::int64_t cells_sent(const std::vector<Exchange>& exchanges, int rank) {
   std::int64_t cells = 0;
   for (const Exchange& exchange : exchanges) cells += exchange.from == rank ? exchange.box.cells() : 0;
@@ -518,35 +506,24 @@ std::int64_t bytes_of(const std::vector<Exchange>& exchanges, std::int64_t chann
 
 RankLoad load_of(const ModelGraph& graph, const Distribution& distribution, int rank) {
   const auto r = static_cast<std::size_t>(rank);
-  const std::size_t inputs = graph.inputs.size();
   RankLoad load;
-  for (std::size_t i = 0; i < inputs; ++i)
-    load.activation_bytes +=
-        graph.inputs[i].shape.channels * distribution.values[i].boxes[r].cells() * kFloatBytes;
+  load.activation_bytes = step_bytes(graph, &distribution, rank);
   for (std::size_t i = 0; i < graph.layers.size(); ++i) {
     const Layer& layer = graph.layers[i];
     const LayerSplit& split = distribution.layers[i];
-    load.activation_bytes += activation_bytes_of(layer, distribution.values[inputs + i].boxes[r]);
     const std::int64_t in = layer.input.channels * kFloatBytes;
     const std::int64_t out = layer.output.channels * kFloatBytes;
-    load.halo_bytes +=
-        in * cells_received(split.halo, rank) + out * cells_received(split.gradient_halo, rank);
     load.sent_forward += in * cells_sent(split.halo, rank);
     load.sent_backward += out * cells_sent(split.gradient_halo, rank);
   }
   for (const LayoutSwitch& change : distribution.switches) {
     const TensorShape& shape = graph.shape_of(change.value);
-    const std::int64_t gradients = change.value < inputs ? 0 : 1;
     const std::int64_t cell = shape.channels * kFloatBytes;
     const std::int64_t to_others = (distribution.grid.ranks() - 1) * cell * change.boxes[r].cells();
     if (change.to == Layout::whole) {
-      load.activation_bytes += (1 + gradients) * shape.voxels() * cell;
       load.sent_forward += to_others;
-    } else {
-      // The cells that the layer reads, its halo too, and their gradients.
-      load.activation_bytes +=
-          (distribution.layers[change.layer].needed[r].cells() + gradients * change.boxes[r].cells()) * cell;
-      load.sent_backward += change.backward_bytes > 0 ? to_others : 0;
+    } else if (change.backward_bytes > 0) {
+      load.sent_backward += to_others;
     }
   }
   return load;
@@ -560,7 +537,7 @@ std::string describe(const ModelGraph& graph, const Distribution& distribution) 
     const RankLoad load = load_of(graph, distribution, rank);
     forward = std::max(forward, load.sent_forward);
     backward = std::max(backward, load.sent_backward);
-    if (load.memory() > most.memory()) most = load;
+    if (load.activation_bytes > most.activation_bytes) most = load;
   }
   std::string out =
       fmt::format("grid            {}: {} ranks share a sample; the figures are those of one sample\n",
@@ -568,9 +545,8 @@ std::string describe(const ModelGraph& graph, const Distribution& distribution) 
   out += layer_lines(graph, distribution) + switch_lines(graph, distribution);
   out += fmt::format("sent a rank     at most {} forward and {} backward\n", bytes_text(forward),
                      bytes_text(backward));
-  out += fmt::format("memory a rank   at most {} of activations and {} of halos; {} on one rank\n",
-                     bytes_text(most.activation_bytes), bytes_text(most.halo_bytes),
-                     bytes_text(graph.activation_bytes()));
+  out += fmt::format("memory a rank   at most {} of activations with their halos; {} on one rank\n",
+                     bytes_text(most.activation_bytes), bytes_text(step_bytes(graph, nullptr, 0)));
   return out;
 }
 

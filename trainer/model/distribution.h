@@ -55,6 +55,11 @@ struct LayerSplit {
   std::int64_t backward_sums = 0;
 };
 
+// True if each rank reads its part of the input and computes its part of the output.
+inline bool computes_parts(const LayerSplit& split) {
+  return split.reads == Layout::split && split.gives == Layout::split;
+}
+
 // The ranks change to the other layout of a value, before this layer reads it. To the whole: each rank sends
 // its box to all others in the forward pass. To boxes: each rank takes its own in the forward pass, and sends
 // its box of the gradient to all others in the backward pass.
@@ -82,11 +87,9 @@ Distribution distribute(const ModelGraph& graph, const SpaceGrid& grid);
 
 // The cost of one sample for a rank.
 struct RankLoad {
-  std::int64_t activation_bytes = 0;  // as ModelGraph::activation_bytes(), of its boxes
-  std::int64_t halo_bytes = 0;        // kept beside them
+  std::int64_t activation_bytes = 0;  // step_bytes()
   std::int64_t sent_forward = 0;      // bytes, halos and switches
   std::int64_t sent_backward = 0;
-  std::int64_t memory() const { return activation_bytes + halo_bytes; }
 };
 RankLoad load_of(const ModelGraph& graph, const Distribution& distribution, int rank);
 

@@ -39,24 +39,6 @@ std::int64_t spectral_flops(const Layer& layer) {
   return sum;
 }
 
-// Values that a recurrent, attention or spectral layer keeps for its backward pass beside its output.
-std::int64_t kept_values(const Layer& layer) {
-  const std::int64_t cells = layer.input.voxels();
-  switch (layer.kind) {
-    case LayerKind::lstm:
-    case LayerKind::gru:
-      return 8 * layer.output.channels * cells;
-    case LayerKind::attention:
-      return 2 * layer.groups * cells * cells + 4 * layer.input.count();
-    case LayerKind::spectral_convolution:
-      return 2 * layer.parameters[0].shape[0] * (layer.input.channels + 2 * layer.output.channels);
-    case LayerKind::conv_lstm:
-      return 10 * layer.output.channels * cells;
-    default:
-      return 0;
-  }
-}
-
 std::int64_t sum_counts(const std::vector<ParameterSpec>& specs) {
   return std::accumulate(specs.begin(), specs.end(), std::int64_t{0},
                          [](std::int64_t sum, const ParameterSpec& spec) { return sum + spec.count(); });
@@ -179,14 +161,6 @@ std::int64_t ModelGraph::training_flops() const {
     sum += (reads_input || layer.frozen ? 2 : 3) * layer.forward_flops();
   }
   return sum;
-}
-
-std::int64_t ModelGraph::activation_bytes() const {
-  std::int64_t values = 0;
-  for (const NamedShape& field : inputs) values += field.shape.count();
-  for (const Layer& layer : layers)
-    values += layer.in_place() ? 0 : 2 * layer.output.count() + kept_values(layer);
-  return values * static_cast<std::int64_t>(sizeof(float));
 }
 
 std::string ModelGraph::describe() const {

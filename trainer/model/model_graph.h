@@ -119,9 +119,6 @@ struct ModelGraph {
   std::int64_t forward_flops() const;
   // Forward, weight gradients, and data gradients of all layers that do not read an input.
   std::int64_t training_flops() const;
-  // Bytes that a training step keeps per sample: outputs of all layers that are not in place, forward and
-  // backward.
-  std::int64_t activation_bytes() const;
   std::string describe() const;  // a table for output
 };
 

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 
 #include "trainer/model/blocked_kernels.h"
+#include "trainer/model/layer_groups.h"
 #include "trainer/model/onednn_convolution.h"
 
 namespace wflow::trainer {
@@ -18,29 +18,6 @@ BoxSize cells_of(const TensorShape& shape) {
 }
 
 constexpr std::int64_t kTaps = 27;
-
-bool is_convolution(const Layer& layer) {
-  return layer.kind == LayerKind::convolution || layer.kind == LayerKind::transposed_convolution;
-}
-
-// The padding of a "same" convolution of 3^3 or 1 x 3 x 3 cells.
-std::array<std::int64_t, 3> border_of(const Layer& layer) {
-  return {layer.kernel[0] / 2, 1, 1};
-}
-
-// True for the hand-written weight gradient: few channels, 3^3 or 1 x 3 x 3 cells.
-bool has_own_weight_gradient(const Layer& layer) {
-  if (layer.kind != LayerKind::convolution) return false;
-  const auto& k = layer.kernel;
-  const std::array<std::int64_t, 3> ones = {1, 1, 1};
-  const auto within_border = [&](const std::array<std::int64_t, 3>& padding) {
-    const std::array<std::int64_t, 3> border = border_of(layer);
-    return std::equal(padding.begin(), padding.end(), border.begin(), std::less_equal<>());
-  };
-  return layer.dilation == ones && layer.groups == 1 && layer.input.channels < 16 &&
-         (k[0] == 1 || k[0] == 3) && k[1] == 3 && k[2] == 3 && (k[0] == 3 || layer.input.extent[0] == 1) &&
-         layer.stride == ones && within_border(layer.pad_low) && within_border(layer.pad_high);
-}
 
 // The fields of one sample where DirectKernels::pad puts them for a box of the output's cells, with zeros
 // around: `padded` has zeros already.
@@ -580,35 +557,6 @@ void Block::find_weight_gradient(const float* dy) {
   }
 }
 
-bool fits_pool(const Layer& layer) {
-  return std::all_of(layer.kernel.begin(), layer.kernel.end(), [](auto n) { return n == 1 || n == 2; }) &&
-         layer.stride == layer.kernel;
-}
-
-// Number of layers, from `length` on, that a block can add to the first `length` ones.
-std::size_t extended_length(std::span<const Layer> layers, std::size_t length) {
-  const auto next = [&](auto... kinds) {
-    return length < layers.size() && ((layers[length].kind == kinds) || ...);
-  };
-  // Monotonic: the result has the sign of the argument.
-  const auto next_activates = [&] {
-    return next(LayerKind::relu) || (next(LayerKind::leaky_relu) && layers[length].value >= 0);
-  };
-  const bool has_bias = length > 0 && layers[0].parameters.size() > 1;
-  if (next(LayerKind::batch_norm, LayerKind::group_norm)) {
-    if (has_bias) return length;  // the norm cancels the bias
-    ++length;
-  }
-  const bool active = next_activates();
-  if (active) ++length;
-  if (!next(LayerKind::average_pool, LayerKind::max_pool) || !fits_pool(layers[length])) return length;
-  const bool maximum = layers[length].kind == LayerKind::max_pool;
-  ++length;
-  // A monotonic activation commutes with the maximum.
-  if (maximum && !active && next_activates()) ++length;
-  return length;
-}
-
 // Fields of several channels behind one another. All have whole blocks of channels.
 class BlockedConcatenation final : public TorchLayer {
  public:
@@ -664,15 +612,6 @@ class BlockedConcatenation final : public TorchLayer {
 };
 
 }  // namespace
-
-std::size_t onednn_block_length(std::span<const Layer> layers) {
-  if (layers.empty() || !is_convolution(layers[0])) return 0;
-  return extended_length(layers, 1);
-}
-
-std::size_t blocked_tail_length(std::span<const Layer> layers) {
-  return extended_length(layers, 0);
-}
 
 std::unique_ptr<OnednnBlock> make_onednn_block(std::span<const Layer> layers,
                                                std::span<const LayerTensors> tensors, bool wants_input,

@@ -52,19 +52,13 @@ class OnednnBlock : public UnaryLayer {
   virtual std::vector<std::string> kernels() const = 0;  // oneDNN's names of the convolution's kernels
 };
 
-// Number of layers, from the first on, that one block can replace; 0: the first is not a convolution, plain
-// or transposed.
-std::size_t onednn_block_length(std::span<const Layer> layers);
-
 // nullptr if oneDNN has only its reference kernels for the convolution. `tensors`: one entry per layer.
 std::unique_ptr<OnednnBlock> make_onednn_block(std::span<const Layer> layers,
                                                std::span<const LayerTensors> tensors, bool wants_input,
                                                Precision precision, std::shared_ptr<BlockScratch> scratch,
                                                BlockPart part = {});
 
-// Norm, activation and pool of fields that are in blocks already. The length is 0 if the layers begin with
-// none that fits.
-std::size_t blocked_tail_length(std::span<const Layer> layers);
+// Norm, activation and pool of fields that are in blocks already.
 std::unique_ptr<OnednnBlock> make_blocked_tail(std::span<const Layer> layers,
                                                std::span<const LayerTensors> tensors, int block,
                                                std::shared_ptr<BlockScratch> scratch, BlockPart part = {});

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "trainer/model/layer_groups.h"
 #include "trainer/model/split_layers.h"
 
 namespace wflow::trainer {
@@ -227,59 +228,8 @@ class SplitJoin final : public BlockedStage {
   Storage output_;
 };
 
-bool is_split(const BlockedPlan& plan, std::size_t layer) {
-  const LayerSplit& split = plan.distribution.layers[layer];
-  return split.reads == Layout::split && split.gives == Layout::split;
-}
-
 const std::vector<Box>& boxes_of(const BlockedPlan& plan, std::size_t value) {
   return plan.distribution.values[value].boxes;
-}
-
-// True if `rule` holds for the input's and the output's cells along each axis on every rank.
-template <class Rule>
-bool holds_everywhere(const BlockedPlan& plan, std::size_t layer, Rule rule) {
-  const std::vector<Box>& in = boxes_of(plan, plan.graph.layers[layer].inputs.front());
-  const std::vector<Box>& out = boxes_of(plan, plan.graph.inputs.size() + layer);
-  for (std::size_t rank = 0; rank < in.size(); ++rank) {
-    for (std::size_t axis = 0; axis < 3; ++axis)
-      if (!rule(axis, in[rank].axes[axis], out[rank].axes[axis])) return false;
-  }
-  return true;
-}
-
-// True for a pool or transposed convolution whose windows are those of the rank's own cells.
-bool keeps_to_own_cells(const BlockedPlan& plan, std::size_t index) {
-  const Layer& layer = plan.graph.layers[index];
-  if (!plan.distribution.layers[index].halo.empty()) return false;
-  if (layer.kind == LayerKind::transposed_convolution) {
-    return layer.stride == layer.kernel &&
-           holds_everywhere(plan, index, [&](std::size_t axis, const Range& in, const Range& out) {
-             return layer.pad_low[axis] == 0 && out.begin == in.begin * layer.stride[axis] &&
-                    out.end == in.end * layer.stride[axis];
-           });
-  }
-  return holds_everywhere(plan, index, [&](std::size_t axis, const Range& in, const Range& out) {
-    return out.begin * layer.stride[axis] == in.begin && out.end * layer.stride[axis] <= in.end;
-  });
-}
-
-bool is_pool(const Layer& layer) {
-  return layer.kind == LayerKind::average_pool || layer.kind == LayerKind::max_pool;
-}
-
-// The layers from `first` on that each rank can compute of its own cells, once it has those that the first
-// one reads.
-std::span<const Layer> own_chain(const BlockedPlan& plan, std::size_t first) {
-  const std::size_t most = chain_length(plan.graph, plan.uses, first);
-  std::size_t length = 0;
-  while (length < most && is_split(plan, first + length)) {
-    const Layer& layer = plan.graph.layers[first + length];
-    const bool reads_windows = is_pool(layer) || layer.kind == LayerKind::transposed_convolution;
-    if (reads_windows && !keeps_to_own_cells(plan, first + length)) break;
-    ++length;
-  }
-  return std::span(plan.graph.layers).subspan(first, length);
 }
 
 // A convolution with the sizes of this rank's part: it reads `inputs` and computes `outputs`, and windows
@@ -335,7 +285,7 @@ bool all_agree(Communicator& group, const std::array<int, 2>& numbers) {
 
 BlockedGroup convolution_group(const BlockedPlan& plan, std::size_t first) {
   BlockedGroup found;
-  const std::span<const Layer> chain = own_chain(plan, first);
+  const std::span<const Layer> chain = own_chain(plan.graph, plan.uses, plan.distribution, first);
   const std::size_t length = onednn_block_length(chain);
   if (length == 0) return found;
   const std::size_t input = chain.front().inputs.front();
@@ -377,7 +327,7 @@ BlockedGroup join_group(const BlockedPlan& plan, const Layer& layer, int block) 
 
 BlockedGroup tail_group(const BlockedPlan& plan, std::size_t first, int block) {
   BlockedGroup found;
-  const std::span<const Layer> chain = own_chain(plan, first);
+  const std::span<const Layer> chain = own_chain(plan.graph, plan.uses, plan.distribution, first);
   found.length = blocked_tail_length(chain);
   if (found.length == 0) return found;
   const std::span<const Layer> group = chain.first(found.length);
@@ -392,7 +342,7 @@ BlockedGroup tail_group(const BlockedPlan& plan, std::size_t first, int block) {
 }  // namespace
 
 BlockedGroup make_blocked_group(const BlockedPlan& plan, std::size_t layer, int block) {
-  if (!is_split(plan, layer)) return {};
+  if (!computes_parts(plan.distribution.layers[layer])) return {};
   BlockedGroup convolution = convolution_group(plan, layer);
   if (convolution.stage || block == 0) return convolution;
   const Layer& first = plan.graph.layers[layer];

@@ -19,6 +19,7 @@
 
 #include "base/error.h"
 #include "trainer/model/graph_uses.h"
+#include "trainer/model/layer_groups.h"
 #include "trainer/model/network.h"
 #include "trainer/model/onednn_block.h"
 #include "trainer/model/onednn_convolution.h"

@@ -41,6 +41,9 @@ class Communicator::Group {
  public:
   // The ranks of `ranks`, which is MPI_COMM_NULL for a process without MPI. MPI_COMM_WORLD is not freed.
   Group(MpiThread& thread, MPI_Comm ranks, int ranks_per_group);
+  // As without_others() says.
+  Group(MpiThread& thread, int rank, int size)
+      : ranks_per_group_(0), rank_(rank), size_(size), alone_(true), thread_(thread), ranks_(MPI_COMM_NULL) {}
   // Collective, like all that creates or frees what ranks share.
   void release();
   MPI_Comm split(int colour, int key);
@@ -49,10 +52,16 @@ class Communicator::Group {
   std::vector<std::string> gather(const std::string& bytes);
   void broadcast(std::string& bytes);
   void barrier() {
-    if (size_ > 1) thread_.barrier(ranks_);
+    if (size_ > 1 && !alone_) thread_.barrier(ranks_);
   }
   RankSums& sums();
   std::function<bool()> exchange(std::vector<Outgoing> outgoing, std::vector<Incoming> incoming) const {
+    if (alone_) {
+      return [messages = std::move(incoming)] {
+        for (const Incoming& message : messages) std::ranges::fill(message.bytes, std::byte{});
+        return true;
+      };
+    }
     const auto messages =
         std::make_shared<NeighbourExchange>(messages_, rank_, std::move(outgoing), std::move(incoming));
     return [messages] { return messages->poll(); };
@@ -62,6 +71,7 @@ class Communicator::Group {
   int rank_ = 0;
   int size_ = 1;
   int on_node_ = 1;
+  const bool alone_ = false;
   MpiThread::Line line_;
   std::atomic<double> reduction_seconds_ = 0;
 
@@ -113,7 +123,7 @@ RankSums& Communicator::Group::sums() {
 }
 
 void Communicator::Group::reduce(std::span<float> values, const Wire& wire) {
-  if (size_ == 1) return;
+  if (size_ == 1 || alone_) return;
   const Clock::time_point begin = Clock::now();
   if (wire.half && wire.position < wire.exact) {
     const std::size_t whole = std::min(values.size(), wire.exact - wire.position);
@@ -127,7 +137,7 @@ void Communicator::Group::reduce(std::span<float> values, const Wire& wire) {
 }
 
 std::vector<std::string> Communicator::Group::gather(const std::string& bytes) {
-  if (size_ == 1) return {bytes};
+  if (size_ == 1 || alone_) return std::vector<std::string>(static_cast<std::size_t>(size_), bytes);
   const std::uint64_t length = bytes.size();
   std::vector<std::uint64_t> lengths(static_cast<std::size_t>(size_));
   MPI_Request request = MPI_REQUEST_NULL;
@@ -168,7 +178,7 @@ void Communicator::Group::send_from(int root, std::string& bytes) {
 }
 
 void Communicator::Group::broadcast(std::string& bytes) {
-  if (size_ == 1) return;
+  if (size_ == 1 || alone_) return;
   std::uint64_t length = bytes.size();
   MPI_Request request = MPI_REQUEST_NULL;
   MPI_Ibcast(&length, 1, MPI_UINT64_T, 0, ranks_, &request);
@@ -205,6 +215,11 @@ std::unique_ptr<Communicator> Communicator::split(int colour, int key) {
   });
   if (!part) return nullptr;
   return std::unique_ptr<Communicator>(new Communicator(std::move(part), thread_));
+}
+
+std::unique_ptr<Communicator> Communicator::without_others(int rank, int size) const {
+  return std::unique_ptr<Communicator>(
+      new Communicator(std::make_shared<Group>(*thread_, rank, size), thread_));
 }
 
 std::unique_ptr<Communicator> Communicator::group(std::span<const int> ranks) {
@@ -253,6 +268,7 @@ void Communicator::wait(ExchangeTicket ticket) {
 }
 
 void Communicator::sum_by_rank(std::span<double> values) {
+  if (group_->alone_) return;
   const auto ranks = static_cast<std::size_t>(size());
   std::vector<double> all(values.size() * ranks);
   std::vector<Outgoing> outgoing;

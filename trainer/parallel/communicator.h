@@ -73,6 +73,9 @@ class Communicator {
   int rank() const;
   int size() const;
   int ranks_on_node() const;
+  // A group of `size` ranks without the others, to measure the work of one of them: what it sends is dropped,
+  // what it receives is 0, sums are of its own numbers alone, and all ranks gather what this one gives.
+  std::unique_ptr<Communicator> without_others(int rank, int size) const;
   // Number of nodes, or of groups of ranks that act as nodes, in a sum. A collective call.
   int groups();
   const std::string& library() const;  // "Open MPI v4.1.4"

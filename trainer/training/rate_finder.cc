@@ -192,7 +192,9 @@ std::string RateCurve::plot() const {
 }
 
 void find_rate(const TrainConfig& config, Communicator& communicator, const RunOptions& options) {
-  Session session(probe_of(completed(config, read_dataset_info(config.data))), communicator, options);
+  PlannedConfig plan = planned(config, communicator);
+  plan.config = probe_of(std::move(plan.config));
+  Session session(std::move(plan), communicator, options);
   const RateCurve curve = curve_of(session);
   if (!session.leader()) return;
   const fs::path file = fs::path(config.output) / "find_rate.csv";

@@ -123,6 +123,16 @@ nlohmann::json grid_result(const Session& session) {
   return session.sharing->distribution.grid.parts;
 }
 
+// What was expected of the training, and what it took.
+nlohmann::json plan_result(const Session& session, const Performance& performance) {
+  nlohmann::json result = to_json(*session.training_plan);
+  const auto batch = static_cast<double>(session.config.batch);
+  result["measured"] = {
+      {"step_seconds", performance.samples_per_second > 0 ? batch / performance.samples_per_second : 0},
+      {"memory_bytes", performance.peak_memory}};
+  return result;
+}
+
 nlohmann::json result_of(Session& session, const TrainingCounters& counters, const Network& network,
                          std::int64_t selected_epoch, const Evaluation& test, const Performance& performance,
                          const SegmentTimes& times) {
@@ -228,6 +238,7 @@ void write_results(Session& session, const Heads& heads, TrainingState& state, c
   nlohmann::json result = result_of(session, counters, network, epoch, test, performance, times);
   add_class_weights(heads, result);
   if (!staging.is_null()) result["staging"] = staging;
+  if (session.training_plan) result["plan"] = plan_result(session, performance);
   if (session.config.noise_scale_every > 0) result["noise_scale"] = noise_result(counters.history);
   write_result(output, std::move(result));
   if (split.size() > 0) report.say("\n" + test_lines(test));

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/random.h"
+#include "base/resources.h"
 #include "base/text.h"
 #include "trainer/data/batch_order.h"
 #include "trainer/data/roles.h"
@@ -56,7 +57,7 @@ SpaceGrid grid_of(const GridConfig& config, const ModelGraph& graph) {
 // Every rank finds the same error.
 std::optional<SampleSharing> sharing_of(const TrainConfig& config, const ModelGraph& graph,
                                         Communicator& communicator) {
-  if (config.grid.space.empty()) return std::nullopt;
+  if (config.grid.ranks() == 1) return std::nullopt;
   try {
     Distribution distribution = distribute(graph, grid_of(config.grid, graph));
     const int sharing = distribution.grid.ranks();
@@ -91,10 +92,62 @@ nlohmann::json fingerprint_of(const TrainConfig& config, const DatasetInfo& data
   return fingerprint;
 }
 
+PlanTask plan_task(const TrainConfig& config, const DatasetInfo& info, const ModelGraph& graph, int ranks) {
+  PlanTask task = {config, graph, 0, std::nullopt, ranks};
+  for (const DataRoles::Part& part : roles_of(config, info).parts)
+    task.sample_values += info.fields[part.field].shape.count();
+  if (!config.grid.space.empty()) task.given = grid_of(config.grid, graph);
+  return task;
+}
+
+// The plan of an earlier start of the same training; rank 0 reads it.
+std::optional<TrainingPlan> kept_plan(const fs::path& file, const std::string& key, Communicator& ranks) {
+  std::string text;
+  if (ranks.rank() == 0 && fs::exists(file)) {
+    const nlohmann::json kept = nlohmann::json::parse(read_file(file), nullptr, false);
+    if (kept.is_object() && kept.value("training", "") == key)
+      text = kept.value("plan", nlohmann::json()).dump();
+  }
+  ranks.broadcast(text);
+  if (text.empty()) return std::nullopt;
+  return plan_from_json(nlohmann::json::parse(text));
+}
+
+void keep_plan(const fs::path& file, const std::string& key, const TrainingPlan& plan) {
+  fs::create_directories(file.parent_path());
+  write_file_durably(file, nlohmann::json{{"training", key}, {"plan", to_json(plan)}}.dump(1) + "\n");
+}
+
 }  // namespace
 
-Session::Session(const TrainConfig& completed, Communicator& ranks, const RunOptions& run_options)
-    : config(completed),
+PlannedConfig planned(const TrainConfig& asked, Communicator& ranks) {
+  const DatasetInfo info = read_dataset_info(asked.data);
+  PlannedConfig planned = {completed(asked, info), {}};
+  TrainConfig& config = planned.config;
+  if (config.memory == 0 && config.grid.choice == GridChoice::given) return planned;
+  const ModelGraph graph = network_graph(config, task_of(config, info, roles_of(config, info)), &ranks);
+  const fs::path file = fs::path(config.output) / "plan.json";
+  const std::string key = hash_bytes(fmt::format("{} {} {}", yaml::emit(to_yaml(config)),
+                                                 fingerprint_of(config, info, graph).dump(), ranks.size()));
+  planned.plan = kept_plan(file, key, ranks);
+  if (!planned.plan) {
+    planned.plan = plan_training(plan_task(config, info, graph, ranks.size()), ranks);
+    if (ranks.rank() == 0) keep_plan(file, key, *planned.plan);
+  }
+  const GridPlan& choice = planned.plan->choice();
+  config.grid = {{choice.grid.parts.begin(), choice.grid.parts.end()}, GridChoice::given};
+  if (choice.grid.ranks() == 1) config.grid.space.clear();
+  // Decoded samples get what is left.
+  if (config.memory > 0 && config.cache_bytes < 0) {
+    const std::int64_t usual = free_memory() / 4 / ranks.ranks_on_node();
+    config.cache_bytes = std::min(usual, std::max<std::int64_t>(0, config.memory - choice.memory.total()));
+  }
+  return planned;
+}
+
+Session::Session(PlannedConfig planned, Communicator& ranks, const RunOptions& run_options)
+    : config(std::move(planned.config)),
+      training_plan(std::move(planned.plan)),
       communicator(ranks),
       options(run_options),
       data(config, communicator),
@@ -197,15 +250,6 @@ std::string update_lines(const TrainConfig& config) {
   return lines;
 }
 
-// Bytes of a sample on the rank that needs most.
-std::int64_t most_memory(const ModelGraph& graph, const SpaceGrid& grid) {
-  const Distribution distribution = distribute(graph, grid);
-  std::int64_t most = 0;
-  for (int rank = 0; rank < grid.ranks(); ++rank)
-    most = std::max(most, load_of(graph, distribution, rank).memory());
-  return most;
-}
-
 }  // namespace
 
 std::string describe_run(const TrainConfig& asked, const std::optional<SpaceGrid>& asked_grid) {
@@ -220,23 +264,14 @@ std::string describe_run(const TrainConfig& asked, const std::optional<SpaceGrid
   const TrainingOrder order = {0, dataset.train->size(), static_cast<std::size_t>(config.batch), 0, groups};
   const StepPlan plan(order, config.schedule, config.epochs);
   const auto steps = static_cast<std::uint64_t>(plan.total_steps());
-  const std::size_t on_rank = (order.batch + groups - 1) / groups;
   const auto parameters = static_cast<std::uint64_t>(graph.parameter_count());
-  const bool adam = config.optimizer.name == OptimizerName::adam ||
-                    config.optimizer.name == OptimizerName::adamw ||
-                    config.optimizer.name == OptimizerName::lamb;
   std::uint64_t sample_bytes = 0;
   for (const DataRoles::Part& part : roles.parts)
     sample_bytes += static_cast<std::uint64_t>(dataset.info.fields[part.field].shape.count()) * sizeof(float);
-  const auto activations = static_cast<std::uint64_t>(
-      config.grid.space.empty() ? graph.activation_bytes() : most_memory(graph, grid_of(config.grid, graph)));
-  // Weights, gradients and their average on each rank, and its share of the optimizer's state.
-  const std::uint64_t slots = parameters * (adam ? 2 : 1) /
-                              (config.shard == Shard::none ? 1 : static_cast<std::uint64_t>(config.ranks));
-  const std::uint64_t memory = (parameters * (config.ema > 0 ? 3 : 2) + slots) * sizeof(float) +
-                               (on_rank + static_cast<std::size_t>(config.accumulate) - 1) /
-                                   static_cast<std::size_t>(config.accumulate) * activations +
-                               on_rank * 3 * sample_bytes;
+  TrainingPlan possible;
+  possible.limit = config.memory;
+  possible.grids =
+      possible_grids(plan_task(config, dataset.info, graph, static_cast<int>(config.ranks)), peak_memory());
   std::string out = fmt::format("network {}\n{}", name_of(config.model.name), graph.describe());
   std::string inputs;
   for (const NamedShape& input : graph.inputs)
@@ -255,8 +290,8 @@ std::string describe_run(const TrainConfig& asked, const std::optional<SpaceGrid
     out += fmt::format("a sample        {:.3f} Gflop a training step, {:.3f} Gflop a prediction\n",
                        static_cast<double>(graph.training_flops()) * 1e-9,
                        static_cast<double>(graph.forward_flops()) * 1e-9);
-  out += fmt::format("memory a rank   {} with {} samples at once, and up to {} for decoded samples\n",
-                     text::format_bytes(memory), on_rank,
+  out += describe(possible);
+  out += fmt::format("decoded samples up to {}\n",
                      text::format_bytes(sample_bytes * (dataset.train->size() + dataset.validation->size())));
   out += fmt::format("samples         {} training, {} validation, {} test\n", dataset.train->size(),
                      dataset.validation->size(), dataset.test->size());

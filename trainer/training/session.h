@@ -22,6 +22,7 @@
 #include "trainer/parallel/communicator.h"
 #include "trainer/search_config.h"
 #include "trainer/training/guard.h"
+#include "trainer/training/planner.h"
 #include "trainer/training/step_plan.h"
 
 namespace wflow::trainer {
@@ -50,9 +51,20 @@ struct SampleSharing {
   std::unique_ptr<Communicator> group;  // of this rank
 };
 
+// A configuration with every choice made that depends on the data (completed()) and on the ranks.
+struct PlannedConfig {
+  TrainConfig config;
+  std::optional<TrainingPlan> plan;  // if it says which memory a rank may use, or leaves the grid open
+};
+
+// A collective call: reads the data's manifest and, if the configuration leaves the grid open, plans it. The
+// plan is kept in plan.json in the output folder: a restart on as many ranks has the same grid, and so the
+// same bits. Throws CommonError{spec} with the numbers if the training does not fit in the memory.
+PlannedConfig planned(const TrainConfig& config, Communicator& ranks);
+
 struct Session {
-  // A collective call. `completed`: with every choice made that depends on the data (completed()).
-  Session(const TrainConfig& completed, Communicator& ranks, const RunOptions& run_options);
+  // A collective call.
+  Session(PlannedConfig planned, Communicator& ranks, const RunOptions& run_options);
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
@@ -70,6 +82,7 @@ struct Session {
   ExportedUnits units() const;
 
   const TrainConfig config;
+  const std::optional<TrainingPlan> training_plan;
   Communicator& communicator;
   const RunOptions& options;
   RunData data;

@@ -121,6 +121,14 @@ void report_sharing(const Session& session, RunReport& report) {
                               session.plan.order.ranks == 1 ? "" : "s"));
 }
 
+// What the planner expected is compared with the training in result.json.
+void report_plan(const Session& session, RunReport& report) {
+  if (!session.training_plan) return;
+  std::string lines = describe(*session.training_plan);
+  lines.pop_back();  // the end of the last line
+  report.say(lines);
+}
+
 void report_class_weights(const Objective& objective, RunReport& report) {
   const TargetShape& shape = objective.shape();
   if (shape.class_counts.empty()) return;
@@ -203,6 +211,7 @@ Outcome run(Session& session) {
   warn_of_quantiles(session, report);
   check_metrics(session);
   report_staging(session, report);
+  report_plan(session, report);
   report_sharing(session, report);
   for (const Heads::Head& head : heads.all()) report_class_weights(head.objective, report);
 
@@ -297,7 +306,7 @@ Outcome train(const TrainConfig& config, Communicator& communicator, const RunOp
   const SearchConfig& search = options.search;
   if (is_stopped_by_search(search, early_stop_of(config), communicator)) return Outcome::finished;
   try {
-    Session session(completed(config, read_dataset_info(config.data)), communicator, options);
+    Session session(planned(config, communicator), communicator, options);
     return run(session);
   } catch (const NotFinite& error) {
     if (!search.on() || search.is_last_rung()) throw;

@@ -195,7 +195,7 @@ void flatten(const nlohmann::json& json, const std::string& prefix, std::map<std
 nlohmann::json fingerprint(const TrainConfig& config, const DatasetInfo& data) {
   nlohmann::json json = json_of(to_yaml(config));
   for (const char* key :
-       {"data", "output", "ranks", "grid", "threads", "loader_threads", "cache", "stage", "members",
+       {"data", "output", "ranks", "grid", "memory", "threads", "loader_threads", "cache", "stage", "members",
         "checkpoint", "guard", "max_seconds", "backend", "noise_scale", "shard"}) {
     json.erase(key);
   }

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chooses the ranks that share a sample before a training starts: what each grid needs in memory is counted,
+// the passes of one rank's part are measured, and the wire between ranks as well.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainer/config.h"
+#include "trainer/model/layout.h"
+#include "trainer/model/model_graph.h"
+#include "trainer/parallel/communicator.h"
+
+namespace wflow::trainer {
+
+// What the memory of a rank holds, in bytes.
+struct RankMemory {
+  std::int64_t program = 0;  // libraries, and what the program has before the training
+  std::int64_t state = 0;    // weights, gradients, the optimizer's state, averages
+  std::int64_t samples = 0;  // batches on their way to the network
+  std::int64_t step = 0;     // step_bytes() of the samples that it computes at once
+  std::int64_t total() const { return program + state + samples + step; }
+};
+
+// A grid that was considered. 1 x 1 x 1: each rank has whole samples.
+struct GridPlan {
+  SpaceGrid grid;
+  std::int64_t samples = 0;  // that a rank computes at once
+  RankMemory memory;         // of the rank that needs most
+  bool fits = true;
+  // Of a step; 0: not measured.
+  double compute_seconds = 0;  // forward and backward pass of the slowest rank's part, without the others
+  double wire_seconds = 0;     // what halos, sums and gradients add
+  double seconds() const { return compute_seconds + wire_seconds; }
+};
+
+struct TrainingPlan {
+  std::int64_t limit = 0;  // bytes that a rank may use; 0: any
+  std::vector<GridPlan> grids;
+  std::size_t chosen = 0;
+  const GridPlan& choice() const { return grids[chosen]; }
+};
+
+struct PlanTask {
+  const TrainConfig& config;
+  const ModelGraph& graph;
+  std::int64_t sample_values = 0;  // floats of a sample's inputs and targets
+  std::optional<SpaceGrid> given;  // the grid of the configuration
+  int ranks = 1;
+};
+
+// The memory of the rank that needs most. `program`: bytes before the training.
+RankMemory memory_of(const PlanTask& task, const SpaceGrid& grid, std::int64_t program);
+
+// The grids that the ranks can form, fewest ranks a sample first, with their memory; the given one alone if
+// there is one. Measures nothing.
+std::vector<GridPlan> possible_grids(const PlanTask& task, std::int64_t program);
+
+// A collective call. Throws CommonError{spec} with the numbers if no grid fits in the memory.
+TrainingPlan plan_training(const PlanTask& task, Communicator& ranks);
+
+// A table for output.
+std::string describe(const TrainingPlan& plan);
+nlohmann::json to_json(const TrainingPlan& plan);
+std::optional<TrainingPlan> plan_from_json(const nlohmann::json& json);
+
+}  // namespace wflow::trainer
