@@ -87,7 +87,7 @@ class Split(whole.TrainRun):
         path = self.shared("dry", 4, [2, 1, 1], batch=8)
         plan = self.train(path, 1, "--dry-run").stdout
         self.assertIn("grid            2 x 1 x 1: 2 ranks share a sample", plan)
-        self.assertRegex(plan, r"memory a rank   grid  .* at once  activations .*\n +2 x 1 x 1 +4 ")
+        self.assertRegex(plan, r"memory a rank   grid +at once +activations .*\n +2 x 1 x 1 +4 ")
         self.assertIn("grid            1 x 2 x 1", self.train(path, 1, "--dry-run", "--grid", "1x2x1").stdout)
 
     def test_planned_grid(self):
