@@ -112,6 +112,7 @@ std::int64_t Layer::forward_flops() const {
     case LayerKind::embedding:
     case LayerKind::stop:
     case LayerKind::spread:
+    case LayerKind::wrap:
       return 0;
     case LayerKind::film:
     case LayerKind::mix:

@@ -23,6 +23,7 @@
 #include "trainer/model/onednn_block.h"
 #include "trainer/model/onednn_convolution.h"
 #include "trainer/model/torch_layers.h"
+#include "trainer/model/wrap_layer.h"
 
 namespace wflow::trainer {
 namespace {
@@ -331,6 +332,13 @@ std::size_t TorchNetwork::add_fused_stage(std::span<const Layer> chain, std::siz
     const std::vector<LayerTensors> tensors = tensors_of(chain.first(1), stage);
     stage.layer = make_dense_block(tensors.front());
     add_stage(chain.first(1), first, "product by oneDNN", std::move(stage));
+    return 1;
+  }
+  if (chain[0].kind == LayerKind::wrap) {
+    Stage stage;
+    stage.reads_block = stage.gives_block = block_of_[chain[0].inputs.front()];
+    stage.layer = make_wrap_layer(chain[0], stage.gives_block);
+    add_stage(chain.first(1), first, "borders", std::move(stage));
     return 1;
   }
   if (is_recurrent(chain[0].kind) || chain[0].kind == LayerKind::spectral_convolution) {
