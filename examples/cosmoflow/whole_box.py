@@ -92,7 +92,7 @@ def as_table(report):
     lines.append("")
     for row, quotient in zip(report["trainings"], report["quotients"]):
         each = ", ".join(f"{value:.2f}" for value in quotient["each_seed"])
-        lines.append(f"whole / {name(row):<38} {quotient['whole_over_it']:.2f}     {each}")
+        lines.append(f"{'whole / ' + name(row):<54} {quotient['whole_over_it']:.2f}   {each}")
     return "\n".join(lines)
 
 

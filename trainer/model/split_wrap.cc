@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <ATen/ATen.h>
+
 #include <array>
 #include <cstdint>
 #include <vector>
