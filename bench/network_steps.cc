@@ -17,6 +17,7 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/random.h"
@@ -71,11 +72,19 @@ double peak_gflops() {
   return best * 1e-9;
 }
 
-// unet: 2-D, from a field to a field; mlp: 5 hidden layers from `channels` numbers to two, CELLS is ignored.
-ModelGraph graph_of(const std::string& name, std::int64_t width, std::int64_t channels, std::int64_t cells) {
+// unet: 2-D, from a field to a field; mlp: 5 hidden layers from `channels` numbers to two, CELLS is ignored;
+// periodic_NAME: with `padding: periodic`.
+ModelGraph graph_of(std::string name, std::int64_t width, std::int64_t channels, std::int64_t cells) {
+  constexpr std::string_view kPeriodic = "periodic_";
+  Padding padding = Padding::same;
+  if (name.starts_with(kPeriodic)) {
+    name.erase(0, kPeriodic.size());
+    padding = Padding::periodic;
+  }
   if (name == "unet") {
     ModelConfig model = default_model(ModelName::unet);
     model.width = width;
+    model.padding = padding;
     const TensorShape field = {channels, {1, cells, cells}};
     return build_model(model, ModelTask{{{"x", field}}, field});
   }
@@ -87,6 +96,7 @@ ModelGraph graph_of(const std::string& name, std::int64_t width, std::int64_t ch
   ModelConfig model = default_model(name == "mlperf" ? ModelName::mlperf : ModelName::cosmoflow);
   model.width = width;
   model.norm = Norm::none;
+  model.padding = padding;
   return build_model(model, {channels, {cells, cells, cells}}, 2);
 }
 

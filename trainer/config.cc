@@ -43,6 +43,7 @@ const std::array<std::string, 2> kWireFormats = {"full", "half"};
 const std::array<std::string, 4> kInitialWeights = {"auto", "data", "he", "torch"};
 const std::array<std::string, 2> kEarlierInitialWeights = {"random", "data"};
 const std::array<std::string, 3> kNorms = {"none", "batch", "group"};
+const std::array<std::string, 2> kNetworkPaddings = {"same", "periodic"};
 const std::array<std::string, 7> kActivations = {"leaky_relu", "relu",    "elu", "gelu",
                                                  "silu",       "sigmoid", "tanh"};
 const std::array<std::string, 4> kAugmentations = {"shift", "flip", "permute", "noise"};
@@ -99,6 +100,37 @@ bool is_listed(const ModelConfig& model) {
 }
 bool is_module(const ModelConfig& model) {
   return model.name == ModelName::module;
+}
+
+// Networks whose windows all belong to convolutions that can read the other end of the field, and whose other
+// layers treat all cells alike.
+bool can_be_periodic(ModelName name) {
+  switch (name) {
+    case ModelName::cosmoflow:
+    case ModelName::sc18:
+    case ModelName::mlperf:
+    case ModelName::cnn:
+    case ModelName::unet:
+    case ModelName::resnet:
+    case ModelName::decoder:
+    case ModelName::autoencoder:
+    case ModelName::vae:
+      return true;
+    default:
+      return false;
+  }
+}
+
+void read_network_padding(yaml::MapReader& reader, std::string_view key, ModelConfig& model) {
+  const bool was = model.padding == Padding::periodic;
+  model.padding = reader.choice(key, was ? 1 : 0, kNetworkPaddings) == 1 ? Padding::periodic : Padding::same;
+  if (model.padding != Padding::periodic || can_be_periodic(model.name)) return;
+  reader.diagnostics().error(
+      reader.mark_of(key),
+      fmt::format(
+          "'padding: periodic' is for cosmoflow, sc18, mlperf, cnn, unet, resnet, decoder, autoencoder "
+          "and vae, and the network is '{}'; in a list of layers each convolution may have it",
+          name_of(model.name)));
 }
 
 // A model is named, a list of layers, or a module in a file; each has keys of its own.
@@ -212,6 +244,17 @@ const config::Table<ModelConfig>& model_table() {
        config::integers("dilations", &ModelConfig::dilations, 1, 1 << 16,
                         "deeplab: dilations of the parallel convolutions on the coarsest grid")
            .usually("deeplab `[3, 6, 9]`")
+           .only_if(is_named)
+           .only_if_set(),
+       config::custom<ModelConfig>(
+           "padding", config::choice_schema(kNetworkPaddings),
+           "what convolutions read beyond the edge of a field: zeros (`same`), or the cells at the other end "
+           "([`periodic`](#periodic-fields))",
+           read_network_padding,
+           [](const ModelConfig& model) {
+             return yaml::scalar(kNetworkPaddings[model.padding == Padding::periodic ? 1 : 0]);
+           })
+           .usually("`same`")
            .only_if(is_named)
            .only_if_set()});
   return table;

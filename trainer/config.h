@@ -108,6 +108,7 @@ struct ModelConfig {
   std::int64_t growth = 0;      // tiramisu: channels that a layer adds
   bool pre_activation = false;  // resnet: norm and activation before each convolution
   std::vector<std::int64_t> dilations;  // deeplab: of the parallel convolutions
+  Padding padding = Padding::same;      // of the named networks' convolutions: same or periodic
   std::vector<LayerConfig> layers;
   std::vector<std::string> outputs;  // layers: names; empty: the last layer
   std::string file;                  // module: the TorchScript file

@@ -265,6 +265,32 @@ TEST(TrainConfig, NetworksWithShortcutsHaveDefaultsOfTheirOwn) {
   EXPECT_EQ(yaml::emit(to_yaml(read("{data: d, model: unet}").config)).find("blocks"), std::string::npos);
 }
 
+TEST(TrainConfig, ReadsPeriodicPadding) {
+  const ReadResult list = read(
+      "{data: d, model: {layers: [{convolution: 8, padding: periodic}, {convolution: 4, padding: valid}, "
+      "flatten, {dense: 2}]}}");
+  EXPECT_EQ(list.messages, "");
+  ASSERT_EQ(list.config.model.layers.size(), 4U);
+  EXPECT_EQ(list.config.model.layers[0].padding, Padding::periodic);
+  EXPECT_EQ(list.config.model.layers[1].padding, Padding::valid);
+  EXPECT_EQ(read(yaml::emit(to_yaml(list.config))).config, list.config);
+  for (const char* name : {"cosmoflow", "mlperf", "resnet", "unet", "autoencoder"}) {
+    const ReadResult network = read(fmt::format("{{data: d, model: {{name: {}, padding: periodic}}}}", name));
+    EXPECT_EQ(network.messages, "");
+    EXPECT_EQ(network.config.model.padding, Padding::periodic);
+    EXPECT_EQ(read(yaml::emit(to_yaml(network.config))).config, network.config);
+  }
+  // Configurations without it keep their text, which checkpoints compare.
+  EXPECT_EQ(yaml::emit(to_yaml(read("{data: d, model: unet}").config)).find("padding"), std::string::npos);
+
+  EXPECT_THAT(read("{data: d, model: {name: deeplab, padding: periodic}}").messages,
+              HasSubstr("'padding: periodic' is for cosmoflow, sc18, mlperf, cnn, unet, resnet, decoder, "
+                        "autoencoder and vae, and the network is 'deeplab'"));
+  EXPECT_THAT(
+      read("{data: d, model: {layers: [{transposed_convolution: 8, padding: periodic}, flatten]}}").messages,
+      HasSubstr("a transposed convolution can't be periodic"));
+}
+
 TEST(TrainConfig, ReadsRecurrentAttentionAndSpectralLayers) {
   const ReadResult first = read(
       "{data: d, inputs: [s, s_mask], model: {layers: [{lstm: 8, from: [s, s_mask], bidirectional: true, "

@@ -63,7 +63,7 @@ const std::array<std::string, kKinds> kNames = {"convolution",
                                                 "spread",
                                                 "apply"};
 
-const std::array<std::string, 2> kPaddings = {"same", "valid"};
+const std::array<std::string, 3> kPaddings = {"same", "valid", "periodic"};
 const std::array<std::string, 4> kInits = {"auto", "he", "torch", "zero"};
 const std::array<std::string, 4> kAxes = {"channels", "depth", "height", "width"};
 const std::array<std::string, 2> kStepOutputs = {"last", "sequence"};
@@ -158,6 +158,16 @@ std::pair<const char*, const char*> needed_text(Argument argument) {
   }
 }
 
+void read_padding(yaml::MapReader& reader, std::string_view key, LayerConfig& layer) {
+  layer.padding =
+      static_cast<Padding>(reader.choice(key, static_cast<std::size_t>(layer.padding), kPaddings));
+  if (layer.padding != Padding::periodic || layer.kind == LayerKind::convolution) return;
+  reader.diagnostics().error(
+      reader.mark_of(key),
+      "a transposed convolution can't be periodic: use 'upsample' and a convolution with "
+      "'padding: periodic', or a kernel as large as the stride, which needs no padding");
+}
+
 // The keys of a layer beside the one that its kind names.
 const config::Table<LayerConfig>& layer_table() {
   const auto is_window = [](const LayerConfig& layer) { return is_convolution(layer.kind); };
@@ -195,13 +205,15 @@ const config::Table<LayerConfig>& layer_table() {
            .only_if_set(),
        config::custom<LayerConfig>(
            "padding", config::choice_schema(kPaddings),
-           "convolutions: zeros around the field (`same`), or only windows that fit (`valid`). A transposed "
-           "one "
-           "with `same` gives the cells times the stride, and cuts off what its windows reach beyond",
-           [](yaml::MapReader& reader, std::string_view key, LayerConfig& layer) {
-             layer.same = reader.choice(key, layer.same ? 0 : 1, kPaddings) == 0;
-           },
-           [](const LayerConfig& layer) { return yaml::scalar(layer.same ? "same" : "valid"); })
+           "convolutions: zeros around the field (`same`), only windows that fit (`valid`), or as many cells "
+           "as "
+           "with `same`, from the [other end of the field](train.md#periodic-fields) (`periodic`). A "
+           "transposed one with `same` gives the cells times the stride, and cuts off what its windows reach "
+           "beyond",
+           read_padding,
+           [](const LayerConfig& layer) {
+             return yaml::scalar(kPaddings[static_cast<std::size_t>(layer.padding)]);
+           })
            .usually("`same`; transposed `valid`")
            .only_if(is_window),
        config::boolean("bias", &LayerConfig::bias, "convolutions: add a bias a channel")
@@ -280,7 +292,7 @@ class LayerReader {
     read_argument(reader, block, layer);
     layer.name = fmt::format("{}{}", kNames[kind], ++counts_[kind]);
     layer.kernel = layer.kind == LayerKind::transposed_convolution ? 2 : 3;
-    layer.same = layer.kind != LayerKind::transposed_convolution;
+    if (layer.kind == LayerKind::transposed_convolution) layer.padding = Padding::valid;
     if (!layers_.empty()) layer.part = layers_.back().part;
     layer_table().read_keys(reader, layer);
     const bool input = std::find(inputs_.begin(), inputs_.end(), layer.name) != inputs_.end();
@@ -430,6 +442,7 @@ class LayerReader {
 
 const char* name_of(LayerKind kind) {
   if (kind == LayerKind::module) return "TorchScript module";
+  if (kind == LayerKind::wrap) return "wrap";
   return kNames[static_cast<std::size_t>(kind)].c_str();
 }
 

@@ -64,7 +64,8 @@ enum class LayerKind {
   spread,  // numbers as channels of a field with the cells of the second input
   apply,   // in lists: the layers of a part once more, on other values, with the same weights
   count,   // number of kinds that a list of layers may have
-  module   // a whole network in a TorchScript file
+  module,  // a whole network in a TorchScript file
+  wrap     // in a graph: a field with its border from the other ends, before a periodic convolution
 };
 
 // The name of a kind in YAML files and messages: "dense" for linear.
@@ -72,6 +73,10 @@ const char* name_of(LayerKind kind);
 
 // Initial values of a layer's weights. automatic: by the rule of the whole network.
 enum class LayerInit { automatic, he, torch, zero };
+
+// The values that windows read beyond the edge of a field. same: zeros; valid: none, windows stay inside;
+// periodic: the cells at the other end.
+enum class Padding { same, valid, periodic };
 
 // The axes of a field, as in its shape [channels, depth, height, width].
 enum class LayerAxis { channels, depth, height, width };
@@ -90,7 +95,7 @@ struct LayerConfig {
   std::int64_t groups = 1;
   std::int64_t classes = 0;              // embedding
   LayerAxis axis = LayerAxis::channels;  // slice
-  bool same = true;
+  Padding padding = Padding::same;
   bool bias = true;
   double value = 0;  // slope, probability or factor
   // reshape: channels, then cells along up to three axes; resize: cells; slice: first and end; gather:

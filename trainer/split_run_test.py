@@ -59,6 +59,14 @@ class Split(whole.TrainRun):
         keys = {**FIELD, "model": {"name": "unet", "width": 3, "depth": 1, "norm": "batch"}}
         self.compare("unet", [(2, 2), (4, [1, 2, 2])], **keys)
 
+    def test_periodic_borders(self):
+        """The border comes from the other end. Weights of a network with zeros around the field are a beginning."""
+        model = {"name": "mlperf", "width": 4, "dropout": 0, "padding": "periodic"}
+        self.compare("periodic", [(4, [1, 2, 2])], model=model)
+        self.train(self.config("zeros", **{**STEPS, "epochs": 1}, model={**model, "padding": "same"}))
+        self.train(self.config("begun", **{**STEPS, "epochs": 1}, model=model, init_from=str(self.root / "zeros")))
+        self.assertIn("(epoch 1, ", self.result("begun")["begun_from"])
+
     def test_groups_with_few_samples(self):
         # A group is what a rank is without a grid, also for batch norms. The last batch has one sample, and so nothing for the first group.
         keys = {"epochs": 3, "batch": 29, "accumulate": 2, "optimizer": {"name": "sgd", "learning_rate": 0.02, "lag": 1},

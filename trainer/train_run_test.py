@@ -422,7 +422,8 @@ class EndToEnd(TrainRun):
             self.assertEqual(len(failed.stderr.strip().splitlines()), 1, failed.stderr)
 
     def test_onnx_of_every_kind_of_layer(self):
-        listed = [{"convolution": 4, "stride": 2}, "elu", "layer_norm", {"convolution": 8, "kernel": 2, "name": "even"}, "group_norm",
+        listed = [{"convolution": 4, "stride": 2, "padding": "periodic"}, {"convolution": 4, "kernel": 4, "padding": "periodic"}, "elu",
+                  "layer_norm", {"convolution": 8, "kernel": 2, "name": "even"}, "group_norm",
                   "gelu", {"transposed_convolution": 4, "name": "up"}, "batch_norm", "softplus", {"average_pool": 2}, {"upsample": 2},
                   "sigmoid", {"convolution": 3, "padding": "valid"}, "tanh", {"dropout": 0.1, "name": "d"}, {"global_max": "d", "name": "most"},
                   {"flatten": "d"}, {"dense": 8}, "layer_norm", "group_norm", "silu", {"reshape": [1, 8]},

@@ -32,7 +32,7 @@ PACKAGES = [
     Package("wflow-trainer", ["usr/bin/wflow-train", "usr/share/man/man1/wflow-train.1"], "trainer of the workflow engine wflow",
             "wflow-train trains networks on the data sets that wflow makes of simulations, on one rank or with Open MPI on many.",
             depends="wflow (= {version}), openmpi-bin, libopenblas0"),
-    Package("python3-wflow", ["usr/lib/python3/dist-packages/*", "usr/bin/cosmoflow-baseline"], "Python package of the workflow engine wflow",
+    Package("python3-wflow", ["usr/lib/python3/dist-packages/*", "usr/bin/cosmoflow-baseline", "usr/bin/cosmoflow-whole-box"], "Python package of the workflow engine wflow",
             "Reads the training data, campaigns and models of wflow, with data sets for PyTorch.", section="python", architecture="all",
             depends="python3 (>= 3.9), python3-numpy, python3-h5py, wflow (>= {version})", recommends="python3-torch, python3-pandas"),
     Package("wflow-doc", ["usr/share/doc/wflow-doc/*"], "documentation of the workflow engine wflow",

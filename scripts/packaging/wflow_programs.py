@@ -13,5 +13,7 @@ def main():
     os.execv(path, [path, *sys.argv[1:]])
 
 
-def baseline():
-    runpy.run_path(os.path.join(PREFIX, "share", "wflow", "examples", "cosmoflow", "baseline.py"), run_name="__main__")
+def cosmoflow():
+    """A Python program of the CosmoFlow example: cosmoflow-whole-box is whole_box.py."""
+    script = os.path.basename(sys.argv[0]).removeprefix("cosmoflow-").replace("-", "_") + ".py"
+    runpy.run_path(os.path.join(PREFIX, "share", "wflow", "examples", "cosmoflow", script), run_name="__main__")

@@ -11,6 +11,7 @@ from pathlib import Path
 from archive import ROOT, documents, glibc_text, install, require_fast_blas, version_of
 
 PROGRAMS = ["wflow", "wflow-convert", "wflow-train", "wflow-plot", "wflow-cola"]
+COSMOFLOW = ["cosmoflow-baseline", "cosmoflow-whole-box"]
 METADATA = """Metadata-Version: 2.1
 Name: wflow
 Version: {version}
@@ -48,7 +49,7 @@ def pack(folder, target):
 
 def entry_points():
     """pip makes scripts of these that work in folders with spaces, too."""
-    lines = [f"{name} = wflow_programs:main" for name in PROGRAMS] + ["cosmoflow-baseline = wflow_programs:baseline"]
+    lines = [f"{name} = wflow_programs:main" for name in PROGRAMS] + [f"{name} = wflow_programs:cosmoflow" for name in COSMOFLOW]
     return "[console_scripts]\n" + "\n".join(lines) + "\n"
 
 
@@ -63,7 +64,8 @@ def make(build, output):
         require_fast_blas(bundle)
         least = bundle.check()
         documents(prefix, bundle)
-        (prefix / "bin" / "cosmoflow-baseline").unlink()  # a link, which a wheel cannot contain
+        for name in COSMOFLOW:
+            (prefix / "bin" / name).unlink()  # a link, which a wheel cannot contain
         shutil.rmtree(prefix / "share" / "wflow" / "python")
         for name in ("man", "bash-completion", "zsh", "fish"):
             shutil.copytree(prefix / "share" / name, data / "data" / "share" / name)

@@ -10,7 +10,7 @@ import unittest
 from wflow_test import BIN, OK, SOURCE, CampaignTest
 
 NOBODY = 65534
-PROGRAMS = {"wflow", "wflow-convert", "wflow-train", "wflow-plugin-host", "wflow-plot", "wflow-cola", "cosmoflow-baseline"}
+PROGRAMS = {"wflow", "wflow-convert", "wflow-train", "wflow-plugin-host", "wflow-plot", "wflow-cola", "cosmoflow-baseline", "cosmoflow-whole-box"}
 
 
 @unittest.skipUnless(os.geteuid() == 0, "needs root, to become another user")
@@ -91,7 +91,8 @@ class Install(CampaignTest):
         campaign = next(self.home.glob("campaigns/cosmoflow_quickstart_*"))
         table = self.as_user("cosmoflow-baseline", "--data", campaign / "data", "--network", campaign / "train/predictions.csv")
         self.assertRegex(table, r"(?m)^network ")
-        self.as_user("wflow", "validate", self.example("cosmoflow/cosmoflow.yaml"))  # an hour of computing
+        for study in ("cosmoflow", "whole_box"):  # an hour of computing each
+            self.as_user("wflow", "validate", self.example(f"cosmoflow/{study}.yaml"))
 
 
 class Configure(CampaignTest):

@@ -200,7 +200,7 @@ ModelGraph build_tiramisu(const ModelConfig& config, Chain chain, const ModelTas
   GraphBuilder::Window up;
   up.kernel = 3;
   up.stride = 2;
-  up.same = false;
+  up.padding = Padding::valid;
   up.bias = config.norm == Norm::none;
   for (std::int64_t level = config.depth; level > 0; --level) {
     const std::string name = fmt::format("up{}", level);

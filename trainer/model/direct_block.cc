@@ -21,9 +21,32 @@ BoxSize box_of(const TensorShape& shape) {
   return {shape.extent[0], shape.extent[1], shape.extent[2]};
 }
 
+// Replaces the zeros around boxes that DirectKernels::pad() made by the cells at the other ends.
+void wrap_border(float* padded, std::int64_t channels, const BoxSize& box) {
+  const std::int64_t row = padded_row(box);
+  const std::int64_t plane = (box.h + 2) * row;
+  for (std::int64_t c = 0; c < channels; ++c) {
+    float* own = padded + c * (box.d + 2) * plane;
+    for (std::int64_t d = 1; d <= box.d; ++d) {
+      float* rows = own + d * plane;
+      for (std::int64_t h = 1; h <= box.h; ++h) {
+        float* line = rows + h * row;
+        line[0] = line[box.w];
+        line[box.w + 1] = line[1];
+      }
+      std::copy_n(rows + box.h * row, row, rows);
+      std::copy_n(rows + row, row, rows + (box.h + 1) * row);
+    }
+    std::copy_n(own + box.d * plane, plane, own);
+    std::copy_n(own + plane, plane, own + (box.d + 1) * plane);
+  }
+}
+
+// `layers`: from the convolution on. `periodic`: it reads the other ends of the field, and so does the
+// gradient of its input, which needs no border then.
 class DirectBlock final : public UnaryLayer {
  public:
-  DirectBlock(std::span<const Layer> layers, std::span<const LayerTensors> tensors);
+  DirectBlock(std::span<const Layer> layers, std::span<const LayerTensors> tensors, bool periodic);
   at::Tensor forward(const at::Tensor& x, const StepKey& key) override;
   at::Tensor predict(const at::Tensor& x) override;
   at::Tensor backward(const at::Tensor& gradient, bool wants_input) override;
@@ -40,18 +63,22 @@ class DirectBlock final : public UnaryLayer {
   at::Tensor outputs(std::int64_t samples) const;
   at::Tensor run(const at::Tensor& x, std::vector<float>& padded, std::vector<float>& y, bool training);
   void convolve(const float* x, float* padded, float* y) const;
+  void pad(const float* x, std::int64_t channels, float* padded) const {
+    kernels_.pad(x, channels, box_, padded);
+    if (periodic_) wrap_border(padded, channels, box_);
+  }
   void activate(const float* y, float* z) const;
   void measure_batch(std::int64_t samples);
   void set_running_activations();
   void reduce_weight_sums(std::span<const float> sums, std::size_t threads);
 
   const DirectKernels& kernels_ = direct_kernels();
-  Layer first_;
+  bool periodic_;
   TensorShape output_;
   BoxSize box_;
   std::int64_t in_;
   std::int64_t out_;
-  std::int64_t in_stride_;      // floats in a sample's input,
+  std::int64_t in_stride_;      // floats in a sample's input, without a border,
   std::int64_t padded_stride_;  // in its padded copy,
   std::int64_t y_stride_;       // and in the convolution's output
   bool plain_ = false;          // only a convolution: its output is the block's
@@ -70,13 +97,13 @@ class DirectBlock final : public UnaryLayer {
   std::int64_t samples_ = 0;
 };
 
-DirectBlock::DirectBlock(std::span<const Layer> layers, std::span<const LayerTensors> tensors)
-    : first_(layers.front()),
+DirectBlock::DirectBlock(std::span<const Layer> layers, std::span<const LayerTensors> tensors, bool periodic)
+    : periodic_(periodic),
       output_(layers.back().output),
       box_(box_of(layers.front().output)),
       in_(layers.front().input.channels),
       out_(layers.front().output.channels),
-      in_stride_(layers.front().input.count()),
+      in_stride_(in_ * box_.voxels()),
       padded_stride_(in_ * padded_voxels(box_)),
       y_stride_(layers.front().output.count()),
       conv_(tensors.front()),
@@ -108,7 +135,7 @@ at::Tensor DirectBlock::outputs(std::int64_t samples) const {
 
 // Computes one sample.
 void DirectBlock::convolve(const float* x, float* padded, float* y) const {
-  kernels_.pad(x, in_, box_, padded);
+  pad(x, in_, padded);
   kernels_.convolve(padded, packed_.data(), bias(), in_, out_, box_, y);
 }
 
@@ -263,8 +290,7 @@ at::Tensor DirectBlock::backward(const at::Tensor& gradient, bool wants_input) {
   weight_sums_.assign(threads * sums_size, 0.0F);
   at::Tensor dx;
   if (wants_input) {
-    const auto& e = first_.input.extent;
-    dx = at::empty({samples_, in_, e[0], e[1], e[2]}, at::TensorOptions().dtype(at::kFloat));
+    dx = at::empty({samples_, in_, box_.d, box_.h, box_.w}, at::TensorOptions().dtype(at::kFloat));
     pack_weights(conv_.parameters[0].value.data_ptr<float>(), in_, out_, true, packed_.data());
   }
   at::parallel_for(0, static_cast<std::int64_t>(threads), 1, [&](std::int64_t first, std::int64_t last) {
@@ -282,7 +308,7 @@ at::Tensor DirectBlock::backward(const at::Tensor& gradient, bool wants_input) {
         kernels_.weight_gradient(padded_.data() + n * padded_stride_, dy, in_, out_, box_,
                                  weight_sums_.data() + static_cast<std::size_t>(thread) * sums_size);
         if (!wants_input) continue;
-        kernels_.pad(dy, out_, box_, padded.data());
+        pad(dy, out_, padded.data());
         kernels_.convolve(padded.data(), packed_.data(), nullptr, out_, in_, box_,
                           dx.data_ptr<float>() + n * in_stride_);
       }
@@ -309,26 +335,36 @@ void DirectBlock::reduce_weight_sums(std::span<const float> sums, std::size_t th
   }
 }
 
-bool fits(const Layer& layer) {
+constexpr std::array<std::int64_t, 3> kOnes = {1, 1, 1};
+
+// True if the layer is a convolution of 3^3 cells whose border, or that of the wrap before it, is one cell.
+bool fits(const Layer& layer, const Layer& border) {
   constexpr std::array<std::int64_t, 3> kThree = {3, 3, 3};
-  constexpr std::array<std::int64_t, 3> kOne = {1, 1, 1};
-  return layer.kind == LayerKind::convolution && layer.kernel == kThree && layer.stride == kOne &&
-         layer.pad_low == kOne && layer.pad_high == kOne && layer.dilation == kOne && layer.groups == 1 &&
-         layer.input.channels * layer.output.channels <= most_channel_pairs(layer.input.extent[2]);
+  return layer.kind == LayerKind::convolution && layer.kernel == kThree && layer.stride == kOnes &&
+         border.pad_low == kOnes && border.pad_high == kOnes && layer.dilation == kOnes &&
+         layer.groups == 1 &&
+         layer.input.channels * layer.output.channels <= most_channel_pairs(layer.output.extent[2]);
+}
+
+// 1 if the layers begin with the wrap of a convolution.
+std::size_t wraps_before(std::span<const Layer> layers) {
+  return layers.size() > 1 && layers[0].kind == LayerKind::wrap ? 1 : 0;
 }
 
 }  // namespace
 
 std::size_t direct_block_length(std::span<const Layer> layers) {
-  if (layers.empty() || !fits(layers[0])) return 0;
-  std::size_t length = 1;
+  if (layers.empty()) return 0;
+  const std::size_t first = wraps_before(layers);  // the convolution
+  if (!fits(layers[first], layers[0])) return 0;
+  std::size_t length = first + 1;
   if (length < layers.size() && layers[length].kind == LayerKind::batch_norm) ++length;
   if (length >= layers.size() || layers[length].kind != LayerKind::leaky_relu)
-    return 1;  // only the convolution
+    return first + 1;  // only the convolution
   ++length;
   const std::array<std::int64_t, 3> two = {2, 2, 2};
   if (length < layers.size() && layers[length].kind == LayerKind::average_pool) {
-    const auto& e = layers[0].output.extent;
+    const auto& e = layers[first].output.extent;
     if (layers[length].kernel == two && e[0] % 2 == 0 && e[1] % 2 == 0 && e[2] % 2 == 0) ++length;
   }
   return length;
@@ -336,7 +372,8 @@ std::size_t direct_block_length(std::span<const Layer> layers) {
 
 std::unique_ptr<TorchLayer> make_direct_block(std::span<const Layer> layers,
                                               std::span<const LayerTensors> tensors) {
-  return std::make_unique<DirectBlock>(layers, tensors);
+  const std::size_t wraps = wraps_before(layers);
+  return std::make_unique<DirectBlock>(layers.subspan(wraps), tensors.subspan(wraps), wraps > 0);
 }
 
 }  // namespace wflow::trainer

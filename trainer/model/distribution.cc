@@ -40,6 +40,7 @@ SplitRule rule_of(LayerKind kind) {
     case LayerKind::resize:
     case LayerKind::pixel_shuffle:
     case LayerKind::slice:
+    case LayerKind::wrap:
       return {};
     // These layers compute a cell from the same cell alone. The ranks add up the statistics of norms; a layer
     // norm and a softmax work on the channels of one cell; dropout, positions and coordinates use the cell's
@@ -244,11 +245,43 @@ std::vector<Exchange> exchanges_for(const std::vector<Box>& wanted, const std::v
   return exchanges;
 }
 
+// Two ranks find their messages by the order alone.
+void in_order(std::vector<Exchange>& exchanges) {
+  std::ranges::stable_sort(exchanges, {}, [](const Exchange& e) { return std::pair(e.to, e.from); });
+}
+
 std::vector<Exchange> sent_back(const std::vector<Exchange>& exchanges) {
   std::vector<Exchange> back;
-  for (const Exchange& exchange : exchanges) back.push_back({exchange.to, exchange.from, exchange.box});
-  std::ranges::sort(back, {}, [](const Exchange& e) { return std::pair(e.to, e.from); });
+  for (const auto& [from, to, box, shift] : exchanges)
+    back.push_back({to, from, moved(box, shift), {-shift[0], -shift[1], -shift[2]}});
+  in_order(back);
   return back;
+}
+
+// The exchanges for a layer that reads around the ends of the axes: for each of the field's places beside
+// itself, those of the cells that are wanted there. A rank has its own cells at all places.
+std::vector<Exchange> exchanges_around(const std::vector<Box>& wanted, const std::vector<Box>& own,
+                                       const TensorShape& shape,
+                                       const std::array<const Partition*, 3>& partitions,
+                                       const SpaceGrid& grid) {
+  std::vector<Exchange> all;
+  for (int place = 0; place < 27; ++place) {
+    const std::array<std::int64_t, 3> turns = {place / 9 - 1, place / 3 % 3 - 1, place % 3 - 1};
+    std::array<std::int64_t, 3> there{};
+    std::array<std::int64_t, 3> back{};
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      there[axis] = turns[axis] * shape.extent[axis];
+      back[axis] = -there[axis];
+    }
+    std::vector<Box> here;
+    for (const Box& box : wanted) here.push_back(intersection(moved(box, back), Box::of(shape.extent)));
+    for (Exchange& exchange : exchanges_for(here, own, partitions, grid)) {
+      exchange.shift = there;
+      all.push_back(exchange);
+    }
+  }
+  in_order(all);
+  return all;
 }
 
 // Values through which a gradient reaches a weight that learns.
@@ -320,13 +353,16 @@ void plan_boxes(Planned& planned, std::size_t index) {
     if (whole || intersection(split.needed[rank], inputs[rank]) == split.needed[rank])
       split.interior[rank] = outputs[rank];
   }
-  if (!whole) {
-    split.halo = exchanges_for(split.needed, inputs, partitions_of(planned.cuts, layer.input), grid);
-  }
+  const auto halo = [&] {
+    const auto partitions = partitions_of(planned.cuts, layer.input);
+    return layer.kind == LayerKind::wrap
+               ? exchanges_around(split.needed, inputs, layer.input, partitions, grid)
+               : exchanges_for(split.needed, inputs, partitions, grid);
+  };
+  if (!whole) split.halo = halo();
   if (!planned.wants_gradient[layer.inputs.front()]) return;
-  if (layer.kind == LayerKind::max_pool) {
-    split.gradient_halo =
-        sent_back(exchanges_for(split.needed, inputs, partitions_of(planned.cuts, layer.input), grid));
+  if (layer.kind == LayerKind::max_pool || layer.kind == LayerKind::wrap) {
+    split.gradient_halo = sent_back(halo());
     return;
   }
   split.gradient_halo =
@@ -471,6 +507,8 @@ AxisReads axis_reads(const Layer& layer, std::size_t axis) {
       return AxisReads::spread(layer.kernel[axis], layer.kernel[axis], inputs, outputs);
     case LayerKind::resize:
       return AxisReads::linear(inputs, outputs);
+    case LayerKind::wrap:
+      return AxisReads::wrapped(layer.pad_low[axis], inputs, outputs);
     case LayerKind::slice:
       return AxisReads::windows({1, 1, 1, layer.axis == axis + 1 ? -layer.first : 0}, inputs, outputs);
     default:

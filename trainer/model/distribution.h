@@ -24,6 +24,9 @@ struct Exchange {
   int from = 0;
   int to = 0;
   Box box;
+  // From the box to its place in what the receiver reads: not 0 for a periodic border, whose places are
+  // beyond the ends of the field.
+  std::array<std::int64_t, 3> shift = {0, 0, 0};
   bool operator==(const Exchange&) const = default;
 };
 
@@ -46,8 +49,9 @@ struct LayerSplit {
   std::vector<Exchange> halo;  // of the input, before the forward pass
   std::vector<Box> interior;   // output cells that read no halo: computed while the halo travels
   std::vector<Box> readers;    // output cells whose gradients the gradient of the rank's input needs
-  // Of the output's gradient; none if the input needs no gradient. Max pool: the gradients of the halo, back
-  // to their ranks, since only the rank that has a window's output knows its largest cell.
+  // Of the output's gradient; none if the input needs no gradient. Max pool and wrap: the gradients of the
+  // halo, back to their ranks. Only the rank that has a window's output knows its largest cell; the readers
+  // of a cell that a wrap repeats are far from each other.
   std::vector<Exchange> gradient_halo;
 
   // Numbers that the ranks of the sample add up, in doubles.

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -36,11 +38,12 @@ std::optional<Layer> random_layer(Dice& dice) {
   const std::int64_t n = dice.roll(1, 40);
   const std::int64_t factor = dice.roll(1, 4);
   GraphBuilder builder({{"x", {factor, {1, 1, n}}}}, {{1, {1, 1, 41}}});
-  const GraphBuilder::Window window = {dice.roll(1, 7), dice.roll(1, 3), dice.roll(0, 1) == 1, false,
+  const GraphBuilder::Window window = {dice.roll(1, 7), dice.roll(1, 3),
+                                       dice.roll(0, 1) == 1 ? Padding::same : Padding::valid, false,
                                        dice.roll(1, 3)};
-  switch (dice.roll(0, 9)) {
+  switch (dice.roll(0, 10)) {
     case 0:
-      if (window.same && window.kernel < window.stride) return std::nullopt;
+      if (window.padding == Padding::same && window.kernel < window.stride) return std::nullopt;
       builder.transposed_convolution("t", 0, 1, window);
       break;
     case 1:
@@ -64,8 +67,16 @@ std::optional<Layer> random_layer(Dice& dice) {
     case 6:
       builder.pointwise(LayerKind::relu, "a", 0);
       break;
+    case 7: {
+      if ((window.kernel - 1) * window.dilation > n) return std::nullopt;
+      GraphBuilder::Window around = window;
+      around.padding = Padding::periodic;
+      builder.convolution("b", 0, 1, around);  // its wrap, if it needs one
+      break;
+    }
     default:
-      if (!window.same && (window.kernel - 1) * window.dilation + 1 > n) return std::nullopt;
+      if (window.padding == Padding::valid && (window.kernel - 1) * window.dilation + 1 > n)
+        return std::nullopt;
       builder.convolution("c", 0, 1, window);
       break;
   }
@@ -99,6 +110,8 @@ bool depends(const Layer& layer, std::int64_t o, std::int64_t i) {
     }
     case LayerKind::slice:
       return i == o + layer.first;
+    case LayerKind::wrap:
+      return (o - layer.pad_low[kWidth] - i) % n == 0;
     default:
       return i == o;
   }
@@ -109,6 +122,22 @@ std::vector<std::int64_t> random_cuts(Dice& dice, std::int64_t cells, std::int64
   while (std::ssize(cuts) <= parts) cuts.push_back(dice.roll(0, cells));
   std::ranges::sort(cuts);
   return cuts;
+}
+
+// A part with all output cells needs the cells that there are; another one those of its border, too, in order
+// and beyond the ends.
+void check_needed_around(const Layer& layer, const Range& needed, const Range& out) {
+  const std::int64_t n = layer.input.extent[kWidth];
+  if (out == Range{0, layer.output.extent[kWidth]}) {
+    ASSERT_EQ(needed, (Range{0, n}));
+    return;
+  }
+  ASSERT_EQ(needed.count(), out.count());
+  for (std::int64_t k = 0; k < out.count(); ++k) {
+    const std::int64_t cell = needed.begin + k;
+    ASSERT_TRUE(cell >= -n && cell < 2 * n);
+    ASSERT_TRUE(depends(layer, out.begin + k, (cell + n) % n));
+  }
 }
 
 // The formulae of one part of a layer against every pair of cells.
@@ -127,10 +156,16 @@ void check_part(const Layer& layer, const AxisReads& reads, const Range& in, con
   }
   const Range got_needed = reads.needed(out);
   const Range got_readers = reads.readers(in);
-  ASSERT_TRUE(got_needed == needed || (got_needed.empty() && needed.empty()));
+  if (layer.kind == LayerKind::wrap) {
+    ASSERT_NO_FATAL_FAILURE(check_needed_around(layer, got_needed, out));
+  } else {
+    ASSERT_TRUE(got_needed == needed || (got_needed.empty() && needed.empty()));
+  }
   ASSERT_TRUE(got_readers == readers || (got_readers.empty() && readers.empty()));
   const Range inside = reads.inside(out, in);
-  const bool dense = layer.dilation[kWidth] == 1 && layer.kernel[kWidth] >= layer.stride[kWidth];
+  // An output cell of a border may read a cell of the same part.
+  const bool dense = layer.dilation[kWidth] == 1 && layer.kernel[kWidth] >= layer.stride[kWidth] &&
+                     layer.kind != LayerKind::wrap;
   for (std::int64_t o = out.begin; o < out.end; ++o) {
     const bool is_inside = o >= inside.begin && o < inside.end;
     const bool independent = !reads_others[static_cast<std::size_t>(o)];
@@ -218,8 +253,9 @@ void check_exchanges(const std::vector<Exchange>& exchanges, const std::vector<B
   for (std::size_t rank = 0; rank < own.size(); ++rank)
     cells.push_back(intersection(wanted[rank], own[rank]).cells());
   for (std::size_t i = 0; i < exchanges.size(); ++i) {
-    const auto& [from, to, box] = exchanges[i];
+    const auto& [from, to, box, shift] = exchanges[i];
     ASSERT_NE(from, to);
+    ASSERT_EQ(shift, (std::array<std::int64_t, 3>{0, 0, 0}));
     ASSERT_FALSE(box.empty());
     ASSERT_EQ(intersection(box, own[static_cast<std::size_t>(from)]), box);
     ASSERT_EQ(intersection(box, wanted[static_cast<std::size_t>(to)]), box);
@@ -229,6 +265,47 @@ void check_exchanges(const std::vector<Exchange>& exchanges, const std::vector<B
   }
   // The owners' boxes have no common cells, so that equal numbers are equal sets.
   for (std::size_t rank = 0; rank < own.size(); ++rank) ASSERT_EQ(cells[rank], wanted[rank].cells());
+}
+
+// Every cell of a box that a rank wants, beyond the ends of the field too, is its own or arrives once, from
+// the rank that owns it and as many turns away as the shift says.
+void check_exchanges_around(const Layer& layer, const std::vector<Exchange>& exchanges,
+                            const std::vector<Box>& wanted, const std::vector<Box>& own) {
+  const auto& n = layer.input.extent;
+  using Cell = std::array<std::int64_t, 3>;
+  for (std::size_t rank = 0; rank < own.size(); ++rank) {
+    std::map<Cell, int> found;
+    const auto mark = [&](const Box& box) {
+      for (std::int64_t d = box.axes[0].begin; d < box.axes[0].end; ++d)
+        for (std::int64_t h = box.axes[1].begin; h < box.axes[1].end; ++h)
+          for (std::int64_t w = box.axes[2].begin; w < box.axes[2].end; ++w) ++found[{d, h, w}];
+    };
+    for (const auto& [from, to, box, shift] : exchanges) {
+      if (to != static_cast<int>(rank)) continue;
+      ASSERT_NE(from, to);
+      ASSERT_FALSE(box.empty());
+      ASSERT_EQ(intersection(box, own[static_cast<std::size_t>(from)]), box);
+      for (std::size_t axis = 0; axis < 3; ++axis) ASSERT_EQ(shift[axis] % n[axis], 0);
+      mark(moved(box, shift));
+    }
+    const Box& box = wanted[rank];
+    const Box& mine = own[rank];
+    std::size_t cells = 0;
+    for (std::int64_t d = box.axes[0].begin; d < box.axes[0].end; ++d) {
+      for (std::int64_t h = box.axes[1].begin; h < box.axes[1].end; ++h) {
+        for (std::int64_t w = box.axes[2].begin; w < box.axes[2].end; ++w) {
+          const Cell cell = {(d + n[0]) % n[0], (h + n[1]) % n[1], (w + n[2]) % n[2]};
+          bool is_own = true;
+          for (std::size_t axis = 0; axis < 3; ++axis)
+            is_own = is_own && cell[axis] >= mine.axes[axis].begin && cell[axis] < mine.axes[axis].end;
+          const auto at = found.find({d, h, w});
+          ASSERT_EQ(at == found.end() ? 0 : at->second, is_own ? 0 : 1);
+          cells += at == found.end() ? 0 : 1;
+        }
+      }
+    }
+    ASSERT_EQ(cells, found.size());  // nothing else arrives
+  }
 }
 
 void check_boxes(const std::vector<Box>& boxes, const TensorShape& shape) {
@@ -242,12 +319,13 @@ void check_boxes(const std::vector<Box>& boxes, const TensorShape& shape) {
   ASSERT_EQ(cells, shape.voxels());
 }
 
-// The gradients of a max pool's halo go back to the ranks that it came from.
+// The gradients of the halo of a max pool or a wrap go back to the ranks that it came from.
 void check_sent_back(const LayerSplit& split) {
   if (split.halo.empty() || split.gradient_halo.empty()) return;
   ASSERT_EQ(split.gradient_halo.size(), split.halo.size());
   for (const Exchange& exchange : split.halo) {
-    const Exchange back = {exchange.to, exchange.from, exchange.box};
+    const auto& s = exchange.shift;
+    const Exchange back = {exchange.to, exchange.from, moved(exchange.box, s), {-s[0], -s[1], -s[2]}};
     ASSERT_NE(std::ranges::find(split.gradient_halo, back), split.gradient_halo.end());
   }
 }
@@ -262,12 +340,14 @@ void check_layer(const ModelGraph& graph, const Distribution& distribution, std:
   }
   const std::vector<Box>& outputs = distribution.values[graph.inputs.size() + index].boxes;
   const ValueSplit& input = distribution.values[layer.inputs.front()];
-  if (input.layout == Layout::split) {
+  if (layer.kind == LayerKind::wrap && input.layout == Layout::split) {
+    ASSERT_NO_FATAL_FAILURE(check_exchanges_around(layer, split.halo, split.needed, input.boxes));
+  } else if (input.layout == Layout::split) {
     ASSERT_NO_FATAL_FAILURE(check_exchanges(split.halo, split.needed, input.boxes));
   } else {
     ASSERT_TRUE(split.halo.empty());
   }
-  if (layer.kind == LayerKind::max_pool) {
+  if (layer.kind == LayerKind::max_pool || layer.kind == LayerKind::wrap) {
     ASSERT_NO_FATAL_FAILURE(check_sent_back(split));
   } else if (!split.gradient_halo.empty()) {
     ASSERT_NO_FATAL_FAILURE(check_exchanges(split.gradient_halo, split.readers, outputs));
@@ -349,6 +429,44 @@ ModelGraph named_network(ModelName name) {
     default:
       return build_model(default_model(name), {{{"x", field}}, numbers});
   }
+}
+
+ModelGraph periodic_network(ModelName name, const TensorShape& field) {
+  ModelConfig model = default_model(name);
+  model.padding = Padding::periodic;
+  model.width = 2;
+  const bool gives_field = name == ModelName::unet;
+  return build_model(model, {{{"x", field}}, gives_field ? field : TensorShape{3, {1, 1, 1}}});
+}
+
+TEST(Distribution, PeriodicNetworksHaveADistributionOnEveryGrid) {
+  for (const ModelName name : {ModelName::cosmoflow, ModelName::sc18, ModelName::unet, ModelName::resnet}) {
+    for (const TensorShape& field : {TensorShape{1, {16, 24, 16}}, TensorShape{2, {1, 40, 24}}}) {
+      const ModelGraph graph = periodic_network(name, field);
+      for (const int ranks : {1, 2, 3, 4, 8}) {
+        for (const SpaceGrid& grid : grids_of(ranks)) {
+          if (grid.parts[0] > field.extent[0]) continue;
+          ASSERT_NO_FATAL_FAILURE(check_distribution(graph, grid)) << name_of(name) << text_of(grid);
+        }
+      }
+    }
+  }
+}
+
+// A border comes from the rank at the other end; along an axis that is not cut, from the rank itself.
+TEST(Distribution, BytesOfAPeriodicBorderAreItsFaces) {
+  GraphBuilder builder({{"x", {5, {12, 12, 12}}}}, {});
+  builder.output("y", builder.convolution("c", 0, 3, {3, 1, Padding::periodic}));
+  const ModelGraph graph = builder.finish();
+  const Distribution distribution = distribute(graph, {{3, 1, 1}});
+  const std::vector<Exchange>& border = distribution.layers[0].halo;
+  ASSERT_EQ(border.size(), 2U);
+  const Box face_high = {{Range{11, 12}, {0, 12}, {0, 12}}};
+  const Box face_low = {{Range{0, 1}, {0, 12}, {0, 12}}};
+  EXPECT_EQ(border[0], (Exchange{2, 0, face_high, {-12, 0, 0}}));
+  EXPECT_EQ(border[1], (Exchange{0, 2, face_low, {12, 0, 0}}));
+  // The convolution reads faces of the neighbours, which have a border along the other axes.
+  EXPECT_EQ(bytes_of(distribution.layers[1].halo, 1), 4 * 4 * 14 * 14);
 }
 
 class NamedNetworks : public testing::TestWithParam<ModelName> {};

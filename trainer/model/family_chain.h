@@ -53,6 +53,7 @@ class Chain {
     window.kernel = size;
     window.stride = stride;
     window.dilation = dilation;
+    window.padding = config_.padding;
     // A norm subtracts the mean: a bias before it has no effect.
     window.bias = config_.norm == Norm::none;
     at_ = graph_.convolution(fmt::format("conv{}", ++convolutions_), at_, channels, window);

@@ -43,6 +43,12 @@ bool leads_to_rectifier(const ModelGraph& graph, std::size_t value) {
   return false;
 }
 
+// Cells of padding below and above n cells for ceil(n / stride) windows that span `reach` cells.
+std::array<std::int64_t, 2> border_of(std::int64_t n, std::int64_t stride, std::int64_t reach) {
+  const std::int64_t pad = std::max<std::int64_t>(0, ((n + stride - 1) / stride - 1) * stride + reach - n);
+  return {pad / 2, pad - pad / 2};
+}
+
 }  // namespace
 
 void refuse(const std::string& sentence) {
@@ -118,6 +124,12 @@ void GraphBuilder::need_divisible_channels(const Layer& layer) const {
 
 GraphBuilder::Value GraphBuilder::convolution(std::string name, Value from, std::int64_t channels,
                                               const Window& window) {
+  if (window.padding == Padding::periodic) {
+    Window inside = window;
+    inside.padding = Padding::valid;
+    const Value wrapped = wrap(name, from, window);
+    return convolution(std::move(name), wrapped, channels, inside);
+  }
   Layer layer = begin(LayerKind::convolution, std::move(name), {from});
   layer.output.channels = channels;
   layer.groups = window.groups;
@@ -131,11 +143,10 @@ GraphBuilder::Value GraphBuilder::convolution(std::string name, Value from, std:
     layer.stride[axis] = stride;
     if (k > 1) layer.dilation[axis] = window.dilation;
     const std::int64_t reach = layer.reach(axis);
-    if (window.same) {
-      const std::int64_t pad =
-          std::max<std::int64_t>(0, ((n + stride - 1) / stride - 1) * stride + reach - n);
-      layer.pad_low[axis] = pad / 2;
-      layer.pad_high[axis] = pad - pad / 2;
+    if (window.padding == Padding::same) {
+      const auto [low, high] = border_of(n, stride, reach);
+      layer.pad_low[axis] = low;
+      layer.pad_high[axis] = high;
     }
     const std::int64_t padded = n + layer.pad_low[axis] + layer.pad_high[axis];
     if (padded < reach) {
@@ -157,6 +168,26 @@ GraphBuilder::Value GraphBuilder::convolution(std::string name, Value from, std:
   return push(std::move(layer));
 }
 
+// Returns `from` for windows that need no border.
+GraphBuilder::Value GraphBuilder::wrap(const std::string& convolution, Value from, const Window& window) {
+  Layer layer = begin(LayerKind::wrap, convolution + ".wrap", {from});
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    if (flat_[axis]) continue;
+    const std::int64_t n = layer.input.extent[axis];
+    const auto [low, high] = border_of(n, window.stride, (window.kernel - 1) * window.dilation + 1);
+    if (high > n) {
+      refuse(
+          fmt::format("the convolution '{}' needs a border of {} cells, and '{}' gives {}: a periodic border "
+                      "can't be wider than the field; use a smaller kernel or dilation, or 'padding: same'",
+                      convolution, high, name_of(from), text_of(layer.input)));
+    }
+    layer.pad_low[axis] = low;
+    layer.pad_high[axis] = high;
+    layer.output.extent[axis] = low + n + high;
+  }
+  return layer.output == layer.input ? from : push(std::move(layer));
+}
+
 // Without padding, n cells become (n - 1) * stride + kernel. With kernel = stride that is n * stride, each
 // output cell from one input cell. `same` cuts off what is beyond n * stride, the larger part at the
 // beginning.
@@ -169,7 +200,7 @@ GraphBuilder::Value GraphBuilder::transposed_convolution(std::string name, Value
     const std::int64_t stride = flat_[axis] ? 1 : window.stride;
     layer.kernel[axis] = k;
     layer.stride[axis] = stride;
-    const std::int64_t beyond = window.same ? k - stride : 0;
+    const std::int64_t beyond = window.padding == Padding::same ? k - stride : 0;
     if (beyond < 0) {
       refuse(
           fmt::format("the transposed convolution '{}' with 'padding: same' needs a kernel of at least its "
@@ -433,6 +464,10 @@ void GraphBuilder::share_weights(Value original) {
   layer.init = owner.init;
   layer.part = owner.part;
   layer.is_repeated = true;
+  const Value from = layer.inputs.front();
+  if (from < graph_.inputs.size()) return;
+  Layer& before = graph_.layers[from - graph_.inputs.size()];
+  if (before.kind == LayerKind::wrap) before.part = owner.part;
 }
 
 void choose_initial_weights(ModelGraph& graph, InitialWeights rule) {

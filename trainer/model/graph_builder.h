@@ -26,9 +26,9 @@ class GraphBuilder {
   struct Window {
     std::int64_t kernel = 3;
     std::int64_t stride = 1;
-    // "same": the output has ceil(n / stride) cells; "valid": windows that fit.
-    // Transposed: n cells become n * stride, or (n - 1) * stride + kernel.
-    bool same = true;
+    // same and periodic: the output has ceil(n / stride) cells; valid: windows that fit.
+    // Transposed, never periodic: n cells become n * stride, or (n - 1) * stride + kernel.
+    Padding padding = Padding::same;
     bool bias = true;
     std::int64_t dilation = 1;  // distance between the cells of a window
     std::int64_t groups = 1;    // of channels that do not mix
@@ -43,6 +43,7 @@ class GraphBuilder {
   // The part that layers belong to from now on.
   void begin_part(std::string part) { part_ = std::move(part); }
 
+  // A periodic one is a wrap, named NAME.wrap, and a convolution without padding.
   Value convolution(std::string name, Value from, std::int64_t channels, const Window& window);
   Value transposed_convolution(std::string name, Value from, std::int64_t channels, const Window& window);
   // Norm::none returns `from`.
@@ -115,6 +116,7 @@ class GraphBuilder {
  private:
   Layer begin(LayerKind kind, std::string name, std::vector<Value> from) const;
   Value push(Layer layer);
+  Value wrap(const std::string& convolution, Value from, const Window& window);
   void need_vector(const Layer& layer) const;
   void need_divisible_channels(const Layer& layer) const;
   void need_equal_extents(const Layer& layer, bool channels_too) const;

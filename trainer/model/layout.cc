@@ -69,6 +69,15 @@ Box intersection(const Box& a, const Box& b) {
   return common;
 }
 
+Box moved(const Box& box, const std::array<std::int64_t, 3>& cells) {
+  Box there = box;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    there.axes[axis].begin += cells[axis];
+    there.axes[axis].end += cells[axis];
+  }
+  return there;
+}
+
 std::vector<Box> around(const Box& box, const Box& inner) {
   if (inner.empty()) return {box};
   std::vector<Box> slabs;
@@ -158,6 +167,10 @@ AxisReads AxisReads::linear(std::int64_t inputs, std::int64_t outputs) {
   return {Kind::linear, {}, inputs, outputs};
 }
 
+AxisReads AxisReads::wrapped(std::int64_t low, std::int64_t inputs, std::int64_t outputs) {
+  return {Kind::wrapped, {1, 1, 1, low}, inputs, outputs};
+}
+
 // The cells, of `cells` in all, that these windows touch.
 Range AxisReads::image(const Range& windows, std::int64_t cells) const {
   Range touched;
@@ -187,6 +200,9 @@ Range AxisReads::needed(const Range& outputs) const {
       return image(outputs, inputs_);
     case Kind::spread:
       return preimage(outputs, inputs_);
+    case Kind::wrapped:
+      if (outputs == Range{0, outputs_}) return {0, inputs_};
+      return {outputs.begin - window_.pad, outputs.end - window_.pad};
     case Kind::linear:
       break;
   }
@@ -201,6 +217,14 @@ Range AxisReads::readers(const Range& inputs) const {
       return preimage(inputs, outputs_);
     case Kind::spread:
       return image(inputs, outputs_);
+    case Kind::wrapped: {
+      Range all;
+      for (const std::int64_t turn : {-inputs_, std::int64_t{0}, inputs_}) {
+        const std::int64_t place = window_.pad + turn;
+        all = hull(all, intersection(Range{inputs.begin + place, inputs.end + place}, Range{0, outputs_}));
+      }
+      return all;
+    }
     case Kind::linear:
       break;
   }
@@ -226,6 +250,9 @@ Range AxisReads::inside(const Range& outputs, const Range& inputs) const {
       if (!first) fit.begin = (inputs.begin - 1) * stride + window_.taps - window_.pad;
       if (!last) fit.end = inputs.end * stride - window_.pad;
       break;
+    case Kind::wrapped:
+      if (!first || !last) fit = {inputs.begin + window_.pad, inputs.end + window_.pad};
+      break;
     case Kind::linear:
       fit.begin = first_where(
           outputs, [&](std::int64_t o) { return linear_source(o, inputs_, outputs_).begin >= inputs.begin; });
@@ -240,16 +267,26 @@ bool AxisReads::keeps_cells() const {
   return inputs_ == outputs_ && window_.stride == 1;
 }
 
+std::int64_t AxisReads::finer_cut(std::int64_t cut, std::int64_t fewer, std::int64_t cells) const {
+  switch (kind_) {
+    case Kind::linear:
+      return (cut * cells + fewer / 2) / fewer;
+    case Kind::wrapped:
+      return cut + window_.pad;
+    case Kind::windows:
+    case Kind::spread:
+      break;
+  }
+  // The middle of the cells that both neighbouring windows touch.
+  return cut * window_.stride - window_.pad + (reach() - window_.stride) / 2;
+}
+
 std::vector<std::int64_t> AxisReads::finer_cuts(std::span<const std::int64_t> coarse) const {
   const std::int64_t fewer = std::min(inputs_, outputs_);
   const std::int64_t cells = std::max(inputs_, outputs_);
   std::vector<std::int64_t> cuts;
   for (const std::int64_t cut : coarse) {
-    // The middle of the cells that both neighbouring windows touch.
-    const std::int64_t middle = kind_ == Kind::linear
-                                    ? (cut * cells + fewer / 2) / fewer
-                                    : cut * window_.stride - window_.pad + (reach() - window_.stride) / 2;
-    cuts.push_back(std::clamp<std::int64_t>(middle, 0, cells));
+    cuts.push_back(std::clamp<std::int64_t>(finer_cut(cut, fewer, cells), 0, cells));
   }
   cuts.front() = 0;
   cuts.back() = cells;

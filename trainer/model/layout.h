@@ -36,6 +36,7 @@ struct Box {
   bool operator==(const Box&) const = default;
 };
 Box intersection(const Box& a, const Box& b);
+Box moved(const Box& box, const std::array<std::int64_t, 3>& cells);
 // The cells of `box` outside `inner`, which lies in it, as at most six boxes without common cells.
 std::vector<Box> around(const Box& box, const Box& inner);
 
@@ -94,8 +95,13 @@ class AxisReads {
                           std::int64_t pad = 0);
   // Linear between the centres of cells.
   static AxisReads linear(std::int64_t inputs, std::int64_t outputs);
+  // Output cell o is the input cell o - low, counted round the axis: a periodic border, not wider than the
+  // axis.
+  static AxisReads wrapped(std::int64_t low, std::int64_t inputs, std::int64_t outputs);
 
   // The range from the first to the last cell of the input that these output cells read; padding is no cell.
+  // wrapped(): the border's cells keep their places beyond the ends, from -low on, except that all outputs
+  // together need just the cells that there are.
   Range needed(const Range& outputs) const;
   // The range from the first to the last output cell that reads one of these input cells.
   Range readers(const Range& inputs) const;
@@ -111,11 +117,13 @@ class AxisReads {
   std::int64_t outputs() const { return outputs_; }
 
  private:
-  enum class Kind { windows, spread, linear };
+  enum class Kind { windows, spread, linear, wrapped };
   AxisReads(Kind kind, const Window& window, std::int64_t inputs, std::int64_t outputs)
       : kind_(kind), window_(window), inputs_(inputs), outputs_(outputs) {}
   Range image(const Range& windows, std::int64_t cells) const;
   Range preimage(const Range& cells, std::int64_t windows) const;
+  // The cut of the side with `cells` cells that follows one of the side with `fewer`.
+  std::int64_t finer_cut(std::int64_t cut, std::int64_t fewer, std::int64_t cells) const;
   std::int64_t reach() const { return (window_.taps - 1) * window_.dilation + 1; }
 
   Kind kind_ = Kind::windows;

@@ -114,7 +114,7 @@ ModelGraph build_unet(const ModelConfig& config, Chain chain, const ModelTask&) 
   chain.graph().begin_part("decoder");
   GraphBuilder::Window up;
   up.kernel = up.stride = 2;
-  up.same = false;
+  up.padding = Padding::valid;
   up.bias = false;
   for (std::int64_t level = config.depth; level-- > 0;) {
     const Value risen = chain.graph().transposed_convolution(fmt::format("up{}", level + 1), chain.at(),
@@ -163,6 +163,7 @@ void decode(const ModelConfig& config, Chain& chain, const NamedShape& head) {
     chain.convolution_block(config.width << level);
   }
   GraphBuilder::Window window;
+  window.padding = config.padding;
   chain.set(chain.graph().convolution(name("out"), chain.at(), target.channels, window));
 }
 
@@ -317,7 +318,7 @@ std::array<std::int64_t, 3> resized_extent(const GraphBuilder& graph, const Laye
 }
 
 Value add_layer(GraphBuilder& graph, const LayerConfig& layer, const std::vector<Value>& from) {
-  const GraphBuilder::Window window = {layer.kernel, layer.stride,   layer.same,
+  const GraphBuilder::Window window = {layer.kernel, layer.stride,   layer.padding,
                                        layer.bias,   layer.dilation, layer.groups};
   switch (layer.kind) {
     case LayerKind::convolution:

@@ -94,6 +94,7 @@ std::int64_t Layer::forward_flops() const {
     case LayerKind::embedding:
     case LayerKind::stop:
     case LayerKind::spread:
+    case LayerKind::wrap:
       return 0;
     case LayerKind::film:
     case LayerKind::mix:
@@ -155,9 +156,13 @@ std::int64_t ModelGraph::forward_flops() const {
 
 std::int64_t ModelGraph::training_flops() const {
   std::int64_t sum = 0;
+  // The border of an input needs no gradient either.
+  const auto is_input = [&](std::size_t value) {
+    return value < inputs.size() || (layers[value - inputs.size()].kind == LayerKind::wrap &&
+                                     layers[value - inputs.size()].inputs.front() < inputs.size());
+  };
   for (const Layer& layer : layers) {
-    const bool reads_input = std::any_of(layer.inputs.begin(), layer.inputs.end(),
-                                         [&](std::size_t value) { return value < inputs.size(); });
+    const bool reads_input = std::any_of(layer.inputs.begin(), layer.inputs.end(), is_input);
     sum += (reads_input || layer.frozen ? 2 : 3) * layer.forward_flops();
   }
   return sum;

@@ -206,6 +206,11 @@ TEST(LayerList, SaysWhatDoesNotFit) {
             "the convolution 'convolution1' can't divide the 3 channels that it gives into 2 groups");
   EXPECT_THAT(refusal("[{convolution: 4, dilation: 8, padding: valid}, flatten, {dense: 3}]", task),
               testing::HasSubstr("the window of the convolution 'convolution1' has 17 cells along an axis"));
+  EXPECT_EQ(refusal("[{convolution: 4, dilation: 17, padding: periodic}, flatten, {dense: 3}]", task),
+            "the convolution 'convolution1' needs a border of 17 cells, and 'x' gives 2 x 16 x 16 x 16: a "
+            "periodic border can't be wider than the field; use a smaller kernel or dilation, or 'padding: "
+            "same'");
+  EXPECT_EQ(refusal("[{convolution: 4, dilation: 16, padding: periodic}, flatten, {dense: 3}]", task), "");
   EXPECT_EQ(refusal("[{pixel_shuffle: 2}, flatten, {dense: 3}]", task),
             "the pixel_shuffle 'pixel_shuffle1' makes 8 cells of as many channels, and 'x' gives 2 channels, "
             "which is no multiple");

@@ -72,6 +72,7 @@ class Writer {
   std::string combined(const Layer& layer);
   std::string resized(const Layer& layer);
   std::string pixel_shuffle(const Layer& layer);
+  std::string wrap(const Layer& layer);
   std::string embedding(const Layer& layer, const std::string& x);
   std::string film(const Layer& layer, const std::string& x);
   std::string spread(const Layer& layer);
@@ -173,6 +174,24 @@ std::string Writer::pixel_shuffle(const Layer& layer) {
   return reshaped(onnx_.node("Transpose", {parts}, Attributes().integers("perm", order)), layer.output, true);
 }
 
+// Joins parts of the field: operator set 17 has no Pad that wraps.
+std::string Writer::wrap(const Layer& layer) {
+  std::string x = field(layer);
+  for (std::size_t i = 0; i < 3; ++i) {
+    const auto axis = static_cast<std::int64_t>(i) + 2;
+    const auto cells = [&](std::int64_t begin, std::int64_t end) {
+      return onnx_.node("Slice", {x, onnx_.integers({begin}), onnx_.integers({end}), onnx_.integers({axis})});
+    };
+    const std::int64_t n = layer.input.extent[i];
+    OnnxNames parts;
+    if (layer.pad_low[i] > 0) parts.push_back(cells(n - layer.pad_low[i], n));
+    parts.push_back(x);
+    if (layer.pad_high[i] > 0) parts.push_back(cells(0, layer.pad_high[i]));
+    if (parts.size() > 1) x = onnx_.node("Concat", parts, Attributes().integer("axis", axis));
+  }
+  return x;
+}
+
 std::string Writer::embedding(const Layer& layer, const std::string& x) {
   const std::string numbers = onnx_.cast(onnx_.node("Round", {x}), kFloat, kInt64);
   const std::string rows =
@@ -247,6 +266,8 @@ std::string Writer::plain(const Layer& layer) {
       return resized(layer);
     case LayerKind::pixel_shuffle:
       return pixel_shuffle(layer);
+    case LayerKind::wrap:
+      return wrap(layer);
     case LayerKind::slice: {
       const auto axis = static_cast<std::int64_t>(layer.axis);
       const std::int64_t size = axis == 0 ? layer.output.channels : layer.output.extent[layer.axis - 1];

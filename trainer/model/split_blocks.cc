@@ -107,13 +107,13 @@ class SplitBlock final : public BlockedStage {
     if (!wanted.front()) return found;
     const at::Tensor dx = found.front().view(needed_storage().sizes(samples_));
     if (input_.frame == needed_) {
-      back_.add(dx, needed_);
+      back_.finish_adding(dx, needed_);
       return {dx};
     }
     const at::Tensor stored = at::zeros(input_.sizes(samples_));
     const Box common = intersection(input_.own, needed_);
     if (!common.empty()) cells_in(stored, input_.frame, common).copy_(cells_in(dx, needed_, common));
-    back_.add(stored, input_.frame);
+    back_.finish_adding(stored, input_.frame);
     return {stored};
   }
 

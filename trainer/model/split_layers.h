@@ -28,14 +28,14 @@ class BoxExchange {
   BoxExchange(Communicator& group, const std::vector<Exchange>& all);
   // Starts to send cells of `from`, a tensor with the cells `frame`, and to receive.
   void start(const at::Tensor& from, const Box& frame);
-  // Writes what arrives into `to`.
+  // Writes what arrives into `to`, or adds it.
   void finish(const at::Tensor& to, const Box& frame);
-  // The same, but adds it.
-  void add(const at::Tensor& to, const Box& frame);
+  void finish_adding(const at::Tensor& to, const Box& frame);
 
  private:
+  // Calls `take(place, cells)` for each box that arrives, in order of the senders.
   template <class Take>
-  void end(const at::Tensor& to, const Box& frame, Take take);
+  void finish_with(const Take& take);
 
   Communicator& group_;
   std::vector<Exchange> sent_;
@@ -62,6 +62,8 @@ struct SplitLayerPlan {
 
 // split_windows.cc: layers whose output cells read other cells than their own; null for other kinds.
 std::unique_ptr<TorchLayer> make_split_window(const SplitLayerPlan& plan);
+// split_wrap.cc: the border of a periodic convolution.
+std::unique_ptr<TorchLayer> make_split_wrap(const SplitLayerPlan& plan);
 // split_sums.cc: norms, global means and film layers, which sum over the group; null for other kinds.
 std::unique_ptr<TorchLayer> make_split_sum(const SplitLayerPlan& plan);
 // split_cells.cc: the others.

@@ -244,9 +244,12 @@ ModelGraph graph_of(const Case& layer, const TensorShape& field) {
 }
 
 // On some processors oneDNN takes other kernels for strided windows and groups of short lines.
+// The gradient of a cell that a periodic border repeats is a sum over ranks, in another order.
 Case convolution(const char* name, std::int64_t channels, const GraphBuilder::Window& window) {
-  return {name, [=](GraphBuilder& b, Value x) { return b.convolution("c", x, channels, window); },
-          window.stride == 1 && window.groups == 1 ? Bits::equal : Bits::rounded, Kernels::onednn_too};
+  const bool equal = window.stride == 1 && window.groups == 1 && window.padding != Padding::periodic;
+  const Bits bits = equal ? Bits::equal : Bits::rounded;
+  return {name, [=](GraphBuilder& b, Value x) { return b.convolution("c", x, channels, window); }, bits,
+          Kernels::onednn_too};
 }
 Case block(const char* name, Norm norm, LayerKind kind) {
   return {name,
@@ -274,14 +277,26 @@ std::vector<Case> layer_cases() {
   return {
       convolution("convolution 3", 6, {3}),
       convolution("convolution 4", 5, {4}),
-      convolution("convolution 3, valid", 6, {3, 1, false}),
+      convolution("convolution 3, valid", 6, {3, 1, Padding::valid}),
       convolution("convolution 3, stride 2", 6, {3, 2}),
       convolution("convolution 2, stride 3", 6, {2, 3}),
-      convolution("convolution 3, dilation 2", 6, {3, 1, true, false, 2}),
-      convolution("convolution 3, 2 groups", 4, {3, 1, true, true, 1, 2}),
-      convolution("convolution 3, depth-wise", 4, {3, 1, true, true, 1, 4}),
+      convolution("convolution 3, dilation 2", 6, {3, 1, Padding::same, false, 2}),
+      convolution("convolution 3, 2 groups", 4, {3, 1, Padding::same, true, 1, 2}),
+      convolution("convolution 3, depth-wise", 4, {3, 1, Padding::same, true, 1, 4}),
       convolution("convolution 1", 6, {1}),
       convolution("convolution 3 to 16 channels", 16, {3}),
+      convolution("periodic convolution 3", 6, {3, 1, Padding::periodic}),
+      convolution("periodic convolution 4", 5, {4, 1, Padding::periodic, false}),
+      convolution("periodic convolution 3, stride 2", 6, {3, 2, Padding::periodic}),
+      convolution("periodic convolution 3, dilation 2", 16, {3, 1, Padding::periodic, true, 2}),
+      convolution("periodic convolution 7", 4, {7, 1, Padding::periodic}),
+      {"periodic convolution of a whole field",
+       [](GraphBuilder& b, Value x) {
+         const TensorShape shape = b.shape(x);
+         const Value whole = b.reshape("w", b.flatten("f", x), shape);
+         return b.convolution("c", whole, 4, {3, 1, Padding::periodic});
+       },
+       Bits::rounded},
       {"convolutions of 16 channels",
        [](GraphBuilder& b, Value x) {
          const Value y = b.convolution("c", x, 16, {4});
@@ -305,8 +320,8 @@ std::vector<Case> layer_cases() {
        Bits::rounded, Kernels::onednn_too},
       transposed("transposed 2, stride 2", 3, {2, 2}),
       transposed("transposed 3, stride 2", 3, {3, 2}),
-      transposed("transposed 3, stride 2, valid", 3, {3, 2, false}),
-      transposed("transposed 1, stride 2, valid", 3, {1, 2, false, true}),
+      transposed("transposed 3, stride 2, valid", 3, {3, 2, Padding::valid}),
+      transposed("transposed 1, stride 2, valid", 3, {1, 2, Padding::valid, true}),
       pool("average pool 2", LayerKind::average_pool, 2),
       pool("average pool 3", LayerKind::average_pool, 3),
       pool("max pool 2", LayerKind::max_pool, 2),
@@ -396,7 +411,7 @@ std::vector<Case> layer_cases() {
        }},
       {"weights that two layers share",
        [](GraphBuilder& b, Value x) {
-         const GraphBuilder::Window window = {3, 1, true, false};
+         const GraphBuilder::Window window = {3, 1, Padding::same, false};
          const Value first = b.convolution("c", x, 4, window);
          const Value norm = b.norm("n", first, Norm::batch);
          const Value second = b.convolution("c2", norm, 4, window);
@@ -484,12 +499,13 @@ void layers_are_those_of_one_rank(Checks& checks, int ranks) {
   }
 }
 
-ModelGraph named(ModelName name) {
+ModelGraph named(ModelName name, Padding padding = Padding::same) {
   const TensorShape cube = {2, {16, 20, 16}};
   const TensorShape image = {3, {1, 34, 40}};
   const TensorShape numbers = {3, {1, 1, 1}};
   ModelConfig model = default_model(name);
   if (model.width > 8) model.width = 8;
+  model.padding = padding;
   switch (name) {
     case ModelName::unet:
     case ModelName::fno:
@@ -517,6 +533,13 @@ void networks_are_those_of_one_rank(Checks& checks, int ranks) {
     if (ranks > 2) grids.resize(1);
     if (ranks > 4 && name != ModelName::cosmoflow && name != ModelName::unet) continue;
     checks.compare_on_grids(name_of(name), graph, grids, kNetworkRounding, KernelChoice::fastest);
+  }
+  for (const ModelName name : {ModelName::cosmoflow, ModelName::unet, ModelName::resnet}) {
+    const ModelGraph graph = named(name, Padding::periodic);
+    std::vector<SpaceGrid> grids = grids_for(graph.input(), ranks);
+    if (ranks > 2) grids.resize(1);
+    checks.compare_on_grids(fmt::format("periodic {}", name_of(name)), graph, grids, kNetworkRounding,
+                            KernelChoice::fastest);
   }
 }
 

@@ -71,20 +71,20 @@ void BoxExchange::start(const at::Tensor& from, const Box& frame) {
 }
 
 template <class Take>
-void BoxExchange::end(const at::Tensor& to, const Box& frame, Take take) {
+void BoxExchange::finish_with(const Take& take) {
   if (!sent_.empty() || !received_.empty()) group_.wait(ticket_);
   for (std::size_t i = 0; i < received_.size(); ++i)
-    take(cells_in(to, frame, received_[i].box), arriving_[i]);
+    take(moved(received_[i].box, received_[i].shift), arriving_[i]);
   leaving_.clear();
   arriving_.clear();
 }
 
 void BoxExchange::finish(const at::Tensor& to, const Box& frame) {
-  end(to, frame, [](const at::Tensor& cells, const at::Tensor& arrived) { cells.copy_(arrived); });
+  finish_with([&](const Box& place, const at::Tensor& cells) { cells_in(to, frame, place).copy_(cells); });
 }
 
-void BoxExchange::add(const at::Tensor& to, const Box& frame) {
-  end(to, frame, [](const at::Tensor& cells, const at::Tensor& arrived) { cells.add_(arrived); });
+void BoxExchange::finish_adding(const at::Tensor& to, const Box& frame) {
+  finish_with([&](const Box& place, const at::Tensor& cells) { cells_in(to, frame, place).add_(cells); });
 }
 
 namespace {
@@ -616,6 +616,8 @@ std::unique_ptr<TorchLayer> make_split_window(const SplitLayerPlan& plan) {
       return std::make_unique<SplitPixelShuffle>(plan);
     case LayerKind::slice:
       return std::make_unique<SplitSlice>(plan);
+    case LayerKind::wrap:
+      return make_split_wrap(plan);
     default:
       return nullptr;
   }

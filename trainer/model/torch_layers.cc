@@ -13,6 +13,7 @@
 #include "base/normal.h"
 #include "base/random.h"
 #include "trainer/model/direct_kernels.h"
+#include "trainer/model/wrap_layer.h"
 
 namespace wflow::trainer {
 namespace {
@@ -504,6 +505,14 @@ at::Tensor modulated(const at::Tensor& x, const at::Tensor& numbers) {
   return x * (scale + 1) + shift;
 }
 
+// The field with its border from the other ends.
+at::Tensor wrapped(const at::Tensor& x, const Layer& layer) {
+  at::Tensor y = x;
+  for (std::size_t i = 0; i < 3; ++i)
+    y = wrapped_along(y, static_cast<std::int64_t>(i) + 2, layer.pad_low[i], layer.pad_high[i]);
+  return y;
+}
+
 LayerFunction function_of(const Layer& layer, Precision precision) {
   using Tensors = TorchLayer::Tensors;
   const std::vector<std::int64_t> stride = list(layer.stride);
@@ -565,6 +574,8 @@ LayerFunction function_of(const Layer& layer, Precision precision) {
       return [layer](const Tensors& x, const Tensors& p) {
         return at::embedding(p[0], class_indices(x[0], layer)).movedim(-1, 1).contiguous();
       };
+    case LayerKind::wrap:
+      return [layer](const Tensors& x, const Tensors&) { return wrapped(x[0], layer); };
     case LayerKind::global_max:
       return [](const Tensors& x, const Tensors&) { return x[0].amax({2, 3, 4}); };
     case LayerKind::softmax:
@@ -611,6 +622,7 @@ bool works_on_fields(LayerKind kind) {
     case LayerKind::resize:
     case LayerKind::pixel_shuffle:
     case LayerKind::slice:
+    case LayerKind::wrap:
     case LayerKind::global_mean:
     case LayerKind::global_max:
       return true;

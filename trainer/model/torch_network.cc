@@ -25,6 +25,7 @@
 #include "trainer/model/onednn_convolution.h"
 #include "trainer/model/state_tensors.h"
 #include "trainer/model/torch_layers.h"
+#include "trainer/model/wrap_layer.h"
 
 namespace wflow::trainer {
 namespace {
@@ -201,6 +202,8 @@ class TorchNetwork final : public Network {
   }
   std::size_t value_of(std::size_t layer) const { return graph_.inputs.size() + layer; }
   std::size_t add_fused_stage(std::span<const Layer> chain, std::size_t first, KernelChoice kernels);
+  std::size_t add_wrapped_stage(std::span<const Layer> chain, std::size_t first, KernelChoice kernels);
+  bool onednn_is_faster(std::span<const Layer> chain, bool wants_input);
   std::size_t add_stage_in_blocks(std::span<const Layer> chain, std::size_t first);
   int common_block(const Layer& layer) const;
   void add_stage(std::span<const Layer> group, std::size_t first, const char* text, Stage stage);
@@ -257,6 +260,7 @@ std::size_t TorchNetwork::add_fused_stage(std::span<const Layer> chain, std::siz
     add_stage(chain.first(1), first, "product by oneDNN", std::move(stage));
     return 1;
   }
+  if (chain[0].kind == LayerKind::wrap) return add_wrapped_stage(chain, first, kernels);
   if (is_recurrent(chain[0].kind) || chain[0].kind == LayerKind::spectral_convolution) {
     Stage stage;
     const std::vector<LayerTensors> tensors = arrays_.tensors_of(chain.first(1), stage.arrays);
@@ -292,6 +296,39 @@ std::size_t TorchNetwork::add_fused_stage(std::span<const Layer> chain, std::siz
   stage.layer = make_direct_block(group, tensors);
   add_stage(group, first, "direct", std::move(stage));
   return direct;
+}
+
+// True if oneDNN computes a periodic convolution, which begins the chain, faster than the hand-written
+// kernels. With few input channels its weight gradient may be a matrix product, a third as fast as they are.
+bool TorchNetwork::onednn_is_faster(std::span<const Layer> chain, bool wants_input) {
+  Stage scratch;
+  const std::span<const Layer> group = chain.first(1);
+  const auto block =
+      make_onednn_block(group, arrays_.tensors_of(group, scratch.arrays), wants_input, precision_, scratch_);
+  if (block == nullptr) return false;
+  const std::vector<std::string> names = block->kernels();
+  const auto is_product = [](const std::string& name) { return name.find("gemm") != std::string::npos; };
+  return std::none_of(names.begin(), names.end(), is_product) && fills_vectors(*block) &&
+         useful_part(chain[0], *block, wants_input) >= kLeastUsefulPart;
+}
+
+// A stage for a border alone, or with the convolution after it. Returns as add_fused_stage().
+std::size_t TorchNetwork::add_wrapped_stage(std::span<const Layer> chain, std::size_t first,
+                                            KernelChoice kernels) {
+  Stage stage;
+  const std::size_t direct = kernels == KernelChoice::onednn ? 0 : direct_block_length(chain);
+  const bool wants_input = uses_.learned[chain[0].inputs.front()];
+  if (direct > 0 && (kernels == KernelChoice::direct || !onednn_is_faster(chain.subspan(1), wants_input))) {
+    const std::span<const Layer> group = chain.first(direct);
+    const std::vector<LayerTensors> tensors = arrays_.tensors_of(group, stage.arrays);
+    stage.layer = make_direct_block(group, tensors);
+    add_stage(group, first, "direct", std::move(stage));
+    return direct;
+  }
+  stage.reads_block = stage.gives_block = block_of_[chain[0].inputs.front()];
+  stage.layer = make_wrap_layer(chain[0], stage.gives_block);
+  add_stage(chain.first(1), first, "border", std::move(stage));
+  return 1;
 }
 
 // The block that all inputs of a layer have; 0: none, or several.

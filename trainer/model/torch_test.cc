@@ -75,6 +75,12 @@ torch::Tensor one_layer(const Layer& layer, const std::vector<torch::Tensor>& p,
         y = y.narrow(static_cast<std::int64_t>(axis) + 2, layer.pad_low[axis], layer.output.extent[axis]);
       return y;
     }
+    case LayerKind::wrap: {
+      const auto& a = layer.pad_low;
+      const auto& b = layer.pad_high;
+      namespace F = torch::nn::functional;
+      return F::pad(x, F::PadFuncOptions({a[2], b[2], a[1], b[1], a[0], b[0]}).mode(torch::kCircular));
+    }
     case LayerKind::stop:
       return x.detach();
     case LayerKind::subtract:
@@ -185,7 +191,8 @@ torch::Tensor one_layer(const Layer& layer, const std::vector<torch::Tensor>& p,
 
 // The values of a layer as a field, also where the graph treats one cell as a vector.
 torch::Tensor as_field(const torch::Tensor& x, const Layer& layer) {
-  const bool windowed = layer.kind == LayerKind::convolution || layer.kind == LayerKind::resize;
+  const bool windowed = layer.kind == LayerKind::convolution || layer.kind == LayerKind::resize ||
+                        layer.kind == LayerKind::wrap;
   return windowed && x.dim() == 2 ? x.reshape({x.size(0), x.size(1), 1, 1, 1}) : x;
 }
 
@@ -237,6 +244,11 @@ Case make_case(const char* name, ModelName model, std::int64_t width, bool norm,
   c.model.dropout = 0;
   c.model.tanh_output = tanh;
   c.model.dense = {16, 8};
+  return c;
+}
+
+Case periodic(Case c) {
+  c.model.padding = Padding::periodic;
   return c;
 }
 
@@ -371,7 +383,11 @@ INSTANTIATE_TEST_SUITE_P(
                         LayerKind::leaky_relu, Norm::group),
         with_activation(make_case("cnn_cube_silu", ModelName::cnn, 16, true, {2, {8, 8, 8}}, 2),
                         LayerKind::silu, Norm::none),
-        make_case("cnn_series_wide", ModelName::cnn, 16, false, {2, {1, 1, 40}}, 3)),
+        make_case("cnn_series_wide", ModelName::cnn, 16, false, {2, {1, 1, 40}}, 3),
+        periodic(make_case("cosmoflow_periodic", ModelName::cosmoflow, 4, false, {2, {16, 16, 16}}, 2)),
+        periodic(make_case("mlperf_periodic", ModelName::mlperf, 16, true, {1, {9, 16, 10}}, 2)),
+        periodic(make_case("sc18_periodic", ModelName::sc18, 16, false, {1, {16, 16, 16}}, 1)),
+        periodic(make_case("cnn_periodic_picture", ModelName::cnn, 16, true, {3, {1, 19, 24}}, 2))),
     [](const auto& test) { return test.param.name; });
 
 struct FamilyCase {
@@ -380,6 +396,7 @@ struct FamilyCase {
   ModelTask task;
   Norm norm = Norm::none;
   bool pre_activation = false;
+  Padding padding = Padding::same;
 };
 
 std::ostream& operator<<(std::ostream& out, const FamilyCase& c) {
@@ -394,6 +411,7 @@ ModelGraph family_graph(const FamilyCase& c) {
   model.dropout = 0;
   model.norm = c.norm;
   model.pre_activation = c.pre_activation;
+  model.padding = c.padding;
   model.blocks = std::min<std::int64_t>(model.blocks, 2);
   model.growth = std::min<std::int64_t>(model.growth, 3);
   for (std::int64_t& size : model.dense) size = 9;
@@ -436,7 +454,25 @@ INSTANTIATE_TEST_SUITE_P(
         FamilyCase{"tiramisu_picture", ModelName::tiramisu, {{kOdd}, {3, kOdd.shape.extent}}, Norm::batch},
         FamilyCase{"decoder_cube", ModelName::decoder, {{kNumbers, {"b", {}}}, {2, {8, 8, 8}}}},
         FamilyCase{"decoder_picture", ModelName::decoder, {{kNumbers}, {1, {1, 16, 12}}}},
-        FamilyCase{"autoencoder", ModelName::autoencoder, {{kCube}, {2, {8, 8, 8}}}}),
+        FamilyCase{"autoencoder", ModelName::autoencoder, {{kCube}, {2, {8, 8, 8}}}},
+        FamilyCase{"unet_periodic",
+                   ModelName::unet,
+                   {{kCube}, {1, {8, 8, 8}}},
+                   Norm::group,
+                   false,
+                   Padding::periodic},
+        FamilyCase{"resnet_periodic",
+                   ModelName::resnet,
+                   {{kPicture}, {2, {1, 1, 1}}},
+                   Norm::batch,
+                   false,
+                   Padding::periodic},
+        FamilyCase{"autoencoder_periodic",
+                   ModelName::autoencoder,
+                   {{kCube}, {2, {8, 8, 8}}},
+                   Norm::none,
+                   false,
+                   Padding::periodic}),
     [](const auto& test) { return test.param.name; });
 
 ModelGraph graph_of(const std::string& layers, const ModelTask& task) {
@@ -572,6 +608,37 @@ const char* const kWindows = R"(
 TEST(LayerList, GradientsAreAutogradsForDilationAndGroups) {
   for (const TensorShape& field : {TensorShape{3, {1, 24, 20}}, TensorShape{3, {8, 10, 8}}}) {
     const ModelGraph graph = graph_of(kWindows, {{{"x", field}}, {2, {1, 1, 1}}});
+    for (const KernelChoice kernels : kAllKernels) compare_with_autograd(graph, 2, kernels, true);
+  }
+}
+
+// Borders of every width: one side only, as wide as the field, in both layouts.
+const char* const kPeriodic = R"(
+- {convolution: 6, padding: periodic, part: trunk, name: few}
+- {leaky_relu: 0.1}
+- {average_pool: 2, part: rest}
+- {convolution: 16, kernel: 4, padding: periodic, name: even}
+- {relu: , name: a}
+- {convolution: 32, kernel: 2, padding: periodic, bias: false, name: one_side}
+- batch_norm
+- relu
+- {convolution: 32, stride: 2, padding: periodic, name: strided}
+- {convolution: 32, dilation: 2, padding: periodic, name: dilated}
+- relu
+- {convolution: 32, groups: 32, padding: periodic, name: depthwise}
+- {convolution: 16, kernel: 1, padding: periodic, name: point}
+- {global_mean: point, name: mean}
+- {global_max: a, name: most}
+- {apply: trunk, from: x, name: again}
+- {global_max: again, name: more}
+- {concatenate: [mean, most, more]}
+- {dense: 2}
+)";
+
+TEST(LayerList, GradientsAreAutogradsForPeriodicBorders) {
+  for (const TensorShape& field :
+       {TensorShape{3, {1, 13, 20}}, TensorShape{2, {9, 10, 8}}, TensorShape{2, {1, 1, 31}}}) {
+    const ModelGraph graph = graph_of(kPeriodic, {{{"x", field}}, {2, {1, 1, 1}}});
     for (const KernelChoice kernels : kAllKernels) compare_with_autograd(graph, 2, kernels, true);
   }
 }
@@ -1090,7 +1157,8 @@ TEST(Optimizer, DecaysWeightsAloneAndClips) {
 TEST(Export, PredictsAsTheNetworkDoes) {
   for (const Case& c : {make_case("cosmoflow", ModelName::cosmoflow, 4, true, {2, {16, 16, 16}}, 2),
                         make_case("mlperf", ModelName::mlperf, 4, false, {1, {16, 16, 16}}, 2, true),
-                        make_case("sc18", ModelName::sc18, 2, false, {1, {32, 32, 32}}, 2)}) {
+                        make_case("sc18", ModelName::sc18, 2, false, {1, {32, 32, 32}}, 2),
+                        periodic(make_case("periodic", ModelName::sc18, 2, false, {2, {9, 16, 12}}, 2))}) {
     const ModelGraph graph = build_model(c.model, c.input, 2);
     FlatState state(graph);
     state.fill_initial_values(1);

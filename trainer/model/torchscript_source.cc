@@ -59,12 +59,27 @@ class Source {
   std::vector<std::string> lines(const Layer& layer, const std::string& value) const {
     std::vector<std::string> inputs;
     for (const std::size_t number : layer.inputs) inputs.push_back(fmt::format("v{}", number));
+    if (layer.kind == LayerKind::wrap) return wrap_lines(layer, value);
     std::vector<std::string> several = sequence_lines(layer, value, inputs);
     if (several.empty()) several.push_back(value + " = " + expression(layer));
     return several;
   }
 
  private:
+  // The border of an axis comes from the field that has those of the axes before.
+  std::vector<std::string> wrap_lines(const Layer& layer, const std::string& name) const {
+    std::vector<std::string> lines = {name + " = " + value(layer, 0, true)};
+    for (std::size_t i = 0; i < 3; ++i) {
+      const std::int64_t low = layer.pad_low[i];
+      const std::int64_t high = layer.pad_high[i];
+      if (low + high == 0) continue;
+      lines.push_back(fmt::format(
+          "{0} = torch.cat([torch.narrow({0}, {1}, {2}, {3}), {0}, torch.narrow({0}, {1}, 0, {4})], {1})",
+          name, i + 2, layer.input.extent[i] - low, low, high));
+    }
+    return lines;
+  }
+
   std::string expression(const Layer& layer) const {
     const bool gives_field = works_on_field(layer.kind);
     if (layer.output.voxels() > 1 || !gives_field) return plain_expression(layer);
