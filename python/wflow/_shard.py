@@ -22,8 +22,6 @@ WITH_RAGGED = 3  # of data sets with a ragged field
 _SHUFFLE, _DEFLATE = 2, 1  # the numbers of HDF5's filters
 
 
-
-
 class _Descriptor:
     """An open file. It is closed with its last reference."""
 
@@ -54,7 +52,7 @@ class _Layout:
     logical: np.dtype  # of the values
     shape: tuple
     rows: int = 1  # samples per chunk
-    chunk: tuple = ()  # shape of a chunk of a sample; shorter than `shape` along one axis if the sample is stored in slabs
+    chunk: tuple = ()  # shape of a chunk of a sample; shorter than `shape` if the sample is stored in slabs or bricks
     shuffle: bool = False
     deflate: bool = False
     hashed: bool = False
@@ -67,17 +65,9 @@ class _Layout:
         return prod(self.shape) * self.dtype.itemsize
 
     @property
-    def slabs(self):
+    def parts(self):
         """The number of chunks of a sample."""
         return prod(-(-n // c) for n, c in zip(self.shape, self.chunk))
-
-
-def _contiguous_slabs(shape, chunk):
-    """Returns whether chunks are ranges of a sample in C order: 1 along the first axes, then a part of one, then all of the rest."""
-    k = 0
-    while k < len(shape) and chunk[k] == 1 and shape[k] >= 1:
-        k += 1
-    return all(c == n for n, c in zip(shape[k + 1:], chunk[k + 1:]))
 
 
 class Shard:
@@ -158,13 +148,13 @@ class Shard:
         layout.shuffle, layout.deflate = _SHUFFLE in filters, _DEFLATE in filters
         whole = layout.chunk == layout.shape
         plain = set(filters) <= {_SHUFFLE, _DEFLATE} and filters == sorted(filters, reverse=True) and dataset.dtype.isnative
-        if not plain or not (whole or (layout.rows == 1 and _contiguous_slabs(layout.shape, layout.chunk))) or (layout.rows > 1 and filters and not ragged):
+        if not plain or not (whole or (layout.rows == 1 and not ragged)) or (layout.rows > 1 and filters and not ragged):
             return layout  # chunks or filters of another tool: through h5py
         layout.chunks, layout.hashed = self._places(file, dataset, layout, version)
         return layout
 
     def _places(self, file, dataset, layout, version):
-        count = -(-dataset.shape[0] // layout.rows) * layout.slabs
+        count = -(-dataset.shape[0] // layout.rows) * layout.parts
         index = file.get("wflow/index" if version == 1 else f"wflow/index/{layout.name}")
         if isinstance(index, h5py.Dataset) and index.shape == (count, 4) and count > 0:
             words = index[...]
@@ -177,10 +167,10 @@ class Shard:
 
     @staticmethod
     def _place(dataset, layout, k):
-        sample, slab = divmod(k, layout.slabs)
+        sample, part = divmod(k, layout.parts)
         start = [sample * layout.rows]
         for n, c in zip(reversed(layout.shape), reversed(layout.chunk)):
-            slab, at = divmod(slab, -(-n // c))
+            part, at = divmod(part, -(-n // c))
             start.insert(1, at * c)
         info = dataset.id.get_chunk_info_by_coord(tuple(start))
         if info.byte_offset is None:
@@ -249,18 +239,18 @@ class Shard:
             self._check_packed(layout, row // layout.rows)
             offset = int(layout.chunks[row // layout.rows, 0]) + row % layout.rows * layout.sample_bytes
             values = np.frombuffer(bytearray(self._pread(offset, layout.sample_bytes)), layout.dtype).reshape(layout.shape)
-        elif layout.slabs == 1:
+        elif layout.parts == 1:
             values = self._chunk(layout, row, row).reshape(layout.shape)
         else:
-            values = self._slabs(layout, row)
+            values = self._parts(layout, row)
         return values.astype(layout.logical, copy=False)
 
-    def _slabs(self, layout, row):
+    def _parts(self, layout, row):
         values = np.empty(layout.shape, layout.dtype)
         for k, corner in enumerate(np.ndindex(*(-(-n // c) for n, c in zip(layout.shape, layout.chunk)))):
             place = tuple(slice(at * c, min(n, (at + 1) * c)) for at, n, c in zip(corner, layout.shape, layout.chunk))
-            slab = self._chunk(layout, row * layout.slabs + k, row).reshape(layout.chunk)
-            values[place] = slab[tuple(slice(0, s.stop - s.start) for s in place)]
+            part = self._chunk(layout, row * layout.parts + k, row).reshape(layout.chunk)
+            values[place] = part[tuple(slice(0, s.stop - s.start) for s in place)]
         return values
 
     def _chunk(self, layout, chunk, row):
