@@ -85,6 +85,18 @@ TEST(ConvertConfig, AllErrorsAtOnceWithPlaceAndSuggestion) {
   }
 }
 
+TEST(ConvertConfig, BricksFitTheField) {
+  const auto errors = [](const std::string& field) {
+    return read("from: simulate\ninputs:\n  u: {file: u.npy, " + field + "}\ntargets: [a]\n").errors;
+  };
+  EXPECT_EQ(errors("layout: CDHW, chunk: [4, 4, 4]"), "");
+  EXPECT_NE(errors("layout: _HW, chunk: [4, 4, 4]").find("'chunk' has 3 numbers, and 'layout' names 2 axes"),
+            std::string::npos);
+  EXPECT_NE(errors("chunk: [4, 0]").find("'chunk' must be between 1 and"), std::string::npos);
+  EXPECT_NE(errors("chunk: [1, 1, 1, 1, 1]").find("one to four numbers, or none"), std::string::npos);
+  EXPECT_NE(errors("layout: TC, ragged: T, chunk: [8]").find("neither with 'ragged'"), std::string::npos);
+}
+
 TEST(ConvertConfig, SourceIsOneOfTwo) {
   EXPECT_NE(read("output: x\n").errors.find("needs one of 'from'"), std::string::npos);
   EXPECT_NE(read("from: a\nfile: b\nsamples: c\n").errors.find("exclude each other"), std::string::npos);

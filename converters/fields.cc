@@ -575,6 +575,12 @@ void check_shapes(yaml::MapReader& reader, FieldConfig& field) {
       diagnostics.error(reader.mark_of(key), fmt::format("'{}' has more than four axes", key));
     }
   }
+  // Several files get an axis of channels.
+  const std::size_t stored = field.layout.size() - dropped + (field.files.size() > 1 ? 1 : 0);
+  if (!field.layout.empty() && field.chunk && field.chunk->size() > stored)
+    diagnostics.error(
+        reader.mark_of("chunk"),
+        fmt::format("'chunk' has {} numbers, and 'layout' names {} axes", field.chunk->size(), stored));
   const auto channel = field.layout.find('C');
   if (field.layout.empty() || field.channels.empty()) return;
   if (channel == std::string::npos && field.files.size() < 2) {

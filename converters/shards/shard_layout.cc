@@ -213,6 +213,9 @@ bool place_rows(hid_t creation, FieldLayout& layout) {
   return true;
 }
 
+// HDF5 searches through all chunks before the one that it is asked for: seconds for so many.
+constexpr std::size_t kMostAsked = 16384;
+
 // Finds the places of the samples, or of the steps of a ragged field; false if only HDF5 itself can read
 // them.
 bool place_chunks(const Opened& shard, const OpenedField& field, FieldLayout& layout) {
@@ -236,6 +239,8 @@ bool place_chunks(const Opened& shard, const OpenedField& field, FieldLayout& la
   if (auto places = places_by_index(shard, field, layout)) {
     layout.chunks = std::move(*places);
     layout.has_hashes = true;
+  } else if (layout.chunks_per_sample > 1 && chunk_count(field, layout) > kMostAsked) {
+    return false;
   } else {
     layout.chunks = places_by_library(shard, field, layout);
   }

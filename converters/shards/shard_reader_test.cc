@@ -564,6 +564,33 @@ TEST_P(ShardBricksTest, ABoxTakesTheBricksThatItTouches) {
   }
 }
 
+// Without the index HDF5 finds each chunk by a search: then it reads so many by itself.
+TEST_F(ShardReaderTest, VeryManyBricksNeedTheirIndex) {
+  const std::vector<std::size_t> shape = {1, 33, 33, 16};
+  std::vector<float> values(33 * 33 * 16);
+  for (std::size_t k = 0; k < values.size(); ++k) values[k] = static_cast<float>(hash64(1, k) % 9);
+  fs::create_directories(folder_);
+  write_file_durably(folder_ / "u.raw", bytes_of(values));
+  conversion_ = make_conversion(folder_, 1);
+  FieldConfig& x = conversion_.config.fields.front();
+  x.shape = x.selector.raw.shape = shape;
+  x.chunk = {1, 1, 1};
+  conversion_.config.split.parts = {1, 0, 0};
+  manifest_ = convert_all(conversion_, {{0, 0, folder_ / "u.raw", {1, 2}}});
+  data_ = conversion_.output;
+  const auto expect_values = [&](FieldLayout::Access access) {
+    const ShardFile shard(first_shard(), {"x"}, true);
+    EXPECT_EQ(shard.layout().fields[0].access, access);
+    std::vector<float> read(values.size());
+    ReadScratch scratch;
+    shard.read_float(0, 0, scratch, read, true);
+    EXPECT_EQ(read, values);
+  };
+  expect_values(FieldLayout::Access::direct);
+  if (!repack(first_shard(), {})) GTEST_SKIP() << "no h5repack";
+  expect_values(FieldLayout::Access::library);
+}
+
 INSTANTIATE_TEST_SUITE_P(Shards, ShardBricksTest, ::testing::Values(Compression::gzip, Compression::none),
                          [](const auto& of) { return of.param == Compression::gzip ? "gzip" : "plain"; });
 

@@ -20,6 +20,7 @@ from wflow._errors import DamagedData, NewerFormat
 FORMAT = 2
 WITH_RAGGED = 3  # of data sets with a ragged field
 _SHUFFLE, _DEFLATE = 2, 1  # the numbers of HDF5's filters
+_MOST_ASKED = 16384  # chunks: HDF5 searches through all of them before the one that it is asked for
 
 
 class _Descriptor:
@@ -150,7 +151,9 @@ class Shard:
         plain = set(filters) <= {_SHUFFLE, _DEFLATE} and filters == sorted(filters, reverse=True) and dataset.dtype.isnative
         if not plain or not (whole or (layout.rows == 1 and not ragged)) or (layout.rows > 1 and filters and not ragged):
             return layout  # chunks or filters of another tool: through h5py
-        layout.chunks, layout.hashed = self._places(file, dataset, layout, version)
+        places = self._places(file, dataset, layout, version)
+        if places is not None:
+            layout.chunks, layout.hashed = places
         return layout
 
     def _places(self, file, dataset, layout, version):
@@ -163,6 +166,8 @@ class Shard:
             fresh = int(holder.attrs.get("index_file_size", -1)) == self.size and int(ends.max()) <= self.size
             if fresh and all(self._place(dataset, layout, k)[:3] == tuple(int(w) for w in words[k, :3]) for k in (0, count - 1)):
                 return words, True
+        if layout.parts > 1 and count > _MOST_ASKED:
+            return None
         return np.array([self._place(dataset, layout, k) for k in range(count)], np.uint64).reshape(count, 4), False
 
     @staticmethod
