@@ -47,7 +47,8 @@ TEST(ConvertConfig, ReadsBackAsItWasWritten) {
       "{min_max: [-1, 1]}]}\n"
       "  p2: {file: a.npy, transform: [{one_hot: 7}, quantile]}\n"
       "  p3: {file: a.npy, transform: [{quantile: normal}]}\n"
-      "  j: {file: r.json, json: $.a.b}\n"
+      "  j: {file: r.json, json: $.a.b, chunk: [64, 32]}\n"
+      "  q: {file: q.npy, chunk: none}\n"
       "  r: {file: r.bin, shape: [4, 6], raw: {dtype: int16, order: fortran, record_markers: 4}}\n"
       "  g: {file: snap, gadget: {grid: 8, types: [0, 1]}, transform: [log1p, asinh: 2, clip: [0, 5], scale: "
       "[2, 1], "
@@ -82,6 +83,18 @@ TEST(ConvertConfig, AllErrorsAtOnceWithPlaceAndSuggestion) {
         "'targets' names 'a' twice", "mixes counts and fractions", "unknown key 'tests'"}) {
     EXPECT_NE(errors.find(part), std::string::npos) << part << "\nin\n" << errors;
   }
+}
+
+TEST(ConvertConfig, BricksFitTheField) {
+  const auto errors = [](const std::string& field) {
+    return read("from: simulate\ninputs:\n  u: {file: u.npy, " + field + "}\ntargets: [a]\n").errors;
+  };
+  EXPECT_EQ(errors("layout: CDHW, chunk: [4, 4, 4]"), "");
+  EXPECT_NE(errors("layout: _HW, chunk: [4, 4, 4]").find("'chunk' has 3 numbers, and 'layout' names 2 axes"),
+            std::string::npos);
+  EXPECT_NE(errors("chunk: [4, 0]").find("'chunk' must be between 1 and"), std::string::npos);
+  EXPECT_NE(errors("chunk: [1, 1, 1, 1, 1]").find("one to four numbers, or none"), std::string::npos);
+  EXPECT_NE(errors("layout: TC, ragged: T, chunk: [8]").find("neither with 'ragged'"), std::string::npos);
 }
 
 TEST(ConvertConfig, SourceIsOneOfTwo) {

@@ -426,7 +426,7 @@ class Fields(unittest.TestCase):
         self.COUNT = 2
         field = lambda i: np.random.default_rng(i).poisson(2, (3, 37, 300, 300)).astype("f4")  # planes of 352 KiB, 38 MiB a sample
         self.samples(lambda folder, i: np.save(folder / "u.npy", field(i)))
-        self.convert(inputs={"u": {"file": "u.npy", "layout": "CDHW"}}, targets=["a"])
+        self.convert(inputs={"u": {"file": "u.npy", "layout": "CDHW", "chunk": "none"}}, targets=["a"])
         data = self.data()
         for row, i in enumerate(data["id"]):
             np.testing.assert_array_equal(data["u"][row], field(i))
@@ -442,6 +442,50 @@ class Fields(unittest.TestCase):
             copy = self.folder / "copy.h5"
             subprocess.run(["h5repack", *options, str(shard), str(copy)], check=True)
             subprocess.run(["h5diff", str(shard), str(copy), "/u"], check=True)
+
+    def test_samples_lie_in_bricks(self):
+        """Chunks of plain HDF5, read by h5py, h5repack and the Python package; the last ones along an axis reach over its end."""
+        self.COUNT = 3
+        field = lambda i: np.random.default_rng(i).poisson(2, (2, 33, 40, 29)).astype("f4")
+        self.samples(lambda folder, i: (np.save(folder / "u.npy", field(i)), np.save(folder / "v.npy", field(i)[0, 0])))
+        inputs = {"u": {"file": "u.npy", "layout": "CDHW", "narrow": True, "chunk": [16, 64, 8]}, "v": {"file": "v.npy", "layout": "HW", "chunk": [8]}}
+        self.convert(inputs=inputs, targets=["a"])
+        data = self.data()
+        for row, i in enumerate(data["id"]):
+            np.testing.assert_array_equal(data["u"][row], field(i))
+            np.testing.assert_array_equal(data["v"][row], field(i)[0, 0])
+        self.assertEqual([self.fields[k].get("chunk") for k in ("u", "v", "y")], [[16, 64, 8], [8], None])
+        shard = self.folder / "data/train/shard-00000.h5"
+        with h5py.File(shard) as file:
+            self.assertEqual((file["u"].chunks, file["u"].dtype), ((1, 2, 16, 40, 8), np.uint8))
+            self.assertEqual(file["v"].chunks, (1, 40, 8))
+            self.assertEqual(file["wflow/index/u"].shape, (3 * 3 * 4, 4))
+            self.assertEqual(file.attrs["wflow_format"], 2)
+            np.testing.assert_array_equal(file["u"][1, 1, 10:20, 3, 5:9], field(file["id"][1])[1, 10:20, 3, 5:9])
+        self.assertIn("12 bricks of 2 x 16 x 40 x 8 a sample, deflate, held as uint8, indexed", self.run_program("shards", "info", shard).stdout)
+        sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
+        import wflow
+        train = wflow.open(self.folder / "data").train
+        np.testing.assert_array_equal(train[1]["u"], field(train.ids[1]))
+        from wflow._shard import Shard
+        self.assertEqual(len(Shard(shard, ["u"]).layouts["u"].chunks), 36)  # read without h5py
+        for options in (["-f", "u:GZIP=1"], ["-l", "u:CHUNK=1x1x33x40x29"]):
+            copy = self.folder / "copy.h5"
+            subprocess.run(["h5repack", *options, str(shard), str(copy)], check=True)
+            subprocess.run(["h5diff", str(shard), str(copy), "/u"], check=True)
+        # A damaged brick is a damaged sample.
+        with h5py.File(shard) as file:
+            offset, i = int(file["wflow/index/u"][12 + 5][0]) + 20, int(file["id"][1])
+        content = bytearray(shard.read_bytes())
+        content[offset] ^= 1
+        shard.write_bytes(content)
+        done = self.run_program("verify", self.folder / "data")
+        self.assertEqual(done.returncode, 4)
+        self.assertIn(f"sample {i} of ", done.stdout + done.stderr)
+        for keys, text in (({"chunk": [1, 2, 3, 4]}, "'chunk' of v has 4 numbers, and its samples have 2 axes"),
+                           ({"chunk": [0]}, "'chunk' must be between 1"), ({"chunk": []}, "one to four numbers, or none")):
+            with self.subTest(keys=keys):
+                self.assertIn(text, self.convert(3, inputs={"v": {"file": "v.npy", **keys}}, targets=["a"], output="refused"))
 
     @unittest.skipIf("WFLOW_SANITIZED" in os.environ, "a sanitizer keeps what is freed")
     def test_a_large_sample_is_in_memory_twice(self):

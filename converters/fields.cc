@@ -575,6 +575,12 @@ void check_shapes(yaml::MapReader& reader, FieldConfig& field) {
       diagnostics.error(reader.mark_of(key), fmt::format("'{}' has more than four axes", key));
     }
   }
+  // Several files get an axis of channels.
+  const std::size_t stored = field.layout.size() - dropped + (field.files.size() > 1 ? 1 : 0);
+  if (!field.layout.empty() && field.chunk && field.chunk->size() > stored)
+    diagnostics.error(
+        reader.mark_of("chunk"),
+        fmt::format("'chunk' has {} numbers, and 'layout' names {} axes", field.chunk->size(), stored));
   const auto channel = field.layout.find('C');
   if (field.layout.empty() || field.channels.empty()) return;
   if (channel == std::string::npos && field.files.size() < 2) {
@@ -688,6 +694,28 @@ void read_dtype(yaml::MapReader& reader, std::string_view key, FieldConfig& fiel
     field.dtype = static_cast<DType>(type - 1);
 }
 
+// The lengths of a brick, or the word none.
+void read_chunk(yaml::MapReader& reader, std::string_view key, FieldConfig& field) {
+  const yaml::Node* node = reader.find(key);
+  if (node == nullptr) return;
+  field.chunk.emplace();
+  if (node->is_scalar() && node->text == "none") return;
+  for (const std::int64_t length : reader.integers(key, 1, kMostLength))
+    field.chunk->push_back(static_cast<std::size_t>(std::max<std::int64_t>(1, length)));
+  if (field.chunk->empty() || field.chunk->size() > kMostRank)
+    reader.diagnostics().error(
+        node->mark, "'chunk' is the cells of a brick along the last axes, one to four numbers, or none");
+  if (reader.has("ragged") || reader.has("parameters"))
+    reader.diagnostics().error(node->mark,
+                               "'chunk' is for fields of one shape: it goes neither with 'ragged' "
+                               "nor with 'parameters'");
+}
+
+yaml::Node write_chunk(const FieldConfig& field) {
+  if (!field.chunk || field.chunk->empty()) return yaml::scalar("none");
+  return config::emit_integers(*field.chunk);
+}
+
 bool is_from_files(const FieldConfig& field) {
   return !field.from_parameters;
 }
@@ -768,6 +796,19 @@ std::vector<config::Key<FieldConfig>> form_keys() {
                       "that fits the whole block, without loss. wflow's readers return the field's own type; "
                       "h5py returns the narrow one (attribute `dtype` names the other)")
           .unless_default(),
+      config::custom<FieldConfig>(
+          "chunk",
+          config::any_of({{{"const", "none"}},
+                          {{"type", "array"},
+                           {"items", config::integer_schema(1, kMostLength)},
+                           {"minItems", 1},
+                           {"maxItems", kMostRank}}}),
+          "`[64, 64, 64]`: the shards hold each sample in bricks of so many cells along its last axes, with "
+          "all channels, so that a reader of a part of the sample decodes only a part of it: "
+          "[below](#samples-in-bricks). `none`: in one piece, or above 8 MiB in slabs",
+          read_chunk, write_chunk)
+          .usually("`[64, 64, 64]` for volumes (axes D, H and W) of 8 MiB a sample or more, else `none`")
+          .emitted_if([](const FieldConfig& field) { return field.chunk.has_value(); }),
       config::texts("channels", &FieldConfig::channels, "names along C; the shards record them")
           .unless_default(),
       config::text("units", &FieldConfig::units, "unit of the values; the shards record it")

@@ -114,6 +114,8 @@ struct FieldConfig {
   std::vector<Transform> transforms;
   std::optional<DType> dtype;
   bool narrow = false;  // store whole numbers in the smallest type that holds them
+  // Cells of a chunk along the last axes, in shards: its bricks. Empty: none. Nothing: chosen by the form.
+  std::optional<std::vector<std::size_t>> chunk;
   std::vector<std::string> channels;
   std::string units;
 

@@ -435,6 +435,27 @@ class Rewrites(ExchangeTest):
         self.assertIn("--size is a size such as 512MiB", self.refused("reshard", "data", "out", "--size", "big"))
         self.assertIn("is there already", self.refused("reshard", "data", "data"))
 
+    def test_reshard_to_bricks_and_back(self):
+        data = self.make("data", range(60))
+        bricks = lambda name: {f["name"]: f["chunk"] for f in self.manifest(name)["fields"] if "chunk" in f}
+        self.shards("reshard", "data", "bricks", "--bricks", "3x5")
+        self.shards("reshard", "bricks", "kept", "--shard-samples", 9)
+        self.shards("reshard", "bricks", "whole", "--bricks", "none")
+        for name in ("bricks", "kept", "whole"):
+            self.assert_same(data, self.read(name))
+            self.verify(name)
+            self.assertIn("the same 60 samples of 6 fields", self.shards("diff", "data", name))
+            self.assert_same_statistics(self.manifest("data")["statistics"], self.manifest(name)["statistics"])
+        self.assertEqual(bricks("data"), {})
+        self.assertTrue(bricks("bricks"))
+        self.assertEqual((bricks("kept"), set(map(tuple, bricks("whole").values()))), (bricks("bricks"), {()}))
+        with h5py.File(self.folder / "bricks/train/shard-00000.h5") as one, h5py.File(self.folder / "data/train/shard-00000.h5") as other:
+            self.assertEqual((one["u"].chunks, other["u"].chunks), ((1, 2, 3, 5), (1, 2, 32, 40)))
+            self.assertEqual([file["big"].chunks for file in (one, other)], [(1, 3000)] * 2)  # of one axis
+            np.testing.assert_array_equal(one["u"][7, 1, 2:10, 3], other["u"][7, 1, 2:10, 3])
+        self.assertIn("--bricks is the cells of a brick along the last axes", self.refused("reshard", "data", "out", "--bricks", "3x0"))
+        self.assertIn("no field of data has 4 axes besides channels", self.refused("reshard", "data", "out", "--bricks", "3x3x3x3"))
+
     def test_merge_is_what_one_conversion_makes(self):
         """By hash, samples have their split whatever data set they come with."""
         split = {"train": 0.7, "validation": 0.2, "test": 0.1, "seed": 3}

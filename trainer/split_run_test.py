@@ -76,6 +76,71 @@ class Split(whole.TrainRun):
         for one, split in zip(self.losses("few"), self.losses("few-4")):
             numpy.testing.assert_allclose(split, one, rtol=1e-5)
 
+    def volumes(self, name, shape):
+        """A data set of samples in one piece, with a field as input, another one as target, and a number."""
+        folder = self.root / name
+        folder.mkdir()
+        rows = ["id,file,mean"]
+        for i in range(16):
+            values = numpy.random.default_rng(i).normal(i / 8, 1, (2, *shape)).astype("f4")
+            numpy.savez(folder / f"{i}.npz", x=values, f=values[:1] ** 2)
+            rows.append(f"{i},{i}.npz,{values.mean()}")
+        (folder / "table.csv").write_text("\n".join(rows) + "\n")
+        fields = {k: {"dataset": k, "layout": "CDHW"} for k in "xf"}
+        config = {"samples": "table.csv", "output": "whole", "split": {"train": 10, "validation": 3, "test": 3},
+                  "inputs": {"x": fields["x"]}, "targets": {"f": fields["f"], "mean": "parameter"}}
+        (folder / "convert.yaml").write_text(json.dumps(config))
+        self.convert(folder / "convert.yaml")
+        return folder
+
+    def convert(self, *arguments):
+        whole.subprocess.run([whole.PROGRAMS.convert, *map(str, arguments)], check=True, stdout=whole.subprocess.DEVNULL)
+
+    def bricks(self, folder, cells):
+        self.convert("shards", "reshard", folder / "whole", folder / cells, "--bricks", cells)
+        return folder / cells
+
+    def test_bricks_change_no_bit(self):
+        folder = self.volumes("cubes", (16, 16, 16))
+        keys = {"batch": 3, "epochs": 2, "model": {"name": "cnn", "width": 2, "norm": "batch"}, "augment": ["flip", "shift", "permute"],
+                "inputs": ["x"], "targets": ["mean"], "optimizer": {"name": "sgd", "learning_rate": 0.01}}
+        cut = self.bricks(folder, "4x5x16")
+        for ranks, space, more in ((2, [1, 2, 1], {}), (4, [2, 1, 2], {"cache": 0}), (2, [2, 1, 1], {"transform": None, "cache": "100KiB"}),
+                                   (2, [2, 1, 1], {"augment": ["shift", {"noise": 0.2}]}),
+                                   (2, [1, 1, 2], {"targets": ["f"], "model": {"name": "unet", "width": 2, "depth": 1}})):
+            with self.subTest(space=space, **more):
+                for name, data in (("one-piece", folder / "whole"), ("in-bricks", cut)):
+                    whole.shutil.rmtree(self.root / name, ignore_errors=True)
+                    self.train(self.shared(name, ranks, space, **{**keys, "transform": None, **more, "data": str(data)}), ranks)
+                self.assertEqual(self.weights("in-bricks")[0], self.weights("one-piece")[0])
+                self.assertEqual(self.result("in-bricks")["test"], self.result("one-piece")["test"])
+
+    def decoded(self, name):
+        return self.result(name)["reading"]["decoded_bytes_this_segment"]
+
+    def test_a_rank_decodes_its_bricks(self):
+        folder = self.volumes("boxes", (32, 16, 16))
+        keys = {"batch": 5, "epochs": 3, "model": {"name": "cnn", "width": 2}, "augment": ["flip"], "cache": 0, "transform": None,
+                "inputs": ["x"], "targets": ["mean"]}
+        self.train(self.config("alone", data=str(folder / "whole"), **keys))
+        (everything,) = self.decoded("alone")
+        # Without shifts, parts are whole bricks. A shift begins a part anywhere: at most a brick more along each axis.
+        for cells, space, augment, least, most in (("8x8x8", [2, 1, 1], ["flip"], 1, 1), ("8x8x8", [2, 2, 1], ["flip"], 1, 1),
+                                                   ("2x16x16", [2, 1, 1], ["flip", "shift"], 1, 1.15), ("16x2x16", [1, 2, 1], ["flip", "shift"], 1, 1.3),
+                                                   ("32x5x16", [1, 2, 1], [], 1.25, 15 / 8)):  # the cut divides a brick
+            with self.subTest(cells=cells, space=space):
+                parts = int(numpy.prod(space))
+                name = f"part-{cells}-{'x'.join(map(str, space))}"
+                data = folder / cells if (folder / cells).exists() else self.bricks(folder, cells)
+                self.train(self.shared(name, parts, space, **{**keys, "augment": augment, "data": str(data)}), parts)
+                factors = numpy.array(self.decoded(name)) * parts / everything
+                self.assertEqual(len(factors), parts)
+                self.assertGreaterEqual(factors.min(), least)
+                self.assertLessEqual(factors.max(), most + 0.001)  # every rank reads the number
+        # Samples in one piece are decoded by every rank.
+        self.train(self.shared("pieces", 2, [2, 1, 1], **{**keys, "data": str(folder / "whole")}), 2)
+        self.assertEqual(self.decoded("pieces"), [everything] * 2)
+
     def test_sigkill_and_another_grid(self):
         keys = {"epochs": 8, "checkpoint": {"every_steps": 3, "keep_last": 2}, "model": {"name": "cnn", "width": 2, "norm": "batch"}}
         self.train(self.shared("unbroken", 2, 2, **keys), 2)

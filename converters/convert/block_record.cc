@@ -107,6 +107,7 @@ Json to_json(const FieldForm& form) {
                       {"pad_value", form.ragged->pad_value}};
   }
   if (form.mask) json["mask"] = true;
+  if (form.chunk) json["chunk"] = *form.chunk;
   return json;
 }
 
@@ -133,6 +134,9 @@ FieldForm form_from(const nlohmann::json& json) {
       throw Error(ExitCode::data, "a block record's ragged field is damaged");
   }
   form.mask = json.value("mask", false);
+  if (json.contains("chunk")) form.chunk = json.at("chunk").get<std::vector<std::size_t>>();
+  if (form.chunk && form.chunk->size() > form.shape.size())
+    throw Error(ExitCode::data, "the bricks of a field in a block record do not fit its shape");
   return form;
 }
 

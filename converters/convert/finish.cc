@@ -149,7 +149,8 @@ FieldInfo info_of(const ConvertConfig& config, const FieldForm& form, const Merg
                              : form.matches   ? "matches"
                                               : "runs",
                     .pieces = form.pieces,
-                    .mask = form.mask};
+                    .mask = form.mask,
+                    .chunk = form.chunk};
   take_lengths(form, info);
   return info;
 }

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "base/yaml.h"
 #include "converters/exchange/exchange.h"
 
@@ -93,12 +94,32 @@ void add_merge(CLI::App& shards, std::function<int()>& chosen) {
   });
 }
 
+// "64x64x64" or "none".
+std::vector<std::size_t> read_bricks(const std::string& text) {
+  std::vector<std::size_t> bricks;
+  if (text == "none") return bricks;
+  for (const std::string& word : text::split(text, 'x')) {
+    const auto cells = text::to_integer(word);
+    if (!cells || *cells < 1 || bricks.size() == kMostRank)
+      throw Error(ExitCode::usage,
+                  fmt::format("--bricks is the cells of a brick along the last axes, such as 64x64x64, or "
+                              "none; not '{}'",
+                              text));
+    bricks.push_back(static_cast<std::size_t>(*cells));
+  }
+  return bricks;
+}
+
 void add_reshard(CLI::App& shards, std::function<int()>& chosen) {
-  CLI::App* command = shards.add_subcommand("reshard", "a data set in shards of another size");
+  CLI::App* command =
+      shards.add_subcommand("reshard", "a data set in shards of another size, or with samples in bricks");
   const auto options = std::make_shared<RewriteOptions>();
   const auto data = std::make_shared<std::string>();
   command->add_option("data", *data, "the data set")->required();
   command->add_option("out", options->out, "the folder to make")->required();
+  command->add_option_function<std::string>(
+      "--bricks", [options](const std::string& text) { options->bricks = read_bricks(text); },
+      "store each sample in bricks of so many cells along its last axes: 64x64x64; none: whole");
   add_rewrite_options(command, options);
   command->callback([&chosen, options, data] {
     options->sources = {*data};

@@ -98,6 +98,8 @@ struct RewriteOptions {
   std::uint64_t shard_samples = 0;                       // 0: as many as make about shard_bytes
   std::uint64_t shard_bytes = std::uint64_t{512} << 20;  // size of a block's shards, as stored
   std::vector<std::string> sort_by;                      // keys of the order (sort_keys.h); empty: by id
+  // The bricks of fields with so many axes: cells along the last ones; empty: none. Nothing: as they are.
+  std::optional<std::vector<std::size_t>> bricks;
   bool renumber = false;  // the ids of each further data set follow those of the one before
   unsigned threads = 1;
 };

@@ -115,6 +115,7 @@ class Rewriter {
       sources_.push_back({path, read_manifest(path), 0});
       require_same_fields(sources_.front(), sources_.back());
     }
+    require_bricks();
     collect_rows();
     collect_absent();
     number_blocks();
@@ -142,6 +143,7 @@ class Rewriter {
     }
     for (std::size_t k = 0; k < merged.size(); ++k) {
       FieldInfo& field = manifest.fields[k];
+      if (takes_bricks(field)) field.chunk = options_.bricks;
       take_lengths(lengths_[k], field);
       field.statistics = field.mask
                              ? merged[k].of_mask(manifest.split(kSplitNames[kTrain]).samples, field.values())
@@ -162,6 +164,16 @@ class Rewriter {
 
  private:
   const Manifest& first() const { return sources_.front().manifest; }
+
+  void require_bricks() const {
+    if (!options_.bricks || options_.bricks->empty()) return;
+    if (std::ranges::any_of(first().fields, [&](const FieldInfo& field) { return takes_bricks(field); }))
+      return;
+    throw Error(ExitCode::usage,
+                fmt::format("no field of {} has {} axes besides channels, as --bricks {} has",
+                            sources_.front().path.string(), options_.bricks->size(),
+                            fmt::join(*options_.bricks, "x")));
+  }
 
   void include_lengths(const BlockRecord& record) {
     if (record.shards.empty()) return;
@@ -312,6 +324,12 @@ class Rewriter {
     return std::nullopt;
   }
 
+  // Fields with fewer axes keep their chunks.
+  bool takes_bricks(const FieldInfo& field) const {
+    const std::size_t channels = field.layout.starts_with('C') ? 1 : 0;
+    return options_.bricks && !field.ragged && field.shape.size() >= options_.bricks->size() + channels;
+  }
+
   std::vector<FieldForm> forms_of(const std::vector<Place>& places) const {
     std::vector<FieldForm> forms;
     for (std::size_t k = 0; k < first().fields.size(); ++k) {
@@ -331,6 +349,7 @@ class Rewriter {
       form.matches = field.coder == "matches";
       form.pieces = field.pieces;
       form.mask = field.mask;
+      form.chunk = takes_bricks(field) ? options_.bricks : field.chunk;
       if (field.ragged) form.ragged = RaggedAxis{field.ragged->axis, 0, 0, field.ragged->pad_value};
       forms.push_back(std::move(form));
     }

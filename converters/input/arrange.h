@@ -66,6 +66,7 @@ struct FieldForm {
   std::optional<RaggedAxis> ragged =
       {};             // `shape` has the sample's length, or the longest of several samples
   bool mask = false;  // of a ragged field: readers make it from the lengths, the shards do not hold it
+  std::optional<std::vector<std::size_t>> chunk = {};  // see FieldConfig
 
   // Channels: entries of the axis C; 1 without it.
   std::size_t channel_count() const { return layout.starts_with('C') ? shape[0] : 1; }

@@ -19,13 +19,18 @@ std::uint64_t value_bytes(const FieldInfo& field) {
   return field.values() * dtype_size(parse_dtype(field.dtype).value_or(DType::float32));
 }
 
+std::string parts_of_sample(const FieldLayout& layout) {
+  if (layout.grid().are_ranges()) return fmt::format("{} slabs a sample", layout.chunks_per_sample);
+  return fmt::format("{} bricks of {} a sample", layout.chunks_per_sample, fmt::join(layout.chunk, " x "));
+}
+
 std::string storage_of(const FieldLayout& layout) {
   if (layout.access == FieldLayout::Access::library) return "chunks of another tool, read through HDF5";
   std::string text = layout.is_ragged()
                          ? fmt::format("ragged, {} steps a chunk", layout.ragged.steps_per_chunk)
-                     : layout.rows_per_chunk > 1 ? fmt::format("{} samples a chunk", layout.rows_per_chunk)
-                     : layout.slabs > 1          ? fmt::format("{} slabs a sample", layout.slabs)
-                                                 : "a chunk a sample";
+                     : layout.rows_per_chunk > 1    ? fmt::format("{} samples a chunk", layout.rows_per_chunk)
+                     : layout.chunks_per_sample > 1 ? parts_of_sample(layout)
+                                                    : "a chunk a sample";
   if (layout.filters.shuffle) text += ", shuffle";
   if (layout.filters.deflate) text += ", deflate";
   if (layout.held != layout.dtype) text += fmt::format(", held as {}", dtype_name(layout.held));

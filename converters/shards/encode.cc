@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "converters/shards/chunk_grid.h"
 #include "converters/shards/ragged.h"
 #include "converters/shards/shard_writer.h"
 
@@ -212,6 +213,39 @@ std::vector<std::uint8_t> held_values(const FieldForm& form, std::span<const std
   return std::move(array.bytes);
 }
 
+// The chunks of a sample's values of `width` bytes.
+class ChunkCutter {
+ public:
+  ChunkCutter(const FieldForm& form, std::size_t width)
+      : grid_(chunk_grid(form)), whole_(SampleBox::whole(form.shape)), width_(width) {}
+  std::size_t chunks() const { return grid_.chunks(); }
+  std::size_t chunk_bytes() const { return grid_.chunk_values() * width_; }
+  // A range of the sample, without the values beyond its end; a brick is in `scratch`, with zeros there.
+  std::span<const std::uint8_t> values(std::span<const std::uint8_t> sample, std::size_t chunk,
+                                       std::vector<std::uint8_t>& scratch) const {
+    std::span<const std::uint8_t> range;
+    const auto part = [&](const ChunkGrid::Run& run) {
+      return sample.subspan(run.in_sample * width_, run.values * width_);
+    };
+    if (grid_.are_ranges()) {
+      grid_.for_each_run(chunk, whole_, [&](const ChunkGrid::Run& run) { range = part(run); });
+      return range;
+    }
+    scratch.assign(chunk_bytes(), 0);
+    grid_.for_each_run(chunk, whole_, [&](const ChunkGrid::Run& run) {
+      range = part(run);
+      std::copy(range.begin(), range.end(),
+                scratch.begin() + static_cast<std::ptrdiff_t>(run.in_chunk * width_));
+    });
+    return scratch;
+  }
+
+ private:
+  ChunkGrid grid_;
+  SampleBox whole_;
+  std::size_t width_;
+};
+
 // Measures chunk by chunk, as they are written; only some chunks of a very large sample, to save memory and
 // time.
 void add_sample(const FieldForm& chosen, const FieldValue& value, int level, CodedSizes& sizes) {
@@ -219,13 +253,22 @@ void add_sample(const FieldForm& chosen, const FieldValue& value, int level, Cod
   FieldForm form = value.form;  // the sample's form may differ from the block's
   form.narrow = chosen.narrow;
   const std::size_t width = dtype_size(form.dtype);
-  const auto ranges = slab_ranges(form, slab_shape(form));
+  form.chunk = chosen.chunk;
+  const ChunkCutter cutter(form, width);
+  const std::size_t piece_bytes = form.values() * width;
   const std::size_t step = value.bytes.size() / kMostBytes + 1;
-  for (std::size_t k = 0; k < ranges.size() * form.pieces; k += step) {
-    const auto [offset, length] = ranges[k % ranges.size()];
-    const std::size_t first = k / ranges.size() * form.values() + offset;
-    sizes.add(form, held_values(form, std::span(value.bytes).subspan(first * width, length * width)), level);
+  std::vector<std::uint8_t> scratch;
+  for (std::size_t k = 0; k < cutter.chunks() * form.pieces; k += step) {
+    const auto piece = std::span(value.bytes).subspan(k / cutter.chunks() * piece_bytes, piece_bytes);
+    sizes.add(form, held_values(form, cutter.values(piece, k % cutter.chunks(), scratch)), level);
   }
+}
+
+void check_chunk(const FieldForm& form) {
+  if (!form.chunk || form.chunk->size() <= form.shape.size()) return;
+  throw Error(ExitCode::spec,
+              fmt::format("'chunk' of {} has {} numbers, and its samples have {} axes: ({})", form.name,
+                          form.chunk->size(), form.shape.size(), fmt::join(form.shape, ", ")));
 }
 
 void choose_storage(const ConvertConfig& config, const std::vector<FieldValue>& values, SampleForm& form) {
@@ -234,7 +277,9 @@ void choose_storage(const ConvertConfig& config, const std::vector<FieldValue>& 
     for (const FieldConfig& field : config.fields) {
       if (field.narrow && field.name == form[k].name)
         form[k].narrow = narrow_type(form[k].dtype, values[k].bytes);
+      if (field.name == form[k].name) form[k].chunk = field.chunk;
     }
+    check_chunk(form[k]);
   }
 }
 
@@ -334,16 +379,16 @@ EncodedField encode_values(std::span<const std::uint8_t> bytes, const FieldForm&
     return result;
   }
   const std::size_t width = dtype_size(form.held());
-  const std::vector<std::size_t> slab = slab_shape(form);
-  for (const auto& [offset, length] : slab_ranges(form, slab)) {
-    const auto values = bytes.subspan(offset * width, length * width);
-    if (values.size() == values_of(slab) * width) {
-      result.chunks.push_back(encoder.encode(values, width));
-      continue;
+  const ChunkCutter cutter(form, width);
+  std::vector<std::uint8_t> scratch;
+  for (std::size_t k = 0; k < cutter.chunks(); ++k) {
+    std::span<const std::uint8_t> values = cutter.values(bytes, k, scratch);
+    if (values.size() < cutter.chunk_bytes()) {
+      scratch.assign(values.begin(), values.end());
+      scratch.resize(cutter.chunk_bytes(), 0);  // the last slab is complete in the file
+      values = scratch;
     }
-    std::vector<std::uint8_t> whole(values.begin(), values.end());
-    whole.resize(values_of(slab) * width, 0);  // the last slab is complete in the file
-    result.chunks.push_back(encoder.encode(whole, width));
+    result.chunks.push_back(encoder.encode(values, width));
   }
   return result;
 }
@@ -351,7 +396,7 @@ EncodedField encode_values(std::span<const std::uint8_t> bytes, const FieldForm&
 EncodedField encode_values(std::vector<std::uint8_t>&& bytes, const FieldForm& form, Encoder& encoder,
                            bool hashed) {
   const bool packed = rows_per_chunk(form) > 1;
-  const bool kept = packed || (!filters_of(form).deflate && slab_shape(form) == form.shape);
+  const bool kept = packed || (!filters_of(form).deflate && chunk_shape(form) == form.shape);
   if (!kept) return encode_values(std::span<const std::uint8_t>(bytes), form, encoder, hashed);
   EncodedField result;
   if (hashed) result.raw_hash = chunk_hash(bytes);

@@ -88,6 +88,7 @@ Json to_json(const FieldInfo& field) {
                       {"pad_value", field.ragged->pad_value}};
   }
   if (field.mask) json["mask"] = true;
+  if (field.chunk) json["chunk"] = *field.chunk;
   const Normalisation& n = field.normalisation;
   if (n.kind == "standardise") json["normalisation"] = {{"kind", n.kind}};
   if (n.kind == "min_max") json["normalisation"] = {{"kind", n.kind}, {"low", n.low}, {"high", n.high}};
@@ -138,6 +139,11 @@ FieldInfo field_from(const nlohmann::json& json) {
     throw std::invalid_argument("a field is not described as one");
   if (json.contains("ragged")) field.ragged = lengths_from(json.at("ragged"), field);
   field.mask = json.value("mask", false);
+  if (json.contains("chunk")) {
+    field.chunk = json.at("chunk").get<std::vector<std::size_t>>();
+    if (field.chunk->size() > field.shape.size() || std::ranges::find(*field.chunk, 0U) != field.chunk->end())
+      throw std::invalid_argument("the bricks of a field do not fit its shape");
+  }
   return field;
 }
 

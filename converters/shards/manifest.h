@@ -76,6 +76,8 @@ struct FieldInfo {
   std::size_t pieces = 1;        // sub-cubes of a sample, one row each
   std::optional<RaggedLengths> ragged = {};
   bool mask = false;  // of a ragged field NAME: NAME_mask, which readers make from the lengths
+  // The bricks of its samples, if the configuration has set them: cells along the last axes; empty: none.
+  std::optional<std::vector<std::size_t>> chunk = {};
   std::size_t values() const;
   bool operator==(const FieldInfo&) const = default;
 };

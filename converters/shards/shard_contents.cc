@@ -67,8 +67,8 @@ void code_field(Coder& coder, Layout& layout) {
   coder.value(layout.held);
   coder.value(layout.sample_bytes);
   coder.value(layout.rows_per_chunk);
-  coder.list(layout.slab);
-  coder.value(layout.slabs);
+  coder.list(layout.chunk);
+  coder.value(layout.chunks_per_sample);
   coder.value(layout.filters);
   coder.value(layout.has_hashes);
   coder.value(layout.index_stale);
@@ -91,7 +91,7 @@ void check_chunks(const fs::path& path, const FieldLayout& field, const std::vec
     stored.resize(place.bytes);
     const std::size_t got = read_at(file.get(), place.offset, stored.data(), stored.size(), path);
     if (got == stored.size() && chunk_hash(stored) == place.hash) continue;
-    const std::size_t first = k / field.slabs * field.rows_per_chunk;
+    const std::size_t first = k / field.chunks_per_sample * field.rows_per_chunk;
     const std::size_t last = std::min(first + field.rows_per_chunk, ids.size()) - 1;
     throw Error(
         ExitCode::data,

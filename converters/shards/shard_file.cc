@@ -34,70 +34,29 @@ void read_through_library(const fs::path& path, const FieldLayout& field, std::s
   }
 }
 
-void to_floats(DType held, std::span<const std::uint8_t> bytes, std::span<float> x) {
-  with_type(held, [&](auto value) {
-    for (std::size_t i = 0; i < x.size(); ++i) {
-      std::memcpy(&value, bytes.data() + i * sizeof value, sizeof value);
-      x[i] = static_cast<float>(value);
-    }
-  });
+// Bytes of a decoded chunk.
+std::size_t chunk_bytes(const FieldLayout& layout) {
+  return values_of(layout.chunk) * dtype_size(layout.held);
 }
 
-std::size_t slab_bytes(const FieldLayout& layout) {
-  std::size_t bytes = dtype_size(layout.held);
-  for (const std::size_t length : layout.slab) bytes *= length;
-  return bytes;
-}
-
-// The axis that slabs cut, and the values of a step along it.
-struct SlabCut {
-  std::size_t along = 1;  // length of the axis
-  std::size_t slab = 1;   // length of a slab
-  std::size_t step = 1;
-  std::size_t per_row() const { return (along + slab - 1) / slab; }
+// Values of a sample that are neighbours: the number of the first one in the chunk, and in the sample.
+struct ValueRun {
+  std::size_t in_chunk = 0;
+  std::size_t in_sample = 0;
 };
-
-SlabCut cut_of(const FieldLayout& layout) {
-  std::size_t axis = 0;
-  while (axis + 1 < layout.slab.size() && layout.slab[axis] == 1) ++axis;
-  SlabCut cut{layout.shape[axis], layout.slab[axis], 1};
-  for (std::size_t k = axis + 1; k < layout.shape.size(); ++k) cut.step *= layout.shape[k];
-  return cut;
-}
-
-// The place of a slab's values in the sample, in bytes; the last one along the axis may be shorter than its
-// chunk.
-struct SlabRange {
-  std::size_t offset = 0;
-  std::size_t bytes = 0;
-};
-
-SlabRange slab_range(const FieldLayout& layout, std::size_t k) {
-  const SlabCut cut = cut_of(layout);
-  const std::size_t at = k % cut.per_row() * cut.slab;
-  const std::size_t width = cut.step * dtype_size(layout.held);
-  return {(k / cut.per_row() * cut.along + at) * width, std::min(cut.slab, cut.along - at) * width};
-}
-
-// The index of the value with that number in the sample.
-std::size_t slab_of(const FieldLayout& layout, std::size_t value) {
-  const SlabCut cut = cut_of(layout);
-  const std::size_t position = value / cut.step;
-  return position / cut.along * cut.per_row() + position % cut.along / cut.slab;
-}
 
 // The scales apply to equal parts of a sample.
-void copy_scaled(const ChunkValues& chunk, std::size_t begin, std::size_t sample_values, std::span<float> to,
-                 std::span<const Scale> scales) {
+void copy_scaled(const ChunkValues& chunk, const ValueRun& run, std::size_t sample_values,
+                 std::span<float> to, std::span<const Scale> scales) {
   if (scales.empty()) {
-    copy_as_float(chunk, 0, to, nullptr);
+    copy_as_float(chunk, run.in_chunk, to, nullptr);
     return;
   }
   const std::size_t part = sample_values / scales.size();
   for (std::size_t at = 0; at < to.size();) {
-    const std::size_t k = (begin + at) / part;
-    const std::size_t length = std::min(to.size() - at, (k + 1) * part - begin - at);
-    copy_as_float(chunk, at, to.subspan(at, length), &scales[k]);
+    const std::size_t k = (run.in_sample + at) / part;
+    const std::size_t length = std::min(to.size() - at, (k + 1) * part - run.in_sample - at);
+    copy_as_float(chunk, run.in_chunk + at, to.subspan(at, length), &scales[k]);
     at += length;
   }
 }
@@ -106,44 +65,6 @@ void copy_scaled(const ChunkValues& chunk, std::size_t begin, std::size_t sample
 std::size_t step_bytes(const FieldLayout& layout) {
   return layout.sample_bytes / layout.shape[layout.ragged.axis];
 }
-
-// A box of an array as runs of neighbouring values.
-class PartWalk {
- public:
-  PartWalk(const std::vector<std::size_t>& shape, std::span<const std::size_t> start,
-           std::span<const std::size_t> count)
-      : shape_(shape), start_(start), count_(count) {
-    WFLOW_CHECK(start.size() == shape.size() && count.size() == shape.size());
-    for (std::size_t k = 0; k < shape.size(); ++k)
-      WFLOW_CHECK(count[k] <= shape[k] && start[k] <= shape[k] - count[k]);
-  }
-  std::size_t values() const {
-    std::size_t values = 1;
-    for (const std::size_t length : count_) values *= length;
-    return values;
-  }
-  // f(number of the first value in the array, its number in the box, length)
-  template <typename Function>
-  void for_each_run(Function function) const {
-    const std::size_t run = count_.empty() ? 1 : count_.back();
-    const std::size_t total = values();
-    std::vector<std::size_t> index(start_.begin(), start_.end());
-    for (std::size_t to = 0; to < total; to += run) {
-      std::size_t from = 0;
-      for (std::size_t k = 0; k < shape_.size(); ++k) from = from * shape_[k] + index[k];
-      function(from, to, run);
-      for (std::size_t k = index.size() - (index.empty() ? 0 : 1); k-- > 0;) {
-        if (++index[k] < start_[k] + count_[k]) break;
-        index[k] = start_[k];
-      }
-    }
-  }
-
- private:
-  const std::vector<std::size_t>& shape_;
-  std::span<const std::size_t> start_;
-  std::span<const std::size_t> count_;
-};
 
 }  // namespace
 
@@ -173,16 +94,17 @@ ShardFile::ShardFile(fs::path path, ShardLayout layout, std::unique_ptr<ShardByt
   }
 }
 
-void ShardFile::read_bytes(std::uint64_t offset, std::span<std::uint8_t> to) const {
+void ShardFile::read_bytes(std::uint64_t offset, std::span<std::uint8_t> to, ReadScratch& scratch) const {
   const ByteRange range{offset, to};
   bytes_->read({&range, 1});
+  scratch.counts.read += to.size();
 }
 
 void ShardFile::check_packed(const FieldLayout& layout, std::size_t chunk, ReadScratch& scratch,
                              std::atomic<bool>& done) const {
   const ChunkPlace& place = layout.chunks[chunk];
   scratch.stored.resize(place.bytes);
-  read_bytes(place.offset, scratch.stored);
+  read_bytes(place.offset, scratch.stored, scratch);
   if (chunk_hash(scratch.stored) != place.hash) {
     const std::size_t first = chunk * layout.rows_per_chunk;
     const std::size_t last = std::min(first + layout.rows_per_chunk, size()) - 1;
@@ -206,8 +128,9 @@ void ShardFile::read_chunk(const FieldLayout& layout, std::size_t chunk, std::si
                            ReadScratch& scratch, std::span<std::uint8_t> raw, bool verify) const {
   const ChunkPlace& place = layout.chunks[chunk];
   scratch.stored.resize(place.bytes);
-  read_bytes(place.offset, scratch.stored);
+  read_bytes(place.offset, scratch.stored, scratch);
   if (verify && layout.has_hashes && chunk_hash(scratch.stored) != place.hash) throw damaged(row);
+  scratch.counts.decoded += raw.size();
   const bool whole =
       scratch.decoder.decode(scratch.stored, layout.filters, place.mask, dtype_size(layout.held), raw);
   if (!whole) throw damaged(row);
@@ -219,10 +142,11 @@ struct ShardFile::Piece {
   std::uint64_t bytes = 0;
   ChunkPlace place;  // place of its own chunk; for a packed row only the range
   std::size_t row = 0;
-  std::size_t begin = 0;               // number of the first value in the sample
-  std::span<float> to;                 // place for these values
-  std::size_t at = 0;                  // offset in the bytes that were read
+  std::size_t begin = 0;               // number of the first value in the sample; of a box it is unused
+  std::span<float> to;                 // place for these values, or for all values of the box
   std::size_t chunk = 0;               // its number
+  const SampleBox* box = nullptr;      // its values are not a range: those of this box are copied
+  std::size_t at = 0;                  // offset in the bytes that were read
   const std::uint8_t* kept = nullptr;  // its bytes, if in memory
 };
 
@@ -241,13 +165,14 @@ std::span<const std::uint8_t> ShardFile::steps_chunk(std::size_t field, std::siz
   std::span<const std::uint8_t> stored(piece.kept, piece.bytes);
   if (piece.kept == nullptr) {
     scratch.stored.resize(piece.bytes);
-    read_bytes(piece.place.offset, scratch.stored);
+    read_bytes(piece.place.offset, scratch.stored, scratch);
     stored = scratch.stored;
     if (verify && layout.has_hashes && chunk_hash(stored) != piece.place.hash) throw damaged(row);
   }
   last.valid = false;
   last.chunk = chunk;
   last.bytes.resize(layout.ragged.steps_per_chunk * step_bytes(layout));
+  scratch.counts.decoded += last.bytes.size();
   if (!scratch.decoder.decode(stored, layout.filters, piece.place.mask, dtype_size(layout.held), last.bytes))
     throw damaged(row);
   last.valid = true;
@@ -316,9 +241,9 @@ void ShardFile::read_ragged_floats(std::size_t field, std::span<RowTarget> rows,
   scratch.steps.valid = false;
   scratch.raw.resize(layout.sample_bytes);
   for (const RowTarget& wanted : ascending) {
-    WFLOW_CHECK(wanted.row < size() && wanted.to.size() * dtype_size(layout.held) == layout.sample_bytes);
+    WFLOW_CHECK(wanted.row < size());
     read_padded(field, wanted.row, scratch, scratch.raw, verify, keep);
-    copy_scaled({scratch.raw, layout.held, false}, 0, wanted.to.size(), wanted.to, scales);
+    copy_row(layout, wanted, scratch.raw, scales);
   }
 }
 
@@ -333,24 +258,31 @@ void ShardFile::read_held(std::size_t field, std::size_t row, ReadScratch& scrat
   }
   if (layout.access == FieldLayout::Access::library) {
     read_through_library(path_, layout, row, layout_.ids[row], raw.data());
+    scratch.counts += {raw.size(), raw.size()};
     return;
   }
   if (layout.rows_per_chunk > 1) {
     const std::size_t chunk = row / layout.rows_per_chunk;
     if (verify && checked_[field] && !checked_[field][chunk].load(std::memory_order_relaxed))
       check_packed(layout, chunk, scratch, checked_[field][chunk]);
-    read_bytes(layout.chunks[chunk].offset + row % layout.rows_per_chunk * raw.size(), raw);
+    read_bytes(layout.chunks[chunk].offset + row % layout.rows_per_chunk * raw.size(), raw, scratch);
+    scratch.counts.decoded += raw.size();
     return;
   }
-  if (layout.slabs == 1) {
+  if (layout.chunks_per_sample == 1) {
     read_chunk(layout, row, row, scratch, raw, verify);
     return;
   }
-  for (std::size_t k = 0; k < layout.slabs; ++k) {
-    const SlabRange range = slab_range(layout, k);
-    scratch.slab.resize(slab_bytes(layout));
-    read_chunk(layout, row * layout.slabs + k, row, scratch, scratch.slab, verify);
-    std::copy_n(scratch.slab.begin(), range.bytes, raw.begin() + static_cast<std::ptrdiff_t>(range.offset));
+  const ChunkGrid grid = layout.grid();
+  const SampleBox whole = SampleBox::whole(layout.shape);
+  const std::size_t width = dtype_size(layout.held);
+  scratch.chunk.resize(chunk_bytes(layout));
+  for (std::size_t k = 0; k < grid.chunks(); ++k) {
+    read_chunk(layout, row * grid.chunks() + k, row, scratch, scratch.chunk, verify);
+    grid.for_each_run(k, whole, [&](const ChunkGrid::Run& run) {
+      std::memcpy(raw.data() + run.in_sample * width, scratch.chunk.data() + run.in_chunk * width,
+                  run.values * width);
+    });
   }
 }
 
@@ -386,75 +318,75 @@ void ShardFile::read_float(std::size_t field, std::size_t row, ReadScratch& scra
   }
   scratch.raw.resize(layout.sample_bytes);
   read_held(field, row, scratch, scratch.raw, verify);
-  to_floats(layout.held, scratch.raw, x);
-}
-
-void ShardFile::read_float_part(std::size_t field, std::size_t row, std::span<const std::size_t> start,
-                                std::span<const std::size_t> count, ReadScratch& scratch, std::span<float> x,
-                                bool verify) const {
-  const FieldLayout& layout = layout_.fields[field];
-  const PartWalk part(layout.shape, start, count);
-  WFLOW_CHECK(part.values() == x.size());
-  const std::size_t width = dtype_size(layout.held);
-  const bool whole = layout.access == FieldLayout::Access::library || layout.slabs == 1;
-  std::size_t have = layout.slabs;  // the slab that scratch.slab holds
-  if (whole) {
-    scratch.slab.resize(layout.sample_bytes);
-    read_held(field, row, scratch, scratch.slab, verify);
-  }
-  // Runs of neighbouring values, cut at the ends of slabs.
-  part.for_each_run([&](std::size_t from, std::size_t to, std::size_t length) {
-    while (length > 0) {
-      std::size_t begin = 0;
-      std::size_t piece = length;
-      if (!whole) {
-        const std::size_t k = slab_of(layout, from);
-        const SlabRange range = slab_range(layout, k);
-        if (k != have) {
-          scratch.slab.resize(slab_bytes(layout));
-          read_chunk(layout, row * layout.slabs + k, row, scratch, scratch.slab, verify);
-          have = k;
-        }
-        begin = range.offset / width;
-        piece = std::min(length, begin + range.bytes / width - from);
-      }
-      to_floats(layout.held, std::span(scratch.slab).subspan((from - begin) * width, piece * width),
-                x.subspan(to, piece));
-      from += piece;
-      to += piece;
-      length -= piece;
-    }
-  });
+  copy_as_float({scratch.raw, layout.held, false}, 0, x, nullptr);
 }
 
 std::vector<ShardFile::Piece> ShardFile::pieces_of(std::size_t field, std::span<const RowTarget> rows,
-                                                   bool verify, ReadScratch& scratch) const {
+                                                   const SampleBox& whole, bool verify,
+                                                   ReadScratch& scratch) const {
   const FieldLayout& layout = layout_.fields[field];
-  const std::size_t width = dtype_size(layout.held);
+  const ChunkGrid grid = layout.grid();
+  const bool ranges = grid.are_ranges();
   std::vector<Piece> pieces;
-  pieces.reserve(rows.size() * layout.slabs);
+  pieces.reserve(rows.size() * layout.chunks_per_sample);
   for (const RowTarget& wanted : rows) {
-    WFLOW_CHECK(wanted.row < size() && wanted.to.size() * width == layout.sample_bytes);
+    const SampleBox& box = wanted.box == nullptr ? whole : *wanted.box;
+    WFLOW_CHECK(wanted.row < size() && wanted.to.size() == box.values());
+    Piece piece;
+    piece.row = wanted.row;
+    piece.to = wanted.to;
+    piece.box = wanted.box;
     if (layout.rows_per_chunk > 1) {
       const std::size_t chunk = wanted.row / layout.rows_per_chunk;
       if (verify && checked_[field] && !checked_[field][chunk].load(std::memory_order_relaxed))
         check_packed(layout, chunk, scratch, checked_[field][chunk]);
-      const std::uint64_t offset =
-          layout.chunks[chunk].offset + wanted.row % layout.rows_per_chunk * layout.sample_bytes;
-      pieces.push_back({offset, layout.sample_bytes, {}, wanted.row, 0, wanted.to, 0, chunk});
+      piece.offset = layout.chunks[chunk].offset + wanted.row % layout.rows_per_chunk * layout.sample_bytes;
+      piece.bytes = layout.sample_bytes;
+      piece.chunk = chunk;
+      pieces.push_back(piece);
       continue;
     }
-    for (std::size_t k = 0; k < layout.slabs; ++k) {
-      const ChunkPlace& place = layout.chunks[wanted.row * layout.slabs + k];
-      SlabRange range{0, layout.sample_bytes};
-      if (layout.slabs > 1) range = slab_range(layout, k);
-      pieces.push_back({place.offset, place.bytes, place, wanted.row, range.offset / width,
-                        wanted.to.subspan(range.offset / width, range.bytes / width), 0,
-                        wanted.row * layout.slabs + k});
+    for (std::size_t k = 0; k < grid.chunks(); ++k) {
+      if (!grid.shares(k, box)) continue;
+      piece.chunk = wanted.row * grid.chunks() + k;
+      piece.place = layout.chunks[piece.chunk];
+      piece.offset = piece.place.offset;
+      piece.bytes = piece.place.bytes;
+      if (wanted.box == nullptr && ranges) {
+        grid.for_each_run(k, whole, [&](const ChunkGrid::Run& run) {
+          piece.begin = run.in_sample;
+          piece.to = wanted.to.subspan(run.in_sample, run.values);
+        });
+      } else {
+        piece.box = &box;
+      }
+      pieces.push_back(piece);
     }
   }
   std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.offset < b.offset; });
   return pieces;
+}
+
+void ShardFile::copy_piece(const FieldLayout& layout, const ChunkGrid& grid, const Piece& piece,
+                           const ChunkValues& values, std::span<const Scale> scales) {
+  const std::size_t sample_values = layout.sample_bytes / dtype_size(layout.held);
+  if (piece.box == nullptr) {
+    copy_scaled(values, {0, piece.begin}, sample_values, piece.to, scales);
+    return;
+  }
+  grid.for_each_run(piece.chunk % grid.chunks(), *piece.box, [&](const ChunkGrid::Run& run) {
+    copy_scaled(values, {run.in_chunk, run.in_sample}, sample_values,
+                piece.to.subspan(run.in_box, run.values), scales);
+  });
+}
+
+void ShardFile::copy_row(const FieldLayout& layout, const RowTarget& wanted,
+                         std::span<const std::uint8_t> sample, std::span<const Scale> scales) {
+  Piece piece;
+  piece.to = wanted.to;
+  piece.box = wanted.box;
+  WFLOW_CHECK(wanted.to.size() == (wanted.box == nullptr ? values_of(layout.shape) : wanted.box->values()));
+  copy_piece(layout, ChunkGrid(layout.shape, layout.shape), piece, {sample, layout.held, false}, scales);
 }
 
 std::int64_t ShardFile::compressed_bytes(std::size_t field) const {
@@ -493,7 +425,8 @@ void ShardFile::keep_pieces(std::size_t field, std::span<const Piece> pieces,
 }
 
 // Reads in ascending order of offset; one call reads ranges with gaps of less than kMostGap.
-void ShardFile::read_pieces(std::span<Piece> pieces, std::vector<std::uint8_t>& stored) const {
+void ShardFile::read_pieces(std::span<Piece> pieces, ReadScratch& scratch) const {
+  std::vector<std::uint8_t>& stored = scratch.stored;
   constexpr std::uint64_t kMostGap = 8 << 10;
   std::vector<std::pair<std::uint64_t, std::size_t>> runs;  // offset and length
   std::size_t filled = 0;
@@ -524,6 +457,7 @@ void ShardFile::read_pieces(std::span<Piece> pieces, std::vector<std::uint8_t>& 
     at += length;
   }
   bytes_->read(ranges);
+  scratch.counts.read += filled;
 }
 
 namespace {
@@ -538,14 +472,17 @@ void ShardFile::decode_pieces(const FieldLayout& layout, std::span<Piece> pieces
                               std::span<const Scale> scales, ReadScratch& scratch, bool verify) const {
   const std::size_t width = dtype_size(layout.held);
   const bool packed = layout.rows_per_chunk > 1;
-  const std::size_t inflated = packed ? layout.sample_bytes : slab_bytes(layout);
+  const std::size_t inflated = packed ? layout.sample_bytes : chunk_bytes(layout);
+  // A piece of a packed chunk is one row.
+  const ChunkGrid grid = packed ? ChunkGrid(layout.shape, layout.shape) : layout.grid();
   const auto stored = [&](const Piece& piece) {
     if (piece.kept != nullptr) return std::span(piece.kept, piece.bytes);
     return std::span<const std::uint8_t>(scratch.stored).subspan(piece.at, piece.bytes);
   };
   const auto copy = [&](const Piece& piece, std::span<const std::uint8_t> bytes) {
     const bool shuffled = !packed && layout.filters.shuffled(piece.place.mask) && width > 1;
-    copy_scaled({bytes, layout.held, shuffled}, piece.begin, layout.sample_bytes / width, piece.to, scales);
+    scratch.counts.decoded += inflated;
+    copy_piece(layout, grid, piece, {bytes, layout.held, shuffled}, scales);
   };
   const Piece* waiting = nullptr;  // waits for a second chunk to be inflated with it
   for (const Piece& piece : pieces) {
@@ -587,14 +524,15 @@ void ShardFile::read_floats(std::size_t field, std::span<RowTarget> rows, std::s
     for (const RowTarget& wanted : rows) {
       scratch.raw.resize(layout.sample_bytes);
       read_held(field, wanted.row, scratch, scratch.raw, verify);
-      copy_scaled({scratch.raw, layout.held, false}, 0, wanted.to.size(), wanted.to, scales);
+      copy_row(layout, wanted, scratch.raw, scales);
     }
     return;
   }
-  std::vector<Piece> pieces = pieces_of(field, rows, verify, scratch);
+  const SampleBox whole = SampleBox::whole(layout.shape);
+  std::vector<Piece> pieces = pieces_of(field, rows, whole, verify, scratch);
   const auto plain = std::stable_partition(pieces.begin(), pieces.end(),
                                            [&](const Piece& piece) { return !is_plain(layout, piece); });
-  read_plain(field, {plain, pieces.end()}, scales, verify);
+  read_plain(field, {plain, pieces.end()}, scales, verify, scratch);
   pieces.erase(plain, pieces.end());
   find_kept(field, pieces);
   for (std::size_t k = 0; k < pieces.size();) {
@@ -604,7 +542,7 @@ void ShardFile::read_floats(std::size_t field, std::span<RowTarget> rows, std::s
       bytes += pieces[next].bytes;
     if ((next - k) % 2 == 1 && next - k > 1 && next < pieces.size()) --next;  // pairs
     const auto window = std::span(pieces).subspan(k, next - k);
-    read_pieces(window, scratch.stored);
+    read_pieces(window, scratch);
     decode_pieces(layout, window, scales, scratch, verify);
     if (keep != nullptr) keep_pieces(field, window, scratch.stored, *keep);
     k = next;
@@ -614,13 +552,13 @@ void ShardFile::read_floats(std::size_t field, std::span<RowTarget> rows, std::s
 bool ShardFile::is_plain(const FieldLayout& layout, const Piece& piece) const {
   const bool filtered =
       layout.filters.deflated(piece.place.mask) || layout.filters.shuffled(piece.place.mask);
-  return layout.rows_per_chunk == 1 && !filtered && layout.held == DType::float32 &&
+  return layout.rows_per_chunk == 1 && piece.box == nullptr && !filtered && layout.held == DType::float32 &&
          piece.bytes == piece.to.size_bytes();
 }
 
 // Copies directly into the batch, in pieces that fit into a processor's cache.
 void ShardFile::read_plain(std::size_t field, std::span<const Piece> pieces, std::span<const Scale> scales,
-                           bool verify) const {
+                           bool verify, ReadScratch& scratch) const {
   constexpr std::uint64_t kTogether = 1 << 20;
   std::vector<ByteRange> ranges;
   for (std::size_t k = 0; k < pieces.size(); k += ranges.size()) {
@@ -633,6 +571,7 @@ void ShardFile::read_plain(std::size_t field, std::span<const Piece> pieces, std
       bytes += pieces[next].bytes;
     }
     bytes_->read(ranges);
+    scratch.counts += {bytes, bytes};
     for (std::size_t i = 0; i < ranges.size(); ++i)
       finish_plain(field, pieces[k + i], ranges[i].to, scales, verify);
   }
@@ -648,7 +587,7 @@ void ShardFile::finish_plain(std::size_t field, const Piece& piece, std::span<co
     checked->store(true, std::memory_order_relaxed);
   }
   if (!scales.empty())
-    copy_scaled({bytes, layout.held, false}, piece.begin, layout.sample_bytes / sizeof(float), piece.to,
+    copy_scaled({bytes, layout.held, false}, {0, piece.begin}, layout.sample_bytes / sizeof(float), piece.to,
                 scales);
 }
 
@@ -663,7 +602,7 @@ void pad_to_longest(ShardLayout& layout, const Manifest& manifest) {
       continue;  // the caller compares the shapes
     field.sample_bytes = step_bytes(field) * longest;
     field.shape[axis] = longest;
-    field.slab = field.shape;
+    field.chunk = field.shape;
   }
 }
 
@@ -681,7 +620,7 @@ std::vector<std::size_t> ShardFile::damaged_chunks(std::size_t field, ReadScratc
   if (!layout.has_hashes) return damaged;
   for (std::size_t k = 0; k < layout.chunks.size(); ++k) {
     scratch.stored.resize(layout.chunks[k].bytes);
-    read_bytes(layout.chunks[k].offset, scratch.stored);
+    read_bytes(layout.chunks[k].offset, scratch.stored, scratch);
     if (chunk_hash(scratch.stored) != layout.chunks[k].hash) damaged.push_back(k);
   }
   return damaged;

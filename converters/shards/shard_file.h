@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "converters/dtype.h"
+#include "converters/shards/chunk_grid.h"
 #include "converters/shards/codec.h"
 #include "converters/shards/manifest.h"
 #include "converters/shards/planes.h"
@@ -62,6 +63,7 @@ class MemoryBudget {
     return false;
   }
   void give_back(std::int64_t bytes) { left_.fetch_add(bytes, std::memory_order_relaxed); }
+  void set(std::int64_t bytes) { left_.store(bytes, std::memory_order_relaxed); }
   bool holds(std::int64_t bytes) const { return left_.load(std::memory_order_relaxed) >= bytes; }
 
  private:
@@ -75,20 +77,33 @@ struct DecodedSteps {
   std::vector<std::uint8_t> bytes;
 };
 
+// The work of reading fields of samples.
+struct ReadCounts {
+  std::uint64_t read = 0;     // bytes from the source of the shards
+  std::uint64_t decoded = 0;  // bytes of values, as held, in the chunks that were inflated or copied
+  ReadCounts& operator+=(const ReadCounts& other) {
+    read += other.read;
+    decoded += other.decoded;
+    return *this;
+  }
+};
+
 // The buffers of one reading thread, kept between reads to avoid an allocation for each sample.
 struct ReadScratch {
   Decoder decoder;
   std::vector<std::uint8_t> stored;
   std::vector<std::uint8_t> raw;
-  std::vector<std::uint8_t> slab;
+  std::vector<std::uint8_t> chunk;
   std::array<std::vector<std::uint8_t>, 2> chunks;  // two chunks that are inflated at once
   DecodedSteps steps;                               // valid during one call
+  ReadCounts counts;                                // of all calls
 };
 
 // A row to read and the place for its values.
 struct RowTarget {
   std::size_t row = 0;
   std::span<float> to;
+  const SampleBox* box = nullptr;  // the values to read, C order; nothing: all
 };
 
 struct ChunkPlace {
@@ -118,16 +133,17 @@ struct FieldLayout {
   DType held = DType::float32;     // type in the file: narrower if that holds the same values
   std::size_t sample_bytes = 0;    // as held
   std::size_t rows_per_chunk = 1;
-  std::vector<std::size_t> slab;  // shape of a chunk of a sample; `shape`, unless a sample has several
-  std::size_t slabs = 1;          // chunks of a sample, each a range of it in C order
-  Filters filters;                // none if a chunk holds several samples
-  bool has_hashes = false;        // the index belongs to exactly this file
-  bool index_stale = false;       // the file was changed after its index: the chunks are elsewhere
-  bool index_damaged = false;     // the index should belong to the file, but its own checksum is wrong
+  std::vector<std::size_t> chunk;     // shape of a chunk of a sample; `shape`, unless a sample has several
+  std::size_t chunks_per_sample = 1;  // in C order (chunk_grid.h)
+  Filters filters;                    // none if a chunk holds several samples
+  bool has_hashes = false;            // the index belongs to exactly this file
+  bool index_stale = false;           // the file was changed after its index: the chunks are elsewhere
+  bool index_damaged = false;         // the index should belong to the file, but its own checksum is wrong
   std::vector<ChunkPlace> chunks;
   // Samples are read padded: `shape` has the longest of the shard, or of the data set (pad_to_longest).
   RaggedLayout ragged;
   bool is_ragged() const { return !ragged.offsets.empty(); }
+  ChunkGrid grid() const { return ChunkGrid(shape, chunk); }
   std::size_t length(std::size_t row) const {
     return static_cast<std::size_t>(ragged.offsets[row + 1] - ragged.offsets[row]);
   }
@@ -180,34 +196,36 @@ class ShardFile {
   // Reads several rows, in any order: one call reads nearby bytes, chunks are inflated in pairs and converted
   // from byte planes to float32 in one pass. `scales`: one for each equal part of a sample (its channels), or
   // none. The bits are those of read_float followed by a multiplication and an addition. `keep`: compressed
-  // chunks stay in memory up to this budget, and are not read again.
+  // chunks stay in memory up to this budget, and are not read again. A row with a box costs the chunks that
+  // have values of it.
   void read_floats(std::size_t field, std::span<RowTarget> rows, std::span<const Scale> scales,
                    ReadScratch& scratch, bool verify, MemoryBudget* keep = nullptr) const;
   // The bytes that `keep` needs for a complete field.
   std::int64_t compressed_bytes(std::size_t field) const;
-  // Reads `count` entries from `start` along each axis, and only the slabs that contain them.
-  void read_float_part(std::size_t field, std::size_t row, std::span<const std::size_t> start,
-                       std::span<const std::size_t> count, ReadScratch& scratch, std::span<float> x,
-                       bool verify) const;
   // The damaged chunks of a packed field: their checksum is wrong.
   std::vector<std::size_t> damaged_chunks(std::size_t field, ReadScratch& scratch) const;
 
  private:
-  void read_bytes(std::uint64_t offset, std::span<std::uint8_t> to) const;
+  void read_bytes(std::uint64_t offset, std::span<std::uint8_t> to, ReadScratch& scratch) const;
   void read_chunk(const FieldLayout& layout, std::size_t chunk, std::size_t row, ReadScratch& scratch,
                   std::span<std::uint8_t> raw, bool verify) const;
   struct Piece;
-  std::vector<Piece> pieces_of(std::size_t field, std::span<const RowTarget> rows, bool verify,
-                               ReadScratch& scratch) const;
-  void read_pieces(std::span<Piece> pieces, std::vector<std::uint8_t>& stored) const;
+  std::vector<Piece> pieces_of(std::size_t field, std::span<const RowTarget> rows, const SampleBox& whole,
+                               bool verify, ReadScratch& scratch) const;
+  void read_pieces(std::span<Piece> pieces, ReadScratch& scratch) const;
   void decode_pieces(const FieldLayout& layout, std::span<Piece> pieces, std::span<const Scale> scales,
                      ReadScratch& scratch, bool verify) const;
+  static void copy_piece(const FieldLayout& layout, const ChunkGrid& grid, const Piece& piece,
+                         const ChunkValues& values, std::span<const Scale> scales);
+  // From a decoded sample.
+  static void copy_row(const FieldLayout& layout, const RowTarget& wanted,
+                       std::span<const std::uint8_t> sample, std::span<const Scale> scales);
   void find_kept(std::size_t field, std::span<Piece> pieces) const;
   void keep_pieces(std::size_t field, std::span<const Piece> pieces, std::span<const std::uint8_t> stored,
                    MemoryBudget& budget) const;
   bool is_plain(const FieldLayout& layout, const Piece& piece) const;
   void read_plain(std::size_t field, std::span<const Piece> pieces, std::span<const Scale> scales,
-                  bool verify) const;
+                  bool verify, ReadScratch& scratch) const;
   void finish_plain(std::size_t field, const Piece& piece, std::span<const std::uint8_t> bytes,
                     std::span<const Scale> scales, bool verify) const;
   Error damaged(std::size_t row) const;

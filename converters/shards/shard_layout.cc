@@ -107,12 +107,10 @@ std::optional<Filters> known_filters(hid_t creation) {
 std::optional<ChunkPlace> place_by_coordinate(const Opened& shard, const OpenedField& field,
                                               const FieldLayout& layout, std::size_t chunk) {
   std::vector<hsize_t> start(layout.shape.size() + 1, 0);
-  start[0] = chunk / layout.slabs * layout.rows_per_chunk;
-  std::size_t slab = chunk % layout.slabs;
-  for (std::size_t k = layout.shape.size(); layout.slabs > 1 && k-- > 0;) {
-    const std::size_t along = (layout.shape[k] + layout.slab[k] - 1) / layout.slab[k];
-    start[k + 1] = slab % along * layout.slab[k];
-    slab /= along;
+  start[0] = chunk / layout.chunks_per_sample * layout.rows_per_chunk;
+  if (layout.chunks_per_sample > 1) {
+    const std::vector<std::size_t> corner = layout.grid().corner(chunk % layout.chunks_per_sample);
+    std::copy(corner.begin(), corner.end(), start.begin() + 1);
   }
   unsigned mask = 0;
   haddr_t address = HADDR_UNDEF;
@@ -129,7 +127,7 @@ bool same_place(const std::optional<ChunkPlace>& a, const ChunkPlace& b) {
 }
 
 std::size_t chunk_count(const OpenedField& field, const FieldLayout& layout) {
-  return (field.rows + layout.rows_per_chunk - 1) / layout.rows_per_chunk * layout.slabs;
+  return (field.rows + layout.rows_per_chunk - 1) / layout.rows_per_chunk * layout.chunks_per_sample;
 }
 
 // The size of the file when the index was written.
@@ -192,36 +190,31 @@ std::vector<ChunkPlace> places_by_library(const Opened& shard, const OpenedField
     const auto place = place_by_coordinate(shard, field, layout, chunk);
     if (!place)
       refuse(shard.path, fmt::format("row {} of /{} has no data in it",
-                                     chunk / layout.slabs * layout.rows_per_chunk, layout.name));
+                                     chunk / layout.chunks_per_sample * layout.rows_per_chunk, layout.name));
     places.push_back(*place);
   }
   return places;
 }
 
-// True if chunks are ranges of a sample: length 1 along the first axes, a part of one axis, all of the rest.
-bool are_slabs(const std::vector<std::size_t>& shape, const std::vector<std::size_t>& chunk) {
-  std::size_t k = 0;
-  while (k < shape.size() && chunk[k] == 1) ++k;
-  if (k < shape.size() && (chunk[k] == 0 || chunk[k] > shape[k])) return false;
-  for (++k; k < shape.size(); ++k) {
-    if (chunk[k] != shape[k]) return false;
-  }
-  return true;
-}
-
-// Accepts complete samples in each chunk, or slabs of one sample; false if chunks are cut otherwise.
+// Accepts complete samples in each chunk, or equal parts of one sample; false if chunks are cut otherwise.
 bool place_rows(hid_t creation, FieldLayout& layout) {
   const int rank = static_cast<int>(layout.shape.size()) + 1;
   std::vector<hsize_t> chunk(layout.shape.size() + 1, 0);
   if (H5Pget_chunk(creation, rank, chunk.data()) != rank || chunk[0] == 0) return false;
+  const std::vector<std::size_t> of_sample(chunk.begin() + 1, chunk.end());
+  for (std::size_t k = 0; k < of_sample.size(); ++k) {
+    if (of_sample[k] == 0 || of_sample[k] > layout.shape[k]) return false;
+  }
+  const bool whole = of_sample == layout.shape;
+  if (!whole && (chunk[0] != 1 || layout.is_ragged() || of_sample.size() > kMostRank)) return false;
   layout.rows_per_chunk = chunk[0];
-  layout.slab.assign(chunk.begin() + 1, chunk.end());
-  if (layout.slab == layout.shape) return true;
-  if (chunk[0] != 1 || !are_slabs(layout.shape, layout.slab)) return false;
-  for (std::size_t k = 0; k < layout.shape.size(); ++k)
-    layout.slabs *= (layout.shape[k] + layout.slab[k] - 1) / layout.slab[k];
+  layout.chunk = of_sample;
+  if (layout.chunk != layout.shape) layout.chunks_per_sample = layout.grid().chunks();
   return true;
 }
+
+// HDF5 searches through all chunks before the one that it is asked for: seconds for so many.
+constexpr std::size_t kMostAsked = 16384;
 
 // Finds the places of the samples, or of the steps of a ragged field; false if only HDF5 itself can read
 // them.
@@ -246,6 +239,8 @@ bool place_chunks(const Opened& shard, const OpenedField& field, FieldLayout& la
   if (auto places = places_by_index(shard, field, layout)) {
     layout.chunks = std::move(*places);
     layout.has_hashes = true;
+  } else if (layout.chunks_per_sample > 1 && chunk_count(field, layout) > kMostAsked) {
+    return false;
   } else {
     layout.chunks = places_by_library(shard, field, layout);
   }
@@ -334,7 +329,7 @@ void shape_of_samples(FieldLayout& layout, std::size_t axis) {
   layout.rows_per_chunk = 1;
   layout.shape.insert(layout.shape.begin() + static_cast<std::ptrdiff_t>(axis),
                       static_cast<std::size_t>(longest));
-  layout.slab = layout.shape;
+  layout.chunk = layout.shape;
 }
 
 FieldLayout read_ragged(const Opened& shard, const std::string& name, const std::vector<std::int64_t>& ids) {
@@ -357,7 +352,7 @@ FieldLayout read_ragged(const Opened& shard, const std::string& name, const std:
   if (!dtype || axis > layout.shape.size())
     refuse(shard.path, fmt::format("/{} is not described as a ragged field", name));
   layout.held = layout.dtype = *dtype;
-  layout.slab = layout.shape;
+  layout.chunk = layout.shape;
   layout.sample_bytes =
       checked_sample_bytes(shard, layout);  // of a step, until the shape is that of a sample
   if (!plain_bytes(shard, field, layout.held) || !place_chunks(shard, field, layout))
@@ -383,13 +378,14 @@ FieldLayout read_mask(const Opened& shard, const std::string& name, const std::s
   layout.has_hashes = layout.index_stale = layout.index_damaged = false;
   layout.ragged.mask = true;
   const DatasetId dataset(H5Dopen2(shard.file.get(), ragged.c_str(), H5P_DEFAULT));
-  if (text_attribute(dataset.get(), "layout").value_or("").find('C') != std::string::npos) {
+  const std::optional<std::string> axes = text_attribute(dataset.get(), "layout");
+  if (axes && axes->find('C') != std::string::npos) {
     if (layout.ragged.axis == 0)
       refuse(shard.path, fmt::format("/{} is not described as a ragged field", ragged));
     layout.shape.erase(layout.shape.begin());
     --layout.ragged.axis;
   }
-  layout.slab = layout.shape;
+  layout.chunk = layout.shape;
   layout.sample_bytes = checked_sample_bytes(shard, layout);
   return layout;
 }
@@ -417,7 +413,7 @@ FieldLayout read_field(const Opened& shard, const std::string& name, const std::
   if (!dtype) refuse(shard.path, fmt::format("/{} holds values of a type that is not known", name));
   layout.held = *dtype;
   layout.dtype = value_type(field.dataset.get()).value_or(*dtype);
-  layout.slab = layout.shape;
+  layout.chunk = layout.shape;
   layout.sample_bytes = checked_sample_bytes(shard, layout);
   const bool direct = plain_bytes(shard, field, layout.held) && place_chunks(shard, field, layout);
   if (!direct) {
@@ -426,8 +422,8 @@ FieldLayout read_field(const Opened& shard, const std::string& name, const std::
       refuse(shard.path, fmt::format("/{} claims samples of {} bytes", name, layout.sample_bytes));
     layout.access = FieldLayout::Access::library;
     layout.rows_per_chunk = 1;
-    layout.slab = layout.shape;
-    layout.slabs = 1;
+    layout.chunk = layout.shape;
+    layout.chunks_per_sample = 1;
   }
   return layout;
 }

@@ -36,11 +36,17 @@ class ScratchPool {
   }
   void give_back(std::unique_ptr<ReadScratch> scratch) {
     const std::lock_guard lock(mutex_);
+    counts_ += std::exchange(scratch->counts, {});
     idle_.push_back(std::move(scratch));
+  }
+  ReadCounts counts() const {
+    const std::lock_guard lock(mutex_);
+    return counts_;
   }
 
  private:
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
+  ReadCounts counts_;
   std::vector<std::unique_ptr<ReadScratch>> idle_;
 };
 
@@ -157,14 +163,14 @@ void SplitReader::read_field(std::size_t field, std::size_t i, std::span<float> 
   if (state_->normalise) apply_normalisation(state_->fields[field], values);
 }
 
-void SplitReader::read_fields(std::size_t field, std::span<const std::size_t> indices,
-                              std::span<const std::span<float>> to, std::span<const Scale> scales,
-                              MemoryBudget* keep) const {
-  WFLOW_CHECK(indices.size() == to.size());
+void SplitReader::read_several(std::size_t field, std::span<const std::size_t> indices,
+                               std::span<const SampleBox> boxes, std::span<const std::span<float>> to,
+                               std::span<const Scale> scales, MemoryBudget* keep) const {
+  WFLOW_CHECK(indices.size() == to.size() && (boxes.empty() || boxes.size() == to.size()));
   std::vector<std::pair<std::size_t, RowTarget>> wanted;  // by shard
   for (std::size_t k = 0; k < indices.size(); ++k) {
     const auto [shard, row] = state_->locate(indices[k]);
-    wanted.push_back({shard, {row, to[k]}});
+    wanted.push_back({shard, {row, to[k], boxes.empty() ? nullptr : &boxes[k]}});
   }
   std::stable_sort(wanted.begin(), wanted.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -177,8 +183,35 @@ void SplitReader::read_fields(std::size_t field, std::span<const std::size_t> in
     state_->shards[shard].read_floats(field, rows, scales, *scratch, state_->verify, keep);
   }
   state_->pool.give_back(std::move(scratch));
+}
+
+void SplitReader::read_fields(std::size_t field, std::span<const std::size_t> indices,
+                              std::span<const std::span<float>> to, std::span<const Scale> scales,
+                              MemoryBudget* keep) const {
+  read_several(field, indices, {}, to, scales, keep);
   if (!state_->normalise || !scales.empty()) return;
   for (const std::span<float> values : to) apply_normalisation(state_->fields[field], values);
+}
+
+void SplitReader::read_boxes(std::size_t field, std::span<const std::size_t> indices,
+                             std::span<const SampleBox> boxes, std::span<const std::span<float>> to,
+                             std::span<const Scale> scales, MemoryBudget* keep) const {
+  read_several(field, indices, boxes, to, scales, keep);
+  if (!state_->normalise || !scales.empty()) return;
+  const bool channels = state_->fields[field].layout.starts_with('C');
+  for (std::size_t k = 0; k < to.size(); ++k)
+    apply_normalisation(state_->fields[field], to[k], channels ? boxes[k].start[0] : 0,
+                        channels ? boxes[k].count[0] : 1);
+}
+
+bool SplitReader::has_parts(std::size_t field) const {
+  return std::any_of(state_->shards.begin(), state_->shards.end(), [field](const ShardFile& shard) {
+    return shard.layout().fields[field].chunks_per_sample > 1;
+  });
+}
+
+ReadCounts SplitReader::counts() const {
+  return state_->pool.counts();
 }
 
 std::int64_t SplitReader::compressed_bytes(std::size_t field) const {
@@ -189,14 +222,8 @@ std::int64_t SplitReader::compressed_bytes(std::size_t field) const {
 
 void SplitReader::read_field_part(std::size_t field, std::size_t i, std::span<const std::size_t> start,
                                   std::span<const std::size_t> count, std::span<float> values) const {
-  const auto [shard, row] = state_->locate(i);
-  auto scratch = state_->pool.take();
-  state_->shards[shard].read_float_part(field, row, start, count, *scratch, values, state_->verify);
-  state_->pool.give_back(std::move(scratch));
-  if (!state_->normalise) return;
-  const bool channels = state_->fields[field].layout.starts_with('C');
-  const std::size_t first = channels ? start[0] : 0;
-  apply_normalisation(state_->fields[field], values, first, channels ? count[0] : 1);
+  const SampleBox box = {{start.begin(), start.end()}, {count.begin(), count.end()}};
+  read_boxes(field, {&i, 1}, {&box, 1}, {&values, 1});
 }
 
 void SplitReader::read_field_stored(std::size_t field, std::size_t i, std::span<std::uint8_t> values) const {

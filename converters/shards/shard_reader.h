@@ -61,10 +61,17 @@ class SplitReader {
   void read_fields(std::size_t field, std::span<const std::size_t> indices,
                    std::span<const std::span<float>> to, std::span<const Scale> scales = {},
                    MemoryBudget* keep = nullptr) const;
+  // The same for a box of each sample: reads only the chunks that have values of it.
+  void read_boxes(std::size_t field, std::span<const std::size_t> indices, std::span<const SampleBox> boxes,
+                  std::span<const std::span<float>> to, std::span<const Scale> scales = {},
+                  MemoryBudget* keep = nullptr) const;
+  // True if samples have several chunks, so that a box costs less than all.
+  bool has_parts(std::size_t field) const;
+  // The work of all reads so far, without those that threw.
+  ReadCounts counts() const;
   // The bytes that `keep` needs for all samples.
   std::int64_t compressed_bytes(std::size_t field) const;
-  // Reads a part of the field: `count` entries from `start` along each axis. From a sample in slabs it reads
-  // only those that contain the part.
+  // Reads a part of the field: `count` entries from `start` along each axis.
   void read_field_part(std::size_t field, std::size_t i, std::span<const std::size_t> start,
                        std::span<const std::size_t> count, std::span<float> values) const;
   // Reads in the type of the field's `dtype`; values.size() is fields()[field].values() times the size of
@@ -81,6 +88,9 @@ class SplitReader {
  private:
   struct State;
   explicit SplitReader(std::unique_ptr<State> state);
+  void read_several(std::size_t field, std::span<const std::size_t> indices, std::span<const SampleBox> boxes,
+                    std::span<const std::span<float>> to, std::span<const Scale> scales,
+                    MemoryBudget* keep) const;
   std::unique_ptr<State> state_;
 };
 

@@ -4,6 +4,9 @@
 #include <fcntl.h>
 #include <algorithm>
 
+#include <fmt/format.h>
+
+#include <array>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <thread>
@@ -14,6 +17,7 @@
 #include "converters/convert/test_support.h"
 #include "converters/shards/manifest.h"
 #include "converters/shards/shard_file.h"
+#include "converters/shards/shard_writer.h"
 
 // HDF5 leaks some memory when it refuses a damaged file, and one of these tests opens hundreds of them.
 extern "C" const char* __lsan_default_suppressions() {
@@ -420,13 +424,14 @@ TEST(ShardReaderParts, AreThoseOfTheWhole) {
   FieldConfig& x = conversion.config.fields.front();
   x.shape = shape;
   x.selector.raw.shape = shape;
+  x.chunk.emplace();
   conversion.config.split.parts = {1, 0, 0};
   const Manifest manifest = convert_all(conversion, {{0, 0, folder / "u.raw", {1, 2}}});
   const ShardFile shard(conversion.output / "train/shard-00000.h5", {"x"}, true);
   const FieldLayout& layout = shard.layout().fields[0];
-  EXPECT_EQ(layout.slab,
+  EXPECT_EQ(layout.chunk,
             (std::vector<std::size_t>{1, 3, 701, 700}));  // the second of a channel is of two planes
-  EXPECT_EQ(layout.slabs, 4U);
+  EXPECT_EQ(layout.chunks_per_sample, 4U);
   EXPECT_TRUE(layout.has_hashes);
   const SplitReader reader = SplitReader::open(conversion.output, manifest, "train");
   std::vector<float> read(whole.size());
@@ -453,6 +458,165 @@ TEST(ShardReaderParts, AreThoseOfTheWhole) {
     }
   }
   fs::remove_all(folder);
+}
+
+// A box of a sample in uneven bricks, the axes periodic, and the bytes that it takes.
+class ShardBricksTest : public FolderTest, public ::testing::WithParamInterface<Compression> {
+ protected:
+  static constexpr std::array<std::size_t, 4> kShape = {2, 13, 9, 11};
+  static constexpr std::array<std::size_t, 3> kCells = {4, 5, 3};
+  static constexpr std::size_t kBrickBytes = 2 * 4 * 5 * 3 * sizeof(float);
+  static std::size_t at(std::size_t c, std::size_t d, std::size_t h, std::size_t w) {
+    return ((c * kShape[1] + d) * kShape[2] + h) * kShape[3] + w;
+  }
+  SplitReader open_bricks() {
+    fs::create_directories(folder_);
+    std::vector<SampleRow> rows;
+    for (std::uint64_t i = 0; i < 2; ++i) {
+      std::vector<float>& values = samples_.emplace_back(2 * 13 * 9 * 11);
+      for (std::size_t k = 0; k < values.size(); ++k) values[k] = static_cast<float>(hash64(i, k) % 9);
+      const fs::path file = folder_ / fmt::format("{}.raw", i);
+      write_file_durably(file, bytes_of(values));
+      rows.push_back({i, static_cast<std::int64_t>(i), file, {1, 2}});
+    }
+    Conversion conversion = make_conversion(folder_, 2);
+    conversion.config.compression = GetParam();
+    FieldConfig& x = conversion.config.fields.front();
+    x.shape = {kShape.begin(), kShape.end()};
+    x.selector.raw.shape = x.shape;
+    x.chunk = {kCells.begin(), kCells.end()};
+    conversion.config.split.parts = {1, 0, 0};
+    manifest_ = convert_all(conversion, rows);
+    data_ = conversion.output;
+    return SplitReader::open(data_, manifest_, "train");
+  }
+  // The bricks along an axis that have one of these entries.
+  static std::size_t bricks(const SampleBox& box, std::size_t axis) {
+    std::set<std::size_t> touched;
+    for (std::size_t k = 0; k < box.count[axis]; ++k)
+      touched.insert((box.start[axis] + k) % kShape[axis] / kCells[axis - 1]);
+    return touched.size();
+  }
+  static std::vector<float> cut(const std::vector<float>& sample, const SampleBox& box) {
+    std::vector<float> values;
+    const auto entry = [&](std::size_t axis, std::size_t k) { return (box.start[axis] + k) % kShape[axis]; };
+    for (std::size_t c = 0; c < box.count[0]; ++c)
+      for (std::size_t d = 0; d < box.count[1]; ++d)
+        for (std::size_t h = 0; h < box.count[2]; ++h)
+          for (std::size_t w = 0; w < box.count[3]; ++w)
+            values.push_back(sample[at(entry(0, c), entry(1, d), entry(2, h), entry(3, w))]);
+    return values;
+  }
+  std::vector<std::vector<float>> samples_;
+  Manifest manifest_;
+  fs::path data_;
+};
+
+TEST_P(ShardBricksTest, HaveTheValuesOfTheWhole) {
+  const SplitReader reader = open_bricks();
+  const ShardFile shard(data_ / manifest_.split("train").shards[0].file, {"x"}, true);
+  const FieldLayout& layout = shard.layout().fields[0];
+  EXPECT_EQ(layout.chunk, (std::vector<std::size_t>{2, 4, 5, 3}));
+  EXPECT_EQ(layout.chunks_per_sample, 4U * 2 * 4);
+  EXPECT_EQ(layout.access, FieldLayout::Access::direct);
+  EXPECT_TRUE(layout.has_hashes);
+  EXPECT_TRUE(reader.has_parts(0));
+  EXPECT_FALSE(reader.has_parts(1));
+  std::vector<float> read(samples_[0].size());
+  for (std::size_t i = 0; i < 2; ++i) {
+    reader.read_field(0, i, read);
+    EXPECT_EQ(read, samples_[static_cast<std::size_t>(reader.id(i))]);
+    reader.read_fields(0, {&i, 1}, std::array{std::span(read)}, {});
+    EXPECT_EQ(read, samples_[static_cast<std::size_t>(reader.id(i))]);
+  }
+}
+
+TEST_P(ShardBricksTest, ABoxTakesTheBricksThatItTouches) {
+  const SplitReader reader = open_bricks();
+  const std::vector<Scale> scales = {{2, 1}, {3, -1}};
+  for (std::uint64_t round = 0; round < 300; ++round) {
+    std::array<std::size_t, 2> indices = {0, 1};
+    std::vector<SampleBox> boxes(2);
+    std::vector<std::vector<float>> read(2);
+    std::vector<std::span<float>> to;
+    std::uint64_t decoded = 0;
+    for (std::size_t i = 0; i < 2; ++i) {
+      for (std::size_t axis = 0; axis < 4; ++axis) {
+        const std::uint64_t drawn = hash64(hash64(round, i), axis);
+        boxes[i].start.push_back(axis == 0 ? 0 : drawn % kShape[axis]);
+        boxes[i].count.push_back(axis == 0 ? 2 : 1 + (drawn >> 32) % kShape[axis]);
+      }
+      read[i].resize(boxes[i].values());
+      to.emplace_back(read[i]);
+      decoded += bricks(boxes[i], 1) * bricks(boxes[i], 2) * bricks(boxes[i], 3) * kBrickBytes;
+    }
+    const ReadCounts before = reader.counts();
+    reader.read_boxes(0, indices, boxes, to, scales);
+    EXPECT_EQ(reader.counts().decoded - before.decoded, decoded);
+    for (std::size_t i = 0; i < 2; ++i) {
+      std::vector<float> expected = cut(samples_[static_cast<std::size_t>(reader.id(i))], boxes[i]);
+      for (std::size_t k = 0; k < expected.size(); ++k) {
+        const Scale& scale = scales[k / (expected.size() / 2)];
+        expected[k] = expected[k] * scale.factor + scale.offset;
+      }
+      ASSERT_EQ(read[i], expected) << round;
+    }
+  }
+}
+
+// Without the index HDF5 finds each chunk by a search: then it reads so many by itself.
+TEST_F(ShardReaderTest, VeryManyBricksNeedTheirIndex) {
+  const std::vector<std::size_t> shape = {1, 33, 33, 16};
+  std::vector<float> values(33 * 33 * 16);
+  for (std::size_t k = 0; k < values.size(); ++k) values[k] = static_cast<float>(hash64(1, k) % 9);
+  fs::create_directories(folder_);
+  write_file_durably(folder_ / "u.raw", bytes_of(values));
+  conversion_ = make_conversion(folder_, 1);
+  FieldConfig& x = conversion_.config.fields.front();
+  x.shape = x.selector.raw.shape = shape;
+  x.chunk = {1, 1, 1};
+  conversion_.config.split.parts = {1, 0, 0};
+  manifest_ = convert_all(conversion_, {{0, 0, folder_ / "u.raw", {1, 2}}});
+  data_ = conversion_.output;
+  const auto expect_values = [&](FieldLayout::Access access) {
+    const ShardFile shard(first_shard(), {"x"}, true);
+    EXPECT_EQ(shard.layout().fields[0].access, access);
+    std::vector<float> read(values.size());
+    ReadScratch scratch;
+    shard.read_float(0, 0, scratch, read, true);
+    EXPECT_EQ(read, values);
+  };
+  expect_values(FieldLayout::Access::direct);
+  if (!repack(first_shard(), {})) GTEST_SKIP() << "no h5repack";
+  expect_values(FieldLayout::Access::library);
+}
+
+INSTANTIATE_TEST_SUITE_P(Shards, ShardBricksTest, ::testing::Values(Compression::gzip, Compression::none),
+                         [](const auto& of) { return of.param == Compression::gzip ? "gzip" : "plain"; });
+
+// With all channels as far as a brick has 8 MiB, and by default for large volumes.
+TEST(ChunkShape, OfBricksAndSlabs) {
+  FieldForm form;
+  form.dtype = DType::uint8;
+  form.shape = {4, 128, 128, 128};
+  form.layout = "CDHW";
+  using Shape = std::vector<std::size_t>;
+  EXPECT_EQ(chunk_shape(form), (Shape{4, 64, 64, 64}));  // of 8 MiB
+  form.shape[0] = 3;
+  EXPECT_EQ(chunk_shape(form), form.shape);  // of less
+  form.chunk = {32, 16};
+  EXPECT_EQ(chunk_shape(form), (Shape{3, 128, 32, 16}));
+  form.shape = {40, 128, 64, 128};
+  form.chunk = {128, 128, 64};
+  EXPECT_EQ(chunk_shape(form), (Shape{16, 128, 64, 64}));  // 8 MiB
+  form.chunk.emplace();
+  EXPECT_EQ(chunk_shape(form), (Shape{8, 128, 64, 128}));  // slabs
+  form.chunk.reset();
+  form.layout = "CTHW";
+  EXPECT_EQ(chunk_shape(form), (Shape{8, 128, 64, 128}));  // no volume
+  form.shape = {2, 4, 4, 4};
+  form.chunk = {2, 2, 2};
+  EXPECT_EQ(chunk_shape(form), form.shape);  // many samples in a chunk
 }
 
 }  // namespace

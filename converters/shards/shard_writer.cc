@@ -23,6 +23,7 @@ namespace {
 constexpr std::size_t kPackBelow = 4096;                  // bytes of a sample
 constexpr std::size_t kPackedChunk = 64 << 10;            // bytes of a chunk of such samples
 constexpr std::size_t kMostChunk = std::size_t{8} << 20;  // bytes, of a larger sample's slabs
+constexpr std::size_t kBrick = 64;                        // cells along each axis of a volume
 constexpr std::uint64_t kUnknownPlace = HADDR_UNDEF;
 
 }  // namespace
@@ -32,8 +33,7 @@ struct ShardWriter::State {
   struct FieldOutput {
     DatasetId dataset;
     std::uint64_t rows_per_chunk = 1;
-    std::vector<std::size_t> slab;      // shape of a chunk of a sample
-    std::uint64_t slabs = 1;            // chunks of a sample
+    std::optional<ChunkGrid> grid;      // chunks of a sample; none of a ragged field
     std::vector<std::uint8_t> pending;  // rows of a packed chunk that is not full
     std::vector<std::uint64_t> chunks;  // offset, bytes, mask and hash of each
     // Ragged: one axis of steps instead of one of samples, and rows_per_chunk counts steps.
@@ -135,12 +135,12 @@ void ShardWriter::State::create_field(const FieldForm& form) {
   }
   FieldOutput output;
   output.rows_per_chunk = std::min<std::uint64_t>(converters::rows_per_chunk(form), description.most_samples);
-  output.slab = slab_shape(form);
-  output.slabs = slab_ranges(form, output.slab).size();
+  const std::vector<std::size_t> of_sample = chunk_shape(form);
+  output.grid = chunk_grid(form);
   std::vector<hsize_t> dims = {description.most_samples};
   std::vector<hsize_t> chunk = {output.rows_per_chunk};
   dims.insert(dims.end(), form.shape.begin(), form.shape.end());
-  chunk.insert(chunk.end(), output.slab.begin(), output.slab.end());
+  chunk.insert(chunk.end(), of_sample.begin(), of_sample.end());
   output.dataset = new_dataset(form, dims, dims, chunk);
   describe(output.dataset.get(), form, form.layout);
   outputs.push_back(std::move(output));
@@ -235,20 +235,17 @@ void ShardWriter::State::close_ragged(std::size_t field) {
   write_steps(field, output.encoder->encode(output.pending, dtype_size(form.held())));
 }
 
-// The offset of the chunk with that number: rows, then slabs in C order.
+// The offset of the chunk with that number: rows, then the chunks of a sample in C order.
 std::vector<hsize_t> ShardWriter::State::chunk_start(std::size_t field, std::size_t chunk) const {
   const FieldOutput& output = outputs[field];
-  const std::vector<std::size_t>& shape = description.fields[field].shape;
-  const bool ragged = !output.offsets.empty();
-  std::vector<hsize_t> start(shape.size() + (ragged ? 0 : 1), 0);
-  start[0] = chunk / output.slabs * output.rows_per_chunk;
-  if (ragged) return start;
-  std::size_t slab = chunk % output.slabs;
-  for (std::size_t k = shape.size(); k-- > 0;) {
-    const std::size_t along = (shape[k] + output.slab[k] - 1) / output.slab[k];
-    start[k + 1] = slab % along * output.slab[k];
-    slab /= along;
+  if (!output.grid) {
+    std::vector<hsize_t> start(description.fields[field].shape.size(), 0);
+    start[0] = chunk * output.rows_per_chunk;
+    return start;
   }
+  const std::vector<std::size_t> corner = output.grid->corner(chunk % output.grid->chunks());
+  std::vector<hsize_t> start = {chunk / output.grid->chunks() * output.rows_per_chunk};
+  start.insert(start.end(), corner.begin(), corner.end());
   return start;
 }
 
@@ -500,11 +497,7 @@ Filters filters_of(const FieldForm& form) {
   return {.shuffle = gzip && dtype_size(form.held()) > 1, .deflate = gzip};
 }
 
-std::size_t values_of(const std::vector<std::size_t>& shape) {
-  std::size_t values = 1;
-  for (const std::size_t length : shape) values *= length;
-  return values;
-}
+namespace {
 
 std::vector<std::size_t> slab_shape(const FieldForm& form) {
   std::vector<std::size_t> slab = form.shape;
@@ -519,20 +512,33 @@ std::vector<std::size_t> slab_shape(const FieldForm& form) {
   return slab;
 }
 
-std::vector<std::pair<std::size_t, std::size_t>> slab_ranges(const FieldForm& form,
-                                                             const std::vector<std::size_t>& slab) {
-  std::size_t axis = 0;  // the axis that is cut
-  while (axis + 1 < slab.size() && slab[axis] == 1) ++axis;
-  if (slab.empty() || slab == form.shape) return {{0, form.values()}};
-  std::size_t step = 1;
-  for (std::size_t k = axis + 1; k < slab.size(); ++k) step *= slab[k];
-  const std::size_t along = form.shape[axis];
-  std::vector<std::pair<std::size_t, std::size_t>> ranges;
-  for (std::size_t row = 0; row < form.values() / step / along; ++row) {
-    for (std::size_t at = 0; at < along; at += slab[axis])
-      ranges.emplace_back((row * along + at) * step, std::min(slab[axis], along - at) * step);
+// The cells of a brick along the last axes; empty: the sample is not stored in bricks.
+std::vector<std::size_t> brick_cells(const FieldForm& form) {
+  const bool volume = form.layout.ends_with("DHW") && form.values() * dtype_size(form.held()) >= kMostChunk;
+  return form.chunk.value_or(volume ? std::vector<std::size_t>(3, kBrick) : std::vector<std::size_t>{});
+}
+
+}  // namespace
+
+std::vector<std::size_t> chunk_shape(const FieldForm& form) {
+  const std::vector<std::size_t> cells = brick_cells(form);
+  if (rows_per_chunk(form) > 1 || form.ragged) return form.shape;
+  if (cells.empty()) return slab_shape(form);
+  std::vector<std::size_t> brick = form.shape;
+  const std::size_t first = brick.size() - cells.size();
+  for (std::size_t k = 0; k < cells.size(); ++k) brick[first + k] = std::min(brick[first + k], cells[k]);
+  // All entries of the leading axes, as far as the brick has at most kMostChunk bytes.
+  std::size_t bytes = values_of(brick) * dtype_size(form.held());
+  for (std::size_t k = 0; k < first && bytes > kMostChunk; ++k) {
+    bytes /= brick[k];
+    brick[k] = std::clamp<std::size_t>(kMostChunk / bytes, 1, brick[k]);
+    bytes *= brick[k];
   }
-  return ranges;
+  return brick;
+}
+
+ChunkGrid chunk_grid(const FieldForm& form) {
+  return ChunkGrid(form.shape, chunk_shape(form));
 }
 
 }  // namespace wflow::converters

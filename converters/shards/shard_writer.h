@@ -12,6 +12,7 @@
 
 #include "converters/config.h"
 #include "converters/input/arrange.h"
+#include "converters/shards/chunk_grid.h"
 #include "converters/shards/codec.h"
 
 namespace wflow::converters {
@@ -33,14 +34,14 @@ struct ShardDescription {
 std::size_t rows_per_chunk(const FieldForm& form);
 Filters filters_of(const FieldForm& form);
 
-// A sample of more than 8 MiB is stored in several chunks, its slabs: each a range of it in C order (1 along
-// the slower axes, a part of one, all of the faster ones), so that a reader of a part of the volume reads a
-// part of the file, and several threads can decode one sample.
-std::vector<std::size_t> slab_shape(const FieldForm& form);
-// Offset and length of each, in values, in the order of the file's index.
-std::vector<std::pair<std::size_t, std::size_t>> slab_ranges(const FieldForm& form,
-                                                             const std::vector<std::size_t>& slab);
-std::size_t values_of(const std::vector<std::size_t>& shape);
+// The shape of a chunk of a sample: the whole sample, unless it is stored in several chunks, so that a reader
+// of a part reads a part of the file, and several threads can decode one sample. These are
+// - bricks, where the form has them, and by default for volumes (axes D, H, W) of 8 MiB or more: 64 cells
+//   along each of the last axes, with all channels, because who reads cells reads all channels of them;
+// - else slabs of a sample of more than 8 MiB: each a range of it in C order (1 along the slower axes, a part
+//   of one, all of the faster ones).
+std::vector<std::size_t> chunk_shape(const FieldForm& form);
+ChunkGrid chunk_grid(const FieldForm& form);
 
 // The same calls give the same bytes. All throw Error{system} if the disk refuses.
 class ShardWriter {

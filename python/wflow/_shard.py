@@ -20,8 +20,7 @@ from wflow._errors import DamagedData, NewerFormat
 FORMAT = 2
 WITH_RAGGED = 3  # of data sets with a ragged field
 _SHUFFLE, _DEFLATE = 2, 1  # the numbers of HDF5's filters
-
-
+_MOST_ASKED = 16384  # chunks: HDF5 searches through all of them before the one that it is asked for
 
 
 class _Descriptor:
@@ -54,7 +53,7 @@ class _Layout:
     logical: np.dtype  # of the values
     shape: tuple
     rows: int = 1  # samples per chunk
-    chunk: tuple = ()  # shape of a chunk of a sample; shorter than `shape` along one axis if the sample is stored in slabs
+    chunk: tuple = ()  # shape of a chunk of a sample; shorter than `shape` if the sample is stored in slabs or bricks
     shuffle: bool = False
     deflate: bool = False
     hashed: bool = False
@@ -67,17 +66,9 @@ class _Layout:
         return prod(self.shape) * self.dtype.itemsize
 
     @property
-    def slabs(self):
+    def parts(self):
         """The number of chunks of a sample."""
         return prod(-(-n // c) for n, c in zip(self.shape, self.chunk))
-
-
-def _contiguous_slabs(shape, chunk):
-    """Returns whether chunks are ranges of a sample in C order: 1 along the first axes, then a part of one, then all of the rest."""
-    k = 0
-    while k < len(shape) and chunk[k] == 1 and shape[k] >= 1:
-        k += 1
-    return all(c == n for n, c in zip(shape[k + 1:], chunk[k + 1:]))
 
 
 class Shard:
@@ -158,13 +149,15 @@ class Shard:
         layout.shuffle, layout.deflate = _SHUFFLE in filters, _DEFLATE in filters
         whole = layout.chunk == layout.shape
         plain = set(filters) <= {_SHUFFLE, _DEFLATE} and filters == sorted(filters, reverse=True) and dataset.dtype.isnative
-        if not plain or not (whole or (layout.rows == 1 and _contiguous_slabs(layout.shape, layout.chunk))) or (layout.rows > 1 and filters and not ragged):
+        if not plain or not (whole or (layout.rows == 1 and not ragged)) or (layout.rows > 1 and filters and not ragged):
             return layout  # chunks or filters of another tool: through h5py
-        layout.chunks, layout.hashed = self._places(file, dataset, layout, version)
+        places = self._places(file, dataset, layout, version)
+        if places is not None:
+            layout.chunks, layout.hashed = places
         return layout
 
     def _places(self, file, dataset, layout, version):
-        count = -(-dataset.shape[0] // layout.rows) * layout.slabs
+        count = -(-dataset.shape[0] // layout.rows) * layout.parts
         index = file.get("wflow/index" if version == 1 else f"wflow/index/{layout.name}")
         if isinstance(index, h5py.Dataset) and index.shape == (count, 4) and count > 0:
             words = index[...]
@@ -173,14 +166,16 @@ class Shard:
             fresh = int(holder.attrs.get("index_file_size", -1)) == self.size and int(ends.max()) <= self.size
             if fresh and all(self._place(dataset, layout, k)[:3] == tuple(int(w) for w in words[k, :3]) for k in (0, count - 1)):
                 return words, True
+        if layout.parts > 1 and count > _MOST_ASKED:
+            return None
         return np.array([self._place(dataset, layout, k) for k in range(count)], np.uint64).reshape(count, 4), False
 
     @staticmethod
     def _place(dataset, layout, k):
-        sample, slab = divmod(k, layout.slabs)
+        sample, part = divmod(k, layout.parts)
         start = [sample * layout.rows]
         for n, c in zip(reversed(layout.shape), reversed(layout.chunk)):
-            slab, at = divmod(slab, -(-n // c))
+            part, at = divmod(part, -(-n // c))
             start.insert(1, at * c)
         info = dataset.id.get_chunk_info_by_coord(tuple(start))
         if info.byte_offset is None:
@@ -249,18 +244,18 @@ class Shard:
             self._check_packed(layout, row // layout.rows)
             offset = int(layout.chunks[row // layout.rows, 0]) + row % layout.rows * layout.sample_bytes
             values = np.frombuffer(bytearray(self._pread(offset, layout.sample_bytes)), layout.dtype).reshape(layout.shape)
-        elif layout.slabs == 1:
+        elif layout.parts == 1:
             values = self._chunk(layout, row, row).reshape(layout.shape)
         else:
-            values = self._slabs(layout, row)
+            values = self._parts(layout, row)
         return values.astype(layout.logical, copy=False)
 
-    def _slabs(self, layout, row):
+    def _parts(self, layout, row):
         values = np.empty(layout.shape, layout.dtype)
         for k, corner in enumerate(np.ndindex(*(-(-n // c) for n, c in zip(layout.shape, layout.chunk)))):
             place = tuple(slice(at * c, min(n, (at + 1) * c)) for at, n, c in zip(corner, layout.shape, layout.chunk))
-            slab = self._chunk(layout, row * layout.slabs + k, row).reshape(layout.chunk)
-            values[place] = slab[tuple(slice(0, s.stop - s.start) for s in place)]
+            part = self._chunk(layout, row * layout.parts + k, row).reshape(layout.chunk)
+            values[place] = part[tuple(slice(0, s.stop - s.start) for s in place)]
         return values
 
     def _chunk(self, layout, chunk, row):

@@ -22,17 +22,32 @@ CacheBudget CacheBudget::divided(std::int64_t bytes, std::int64_t decoded_bytes,
   return CacheBudget(bytes - stored, stored);
 }
 
+void CacheBudget::set(std::int64_t decoded_bytes, std::int64_t stored_bytes) {
+  decoded.set(decoded_bytes);
+  stored.set(stored_bytes);
+}
+
 CachedSplit::CachedSplit(const SampleSource& source, std::vector<FieldPart> parts, CacheBudget& budget)
     : source_(source),
       parts_(std::move(parts)),
       budget_(budget),
       values_(source.size()),
       owned_(source.size()) {
-  begin_.push_back(0);
+  std::vector<Box> whole;
   for (const FieldPart& part : parts_) {
-    begin_.push_back(begin_.back() + static_cast<std::size_t>(part.shape.count()));
+    whole.push_back(Box::of(part.shape.extent));
     transforms_ = transforms_ || part.transform.name != TransformName::none;
   }
+  set_boxes(std::move(whole));
+}
+
+void CachedSplit::set_boxes(std::vector<Box> boxes) {
+  WFLOW_CHECK(boxes.size() == parts_.size());
+  boxes_ = std::move(boxes);
+  begin_.assign(1, 0);
+  for (std::size_t part = 0; part < parts_.size(); ++part)
+    begin_.push_back(begin_.back() +
+                     static_cast<std::size_t>(parts_[part].shape.channels * boxes_[part].cells()));
 }
 
 void CachedSplit::refuse(std::size_t part, std::size_t i) const {
@@ -54,7 +69,7 @@ void CachedSplit::transform(std::size_t part, std::size_t i, std::span<float> va
     if (!apply_transform(field.transform, values)) refuse(part, i);
     return;
   }
-  const auto cells = static_cast<std::size_t>(field.shape.voxels());
+  const std::size_t cells = values.size() / field.centre.size();
   for (std::size_t c = 0; c < field.centre.size(); ++c)
     if (!apply_transform(field.transform, values.subspan(c * cells, cells), field.centre[c],
                          field.transformed_centre[c]))
@@ -105,12 +120,42 @@ void CachedSplit::get_several(std::span<const std::size_t> indices, std::vector<
   for (std::size_t part = 0; part < parts_.size(); ++part) {
     for (std::size_t k = 0; k < missing.size(); ++k)
       to[k] = whole[k].subspan(begin_[part], this->count(part));
-    std::vector<ChannelScale> centres;
-    for (const double centre : parts_[part].centre) centres.push_back({1, 0, centre});
-    source_.read_scaled(parts_[part].field, missing, to, centres, has_room() ? nullptr : &budget_.stored);
+    read(part, missing, to, centres(part), has_room() ? nullptr : &budget_.stored);
     for (std::size_t k = 0; k < missing.size(); ++k) transform(part, missing[k], to[k]);
   }
   for (std::size_t k = 0; k < missing.size(); ++k) keep(missing[k], whole[k]);
+}
+
+std::vector<ChannelScale> CachedSplit::centres(std::size_t part) const {
+  std::vector<ChannelScale> centres;
+  for (const double centre : parts_[part].centre) centres.push_back({1, 0, centre});
+  return centres;
+}
+
+void CachedSplit::read(std::size_t part, std::span<const std::size_t> indices,
+                       std::span<const std::span<float>> to, std::span<const ChannelScale> scales,
+                       converters::MemoryBudget* keep) const {
+  const FieldPart& of = parts_[part];
+  if (has_all(part)) {
+    source_.read_scaled(of.field, indices, to, scales, keep);
+    return;
+  }
+  const std::vector<PeriodicBox> boxes(indices.size(), PeriodicBox(boxes_[part]));
+  source_.read_boxes(of.field, of.shape, indices, boxes, to, scales, keep);
+}
+
+void CachedSplit::read_cells(std::size_t part, std::size_t i, const PeriodicBox& cells,
+                             std::span<float> values) const {
+  const FieldPart& of = parts_[part];
+  source_.read_boxes(of.field, of.shape, {&i, 1}, {&cells, 1}, {&values, 1}, centres(part), &budget_.stored);
+  transform(part, i, values);
+}
+
+std::span<const float> CachedSplit::whole(std::size_t part, std::size_t i, std::vector<float>& scratch) {
+  if (has_all(part)) return get(i, scratch).subspan(begin_[part], count(part));
+  scratch.resize(static_cast<std::size_t>(parts_[part].shape.count()));
+  read_cells(part, i, PeriodicBox(Box::of(parts_[part].shape.extent)), scratch);
+  return scratch;
 }
 
 bool CachedSplit::passes_by_cache(std::size_t i) const {
@@ -126,7 +171,7 @@ void CachedSplit::read_scaled(std::size_t part, std::span<const std::size_t> ind
                               std::span<const ChannelScale> scales) const {
   std::vector<ChannelScale> centred(scales.begin(), scales.end());
   for (std::size_t c = 0; c < parts_[part].centre.size(); ++c) centred[c].centre = parts_[part].centre[c];
-  source_.read_scaled(parts_[part].field, indices, to, centred, &budget_.stored);
+  read(part, indices, to, centred, &budget_.stored);
   for (std::size_t k = 0; k < indices.size(); ++k)
     if (!apply_transform({}, to[k])) refuse(part, indices[k]);
 }
@@ -138,17 +183,24 @@ std::size_t Batch::begin(std::size_t part) const {
 }
 
 DataLoader::DataLoader(CachedSplit& split, std::vector<std::vector<ChannelScale>> scales,
-                       std::size_t most_items, int threads, Plan plan)
+                       std::size_t most_items, int threads, Plan plan, std::vector<Box> boxes)
     : split_(split),
       scales_(std::move(scales)),
       plan_(std::move(plan)),
       thread_count_(static_cast<std::size_t>(std::max(1, threads))),
       slots_(kSlots) {
   WFLOW_CHECK(scales_.size() == split.parts().size());
+  WFLOW_CHECK(boxes.empty() || boxes.size() == scales_.size());
   for (Slot& slot : slots_) {
     slot.batch.most_items = most_items;
-    for (std::size_t part = 0; part < scales_.size(); ++part) slot.batch.counts.push_back(split.count(part));
-    slot.batch.x = FloatBuffer(static_cast<std::int64_t>(most_items * split.values()));
+    slot.batch.boxes = boxes;
+    std::size_t values = 0;
+    for (std::size_t part = 0; part < scales_.size(); ++part) {
+      const std::int64_t cells = box_of(part).cells();
+      slot.batch.counts.push_back(static_cast<std::size_t>(split.parts()[part].shape.channels * cells));
+      values += slot.batch.counts.back();
+    }
+    slot.batch.x = FloatBuffer(static_cast<std::int64_t>(most_items * values));
   }
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
 }
@@ -211,6 +263,33 @@ std::size_t DataLoader::share(std::size_t items) const {
   return std::clamp<std::size_t>(items / thread_count_, 1, kMost);
 }
 
+Augmentation DataLoader::augmentation_of(std::size_t part, const BatchItem& item) const {
+  return split_.parts()[part].shape.voxels() > 1 ? item.augmentation : Augmentation();
+}
+
+// The cells of a part in the batches.
+Box DataLoader::box_of(std::size_t part) const {
+  const std::vector<Box>& boxes = slots_.front().batch.boxes;
+  return boxes.empty() ? Box::of(split_.parts()[part].shape.extent) : boxes[part];
+}
+
+// True if the cached cells of a sample have all that the item needs of it.
+bool DataLoader::takes_cached(const BatchItem& item) const {
+  for (std::size_t part = 0; part < scales_.size(); ++part) {
+    const TensorShape& shape = split_.parts()[part].shape;
+    const PeriodicBox needed = preimage(augmentation_of(part, item), shape, box_of(part));
+    if (!covers(split_.box(part), needed, shape.extent)) return false;
+  }
+  return true;
+}
+
+// True if a sample without augmentation is what the split reads.
+bool DataLoader::takes_all_cached() const {
+  for (std::size_t part = 0; part < scales_.size(); ++part)
+    if (!(split_.box(part) == box_of(part))) return false;
+  return true;
+}
+
 void DataLoader::fill(Batch& batch, std::size_t at, std::size_t number, Scratch& scratch) const {
   const auto items = std::span<const BatchItem>(batch.items).subspan(at, number);
   const auto place = [&](std::size_t part, std::size_t k) {
@@ -221,8 +300,14 @@ void DataLoader::fill(Batch& batch, std::size_t at, std::size_t number, Scratch&
   scratch.direct_at.clear();
   scratch.kept.clear();
   scratch.kept_at.clear();
+  scratch.moved_at.clear();
   for (std::size_t k = 0; k < items.size(); ++k) {
-    const bool direct = items[k].augmentation == Augmentation() && split_.passes_by_cache(items[k].index);
+    const bool direct = items[k].augmentation == Augmentation() && takes_all_cached() &&
+                        split_.passes_by_cache(items[k].index);
+    if (!direct && !takes_cached(items[k])) {
+      scratch.moved_at.push_back(k);
+      continue;
+    }
     (direct ? scratch.direct : scratch.kept).push_back(items[k].index);
     (direct ? scratch.direct_at : scratch.kept_at).push_back(k);
   }
@@ -234,15 +319,29 @@ void DataLoader::fill(Batch& batch, std::size_t at, std::size_t number, Scratch&
   split_.get_several(scratch.kept, scratch.values, scratch.samples);
   for (std::size_t part = 0; part < scales_.size(); ++part) {
     const TensorShape& shape = split_.parts()[part].shape;
+    const Box box = box_of(part);
+    const PeriodicBox cached(split_.box(part));
     for (std::size_t k = 0; k < scratch.kept.size(); ++k) {
       const std::size_t item = scratch.kept_at[k];
-      copy_sample(scratch.samples[k].subspan(split_.begin(part), split_.count(part)), place(part, item),
-                  shape, scales_[part], shape.voxels() > 1 ? items[item].augmentation : Augmentation());
+      const auto values = scratch.samples[k].subspan(split_.begin(part), split_.count(part));
+      copy_box({values, cached}, place(part, item), box, shape, scales_[part],
+               augmentation_of(part, items[item]));
+    }
+  }
+  for (std::size_t part = 0; part < scales_.size(); ++part) {
+    const TensorShape& shape = split_.parts()[part].shape;
+    const Box box = box_of(part);
+    for (const std::size_t k : scratch.moved_at) {
+      const Augmentation augmentation = augmentation_of(part, items[k]);
+      const PeriodicBox cells = preimage(augmentation, shape, box);
+      scratch.values.resize(static_cast<std::size_t>(shape.channels * cells.cells()));
+      split_.read_cells(part, items[k].index, cells, scratch.values);
+      copy_box({scratch.values, cells}, place(part, k), box, shape, scales_[part], augmentation);
     }
     const double noise = split_.parts()[part].noise;
     for (std::size_t k = 0; k < items.size() && noise > 0; ++k) {
       // Each part has its own key.
-      if (items[k].noise) add_noise(place(part, k), hash64(*items[k].noise, part), noise);
+      if (items[k].noise) add_noise(place(part, k), shape, box, hash64(*items[k].noise, part), noise);
     }
   }
 }

@@ -29,6 +29,8 @@ struct CacheBudget {
   // All samples decoded if they fit; else compressed samples first, which are several times smaller, and
   // decoded ones in the rest. `stored_bytes` is 0 if the data are not compressed.
   static CacheBudget divided(std::int64_t bytes, std::int64_t decoded_bytes, std::int64_t stored_bytes);
+  // Only before the first sample is kept.
+  void set(std::int64_t decoded_bytes, std::int64_t stored_bytes);
   converters::MemoryBudget decoded;
   converters::MemoryBudget stored;
 };
@@ -46,10 +48,13 @@ struct FieldPart {
 };
 
 // The transformed samples of a split, each decoded once as far as the budget allows. A sample has the values
-// of all parts, one part after the other. Thread-safe.
+// of all parts, one part after the other: of each part all cells, or those of a box. Thread-safe.
 class CachedSplit {
  public:
   CachedSplit(const SampleSource& source, std::vector<FieldPart> parts, CacheBudget& budget);
+  // Reads, returns and keeps a box of each part from now on. Before the first read.
+  void set_boxes(std::vector<Box> boxes);
+  const Box& box(std::size_t part) const { return boxes_[part]; }
   std::size_t size() const { return source_.size(); }
   const SampleSource& source() const { return source_; }
   const std::vector<FieldPart>& parts() const { return parts_; }
@@ -64,6 +69,10 @@ class CachedSplit {
   // into `scratch`.
   void get_several(std::span<const std::size_t> indices, std::vector<float>& scratch,
                    std::vector<std::span<const float>>& samples);
+  // All cells of a part, or others than those of its box, as get() has them. Kept as compressed chunks only.
+  void read_cells(std::size_t part, std::size_t i, const PeriodicBox& cells, std::span<float> values) const;
+  // All cells of a part, from the cache if it has them.
+  std::span<const float> whole(std::size_t part, std::size_t i, std::vector<float>& scratch);
   // True if read_scaled() can be used: the values only need scaling, and the cache does not hold this
   // sample and has no space for it.
   bool passes_by_cache(std::size_t i) const;
@@ -73,12 +82,17 @@ class CachedSplit {
 
  private:
   void transform(std::size_t part, std::size_t i, std::span<float> values) const;
+  void read(std::size_t part, std::span<const std::size_t> indices, std::span<const std::span<float>> to,
+            std::span<const ChannelScale> scales, converters::MemoryBudget* keep) const;
+  std::vector<ChannelScale> centres(std::size_t part) const;
+  bool has_all(std::size_t part) const { return boxes_[part] == Box::of(parts_[part].shape.extent); }
   [[noreturn]] void refuse(std::size_t part, std::size_t i) const;
   void keep(std::size_t i, std::span<const float> values);
   bool has_room() const;  // for one more decoded sample
 
   const SampleSource& source_;
   std::vector<FieldPart> parts_;
+  std::vector<Box> boxes_;          // of each part
   std::vector<std::size_t> begin_;  // offset of each part in a sample, then the end
   bool transforms_ = false;
   CacheBudget& budget_;
@@ -94,7 +108,8 @@ struct BatchItem {
 
 struct Batch {
   std::vector<BatchItem> items;
-  FloatBuffer x;                    // for each part [most_items, C, D, H, W]
+  FloatBuffer x;                    // for each part [most_items, C, D, H, W], or cells of a box
+  std::vector<Box> boxes;           // the cells of each part; empty: all
   std::vector<std::size_t> counts;  // values per sample for each part
   std::size_t most_items = 0;
   std::size_t begin(std::size_t part) const;
@@ -108,9 +123,10 @@ class DataLoader {
   // The samples of batch n; nothing after the last. Called in order, on a loader thread.
   using Plan = std::function<std::optional<std::vector<BatchItem>>(std::uint64_t n)>;
 
-  // `scales`: for each part's channels. Augmentations act on parts of more than one cell.
+  // `scales`: for each part's channels. Augmentations act on parts of more than one cell. `boxes`: for each
+  // part the cells of the augmented samples that the batches have; empty: all.
   DataLoader(CachedSplit& split, std::vector<std::vector<ChannelScale>> scales, std::size_t most_items,
-             int threads, Plan plan);
+             int threads, Plan plan, std::vector<Box> boxes = {});
   DataLoader(const DataLoader&) = delete;
   DataLoader& operator=(const DataLoader&) = delete;
   ~DataLoader();
@@ -138,7 +154,12 @@ class DataLoader {
     std::vector<std::span<float>> direct_to;
     std::vector<std::size_t> kept;
     std::vector<std::size_t> kept_at;
+    std::vector<std::size_t> moved_at;
   };
+  Augmentation augmentation_of(std::size_t part, const BatchItem& item) const;
+  Box box_of(std::size_t part) const;
+  bool takes_cached(const BatchItem& item) const;
+  bool takes_all_cached() const;
   std::size_t share(std::size_t items) const;
   // Fills items [at, at + number) of the batch.
   void fill(Batch& batch, std::size_t at, std::size_t number, Scratch& scratch) const;

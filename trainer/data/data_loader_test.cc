@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "base/random.h"
 #include "trainer/data/batch_order.h"
 #include "trainer/data/staging.h"
 
@@ -411,6 +412,103 @@ TEST(Augmentation, MovesEveryCellOnceAndKeepsNeighbours) {
   EXPECT_FLOAT_EQ(to[0], (0 - 1) / 2.0F);  // cell 2, mirrored and shifted by one around the end, is cell 0
   EXPECT_FLOAT_EQ(to[1], (2 - 1) / 2.0F);
   EXPECT_FLOAT_EQ(to[27 + 2], (28 - 2) / 4.0F);
+}
+
+// Random boxes of augmented samples, cell by cell: from their preimage, and from the whole.
+TEST(Augmentation, ABoxComesFromItsPreimage) {
+  for (const TensorShape& shape :
+       {TensorShape{2, {5, 5, 5}}, TensorShape{2, {1, 7, 7}}, TensorShape{2, {4, 6, 3}}}) {
+    const auto& n = shape.extent;
+    std::vector<float> whole(static_cast<std::size_t>(shape.count()));
+    std::iota(whole.begin(), whole.end(), 0.0F);
+    const std::vector<ChannelScale> scales = channel_scales({{1, 2}, {2, 4}});
+    for (std::int64_t id = 0; id < 400; ++id) {
+      const Augmentation drawn = draw_augmentation({true, true, true}, shape, 1, 2, id);
+      Box box;
+      for (std::size_t axis = 0; axis < 3; ++axis) {
+        const auto bits = static_cast<std::int64_t>(hash64(static_cast<std::uint64_t>(id), axis) >> 2);
+        const std::int64_t begin = bits % n[axis];
+        box.axes[axis] = {begin, begin + 1 + (bits >> 16) % (n[axis] - begin)};
+      }
+      const PeriodicBox cells = preimage(drawn, shape, box);
+      std::vector<float> read;
+      for (std::int64_t c = 0; c < shape.channels; ++c)
+        for (std::int64_t d = 0; d < cells.count[0]; ++d)
+          for (std::int64_t h = 0; h < cells.count[1]; ++h)
+            for (std::int64_t w = 0; w < cells.count[2]; ++w)
+              read.push_back(whole[static_cast<std::size_t>(
+                  ((c * n[0] + (cells.start[0] + d) % n[0]) * n[1] + (cells.start[1] + h) % n[1]) * n[2] +
+                  (cells.start[2] + w) % n[2])]);
+      ASSERT_EQ(cells.cells(), box.cells());
+      std::vector<float> augmented(whole.size());
+      copy_sample(whole, augmented, shape, scales, drawn);
+      std::vector<float> expected;
+      for (std::int64_t c = 0; c < shape.channels; ++c)
+        for (std::int64_t d = box.axes[0].begin; d < box.axes[0].end; ++d)
+          for (std::int64_t h = box.axes[1].begin; h < box.axes[1].end; ++h)
+            for (std::int64_t w = box.axes[2].begin; w < box.axes[2].end; ++w)
+              expected.push_back(augmented[static_cast<std::size_t>(((c * n[0] + d) * n[1] + h) * n[2] + w)]);
+      std::vector<float> copied(expected.size());
+      copy_box({read, cells}, copied, box, shape, scales, drawn);
+      ASSERT_EQ(copied, expected) << id;
+      copy_box({whole, PeriodicBox(Box::of(n))}, copied, box, shape, scales, drawn);
+      ASSERT_EQ(copied, expected) << id;
+    }
+  }
+}
+
+// The batches of a box are the cells of whole batches, for every cache, also with noise.
+TEST(DataLoader, BatchesOfABoxAreCutFromWholeOnes) {
+  const CountingSource source(20);
+  const Box box = {{Range{1, 3}, Range{0, 3}, Range{0, 2}}};
+  std::vector<FieldPart> parts(2, kOneField[0]);
+  parts[1].field = 1;
+  parts[0].noise = 0.5;
+  const std::vector<Box> boxes = {box, Box::of(kShape.extent)};
+  const auto plan = [](std::uint64_t n) -> std::optional<std::vector<BatchItem>> {
+    if (n == 6) return std::nullopt;
+    std::vector<BatchItem> items;
+    for (std::size_t k = 0; k < 5; ++k) {
+      BatchItem& item = items.emplace_back();
+      item.index = hash64(n / 3, k) % 20;
+      const auto id = static_cast<std::int64_t>(item.index);
+      if (n % 2 == 0) item.augmentation = draw_augmentation({true, true, true}, kShape, 1, n, id);
+      item.noise = noise_key(1, n, id);
+    }
+    return items;
+  };
+  const auto all_batches = [&](const std::vector<Box>& cached, const std::vector<Box>& read,
+                               std::int64_t bytes) {
+    CacheBudget budget(bytes);
+    CachedSplit split(source, parts, budget);
+    if (!cached.empty()) split.set_boxes(cached);
+    DataLoader loader(split, {kNoChange, kNoChange}, 5, 2, plan, read);
+    std::vector<std::vector<float>> values;
+    while (const Batch* batch = loader.next()) {
+      for (std::size_t part = 0; part < 2; ++part) {
+        const auto of_part = batch->values(part);
+        values.emplace_back(of_part.begin(), of_part.end());
+      }
+    }
+    return values;
+  };
+  const auto whole = all_batches({}, {}, 0);
+  const std::vector<Box> all(2, Box::of(kShape.extent));
+  for (const std::vector<Box>& cached : {boxes, all}) {
+    for (const std::int64_t bytes : {0, 3000, 1 << 20}) {
+      const auto part = all_batches(cached, boxes, bytes);
+      ASSERT_EQ(part.size(), whole.size());
+      for (std::size_t k = 0; k < part.size(); k += 2) {
+        std::vector<float> cells(part[k].size());
+        const auto count = static_cast<std::size_t>(2 * box.cells());
+        for (std::size_t n = 0; n < 5; ++n)
+          copy_box({std::span(whole[k]).subspan(n * 54, 54), PeriodicBox(Box::of(kShape.extent))},
+                   std::span(cells).subspan(n * count, count), box, kShape, kNoChange, {});
+        ASSERT_EQ(part[k], cells) << k;
+        ASSERT_EQ(part[k + 1], whole[k + 1]) << k;
+      }
+    }
+  }
 }
 
 using Numbers = std::vector<std::size_t>;

@@ -337,8 +337,7 @@ FieldScale RunData::measured(std::size_t part, Communicator& communicator) {
   std::vector<double> sums;
   std::vector<float> scratch;
   for (std::size_t i = first; i < end; ++i) {
-    const std::span<const float> x = train_.get(static_cast<std::size_t>(order(i)), scratch)
-                                         .subspan(train_.begin(part), train_.count(part));
+    const std::span<const float> x = train_.whole(part, static_cast<std::size_t>(order(i)), scratch);
     for (std::size_t c = 0; c < channels; ++c) {
       double sum = 0;
       double squares = 0;
@@ -443,6 +442,87 @@ void RunData::draw_inputs(Feed& feed, const Batch& batch, const std::optional<St
   }
 }
 
+// The cells of an input, in a batch with the cells of boxes() or with all of them.
+std::span<const float> RunData::input_cells(Feed& feed, const Batch& batch, std::size_t input) const {
+  const std::size_t part = roles_.inputs[input].part;
+  const std::span<const float> values = batch.values(part);
+  if (batch.boxes.empty() || input_boxes_[input] == batch.boxes[part]) return values;
+  TensorShape shape = field_of(part).shape;
+  const SamplePart all = {values, PeriodicBox(batch.boxes[part])};
+  const std::vector<ChannelScale> unchanged(static_cast<std::size_t>(shape.channels));
+  const std::size_t count = static_cast<std::size_t>(shape.channels * input_boxes_[input].cells());
+  std::vector<float>& cells = feed.numbers[input];
+  cells.resize(batch.items.size() * count);
+  for (std::size_t n = 0; n < batch.items.size(); ++n)
+    copy_box({all.values.subspan(n * batch.counts[part], batch.counts[part]), all.cells},
+             std::span(cells).subspan(n * count, count), input_boxes_[input], shape, unchanged, {});
+  return cells;
+}
+
+void RunData::share(std::vector<Box> inputs, Communicator& communicator) {
+  input_boxes_ = std::move(inputs);
+  for (std::size_t part = 0; part < roles_.parts.size(); ++part) boxes_.push_back(box_of_part(part));
+  train_.set_boxes(cached_boxes(*dataset_.train, config_.augment.moves()));
+  validation_.set_boxes(cached_boxes(*dataset_.validation, false));
+  test_.set_boxes(cached_boxes(*dataset_.test, false));
+  divide_cache(cache_bytes(config_, communicator));
+}
+
+// Targets are whole on every rank, where the loss is computed.
+Box RunData::box_of_part(std::size_t part) const {
+  const Box whole = Box::of(field_of(part).shape.extent);
+  if (roles_.is_target(part) || roles_.is_mask(part)) return whole;
+  std::optional<Box> box;
+  for (std::size_t i = 0; i < roles_.inputs.size(); ++i) {
+    if (roles_.inputs[i].label || roles_.inputs[i].part != part) continue;
+    const Box& needed = input_boxes_[i];
+    for (std::size_t axis = 0; box && axis < needed.axes.size(); ++axis)
+      box->axes[axis] = hull(box->axes[axis], needed.axes[axis]);
+    if (!box) box = needed;
+  }
+  return box.value_or(whole);
+}
+
+// An augmentation that moves cells needs other cells in each epoch: where samples are one piece, all of them
+// are read anyway, and worth keeping.
+std::vector<Box> RunData::cached_boxes(const SampleSource& source, bool moves) const {
+  std::vector<Box> boxes = boxes_;
+  for (std::size_t part = 0; part < boxes.size(); ++part)
+    if (moves && !source.has_parts(roles_.parts[part].field))
+      boxes[part] = Box::of(field_of(part).shape.extent);
+  return boxes;
+}
+
+void RunData::divide_cache(std::int64_t bytes) {
+  std::int64_t decoded = 0;
+  std::int64_t stored = 0;
+  bool moves_parts = false;
+  for (const CachedSplit* split : {&train_, &validation_, &test_}) {
+    decoded += static_cast<std::int64_t>(split->values() * sizeof(float) * split->size());
+    for (std::size_t part = 0; part < roles_.parts.size(); ++part) {
+      const std::size_t field = roles_.parts[part].field;
+      const bool is_whole = split->box(part) == Box::of(field_of(part).shape.extent);
+      const bool moves = split == &train_ && !is_whole && config_.augment.moves();
+      const double share = moves ? 1.0
+                                 : static_cast<double>(split->box(part).cells()) /
+                                       static_cast<double>(field_of(part).shape.voxels());
+      moves_parts = moves_parts || moves;
+      stored +=
+          static_cast<std::int64_t>(share * static_cast<double>(split->source().compressed_bytes(field)));
+    }
+  }
+  // Samples whose cells move are read again in each epoch: only their compressed chunks can be kept.
+  const std::int64_t kept = moves_parts || decoded > bytes ? std::min(bytes, stored) : 0;
+  budget_.set(bytes - kept, kept);
+}
+
+converters::ReadCounts RunData::read_counts() const {
+  converters::ReadCounts counts;
+  for (const SampleSource* split : {dataset_.train.get(), dataset_.validation.get(), dataset_.test.get()})
+    counts += split->counts();
+  return counts;
+}
+
 void RunData::fill(Feed& feed, const Batch& batch, CachedSplit& split, bool training,
                    const std::optional<StepOfBatch>& step) const {
   const std::size_t samples = batch.items.size();
@@ -451,7 +531,7 @@ void RunData::fill(Feed& feed, const Batch& batch, CachedSplit& split, bool trai
   std::size_t number = 0;
   for (std::size_t i = 0; i < roles_.inputs.size(); ++i) {
     if (!roles_.inputs[i].label) {
-      feed.inputs.push_back(batch.values(roles_.inputs[i].part));
+      feed.inputs.push_back(input_cells(feed, batch, i));
       continue;
     }
     feed.numbers[i].resize(samples);

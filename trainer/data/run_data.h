@@ -13,6 +13,7 @@
 #include "trainer/data/sample_source.h"
 #include "trainer/data/staging.h"
 #include "trainer/data/transform.h"
+#include "trainer/model/layout.h"
 #include "trainer/parallel/communicator.h"
 
 namespace wflow::trainer {
@@ -22,7 +23,8 @@ struct Feed {
   std::vector<std::span<const float>> inputs;  // in order of the network's inputs
   // For each head [samples, targets, cells], normalised; class numbers as they are.
   std::vector<std::vector<float>> truths;
-  std::vector<std::vector<float>> numbers;  // storage for inputs that are labels, then for random ones
+  std::vector<std::vector<float>>
+      numbers;  // storage for inputs that are labels or boxes, then for random ones
 };
 
 class RunData {
@@ -69,11 +71,23 @@ class RunData {
             const std::optional<StepOfBatch>& step = {}) const;
   // Takes the shapes of outputs that are compared with constants from the network.
   void complete_targets(const ModelGraph& graph) { complete_constants(targets_, graph); }
+
+  // This rank needs these cells of each input of the network: any box of a field. Of fields that are inputs
+  // only, the splits and batches have their cells alone; of targets, everything. Before the first batch.
+  void share(std::vector<Box> inputs, Communicator& communicator);
+  // For each part, the cells of a batch for fill(); empty without share().
+  const std::vector<Box>& boxes() const { return boxes_; }
+  // The work of all reads so far, on this rank.
+  converters::ReadCounts read_counts() const;
   // A head's labels of all samples of a split, physical.
   std::vector<double> truths(const SampleSource& source, std::size_t head) const;
 
  private:
   void normalise_inputs();
+  Box box_of_part(std::size_t part) const;
+  std::vector<Box> cached_boxes(const SampleSource& source, bool moves) const;
+  void divide_cache(std::int64_t bytes);
+  std::span<const float> input_cells(Feed& feed, const Batch& batch, std::size_t input) const;
   void draw_inputs(Feed& feed, const Batch& batch, const std::optional<StepOfBatch>& step) const;
   void add_target_scale(std::size_t head);
   // Cells of each class of a head in the training split, without padding. A collective call.
@@ -102,6 +116,8 @@ class RunData {
   CachedSplit validation_;
   CachedSplit test_;
   Normalisation normalisation_;
+  std::vector<Box> input_boxes_;  // of share(): for each input
+  std::vector<Box> boxes_;        // of each part
 };
 
 }  // namespace wflow::trainer

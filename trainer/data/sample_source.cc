@@ -13,6 +13,39 @@
 namespace wflow::trainer {
 namespace {
 
+// Calls take(stored axis, axis of the tensor), without the latter for the channels. The axis C, or the first
+// of four, holds the channels; the last of the others is W.
+template <typename Take>
+void for_each_axis(const converters::FieldInfo& field, Take take) {
+  std::size_t at = TensorShape().extent.size();
+  for (std::size_t k = field.shape.size(); k-- > 0;) {
+    if (field.layout[k] == 'C' || at == 0) {
+      take(k, std::nullopt);
+    } else {
+      take(k, std::optional(--at));
+    }
+  }
+}
+
+TensorShape tensor_shape(const converters::FieldInfo& field) {
+  TensorShape shape;
+  for_each_axis(field, [&](std::size_t stored, std::optional<std::size_t> axis) {
+    (axis ? shape.extent[*axis] : shape.channels) = static_cast<std::int64_t>(field.shape[stored]);
+  });
+  return shape;
+}
+
+// With all channels.
+converters::SampleBox stored_box(const converters::FieldInfo& field, const PeriodicBox& box) {
+  converters::SampleBox stored = converters::SampleBox::whole(field.shape);
+  for_each_axis(field, [&](std::size_t at, std::optional<std::size_t> axis) {
+    if (!axis) return;
+    stored.start[at] = static_cast<std::size_t>(box.start[*axis]);
+    stored.count[at] = static_cast<std::size_t>(box.count[*axis]);
+  });
+  return stored;
+}
+
 class ShardSource final : public SampleSource {
  public:
   explicit ShardSource(converters::SplitReader reader) : reader_(std::move(reader)) {}
@@ -24,6 +57,15 @@ class ShardSource final : public SampleSource {
                    converters::MemoryBudget* keep) const override {
     reader_.read_fields(field, indices, to, scales, keep);
   }
+  void read_boxes(std::size_t field, const TensorShape&, std::span<const std::size_t> indices,
+                  std::span<const PeriodicBox> boxes, std::span<const std::span<float>> to,
+                  std::span<const ChannelScale> scales, converters::MemoryBudget* keep) const override {
+    std::vector<converters::SampleBox> stored;
+    for (const PeriodicBox& box : boxes) stored.push_back(stored_box(reader_.fields()[field], box));
+    reader_.read_boxes(field, indices, stored, to, scales, keep);
+  }
+  bool has_parts(std::size_t field) const override { return reader_.has_parts(field); }
+  converters::ReadCounts counts() const override { return reader_.counts(); }
   std::size_t length(std::size_t field, std::size_t i) const override { return reader_.length(field, i); }
   std::int64_t compressed_bytes(std::size_t field) const override { return reader_.compressed_bytes(field); }
 
@@ -36,21 +78,6 @@ double most_frequent(const std::map<double, std::size_t>& counts) {
   const auto most = std::max_element(counts.begin(), counts.end(),
                                      [](const auto& a, const auto& b) { return a.second < b.second; });
   return most == counts.end() ? 0 : most->first;
-}
-
-// The axis C, or the first of four, holds the channels; the last of the others is W.
-TensorShape tensor_shape(const converters::FieldInfo& field) {
-  TensorShape shape;
-  std::size_t at = shape.extent.size();
-  for (std::size_t k = field.shape.size(); k-- > 0;) {
-    const auto length = static_cast<std::int64_t>(field.shape[k]);
-    if (field.layout[k] == 'C' || at == 0) {
-      shape.channels = length;
-    } else {
-      shape.extent[--at] = length;
-    }
-  }
-  return shape;
 }
 
 LabelRange range_of(const converters::ChannelStatistics& statistics) {
@@ -103,6 +130,27 @@ std::vector<double> DataField::centres() const {
     centres[c] = centre_of(of_channel.mean, of_channel.deviation);
   }
   return centres;
+}
+
+void SampleSource::read_boxes(std::size_t field, const TensorShape& shape,
+                              std::span<const std::size_t> indices, std::span<const PeriodicBox> boxes,
+                              std::span<const std::span<float>> to, std::span<const ChannelScale> scales,
+                              converters::MemoryBudget* keep) const {
+  std::vector<float> values(static_cast<std::size_t>(shape.count()));
+  const std::span<float> whole = values;
+  const auto& n = shape.extent;
+  for (std::size_t k = 0; k < indices.size(); ++k) {
+    read_scaled(field, indices.subspan(k, 1), {&whole, 1}, scales, keep);
+    const auto& [start, count] = boxes[k];
+    auto out = to[k].begin();
+    for (std::int64_t c = 0; c < shape.channels; ++c)
+      for (std::int64_t d = 0; d < count[0]; ++d)
+        for (std::int64_t h = 0; h < count[1]; ++h)
+          for (std::int64_t w = 0; w < count[2]; ++w)
+            *out++ = values[static_cast<std::size_t>(
+                ((c * n[0] + (start[0] + d) % n[0]) * n[1] + (start[1] + h) % n[1]) * n[2] +
+                (start[2] + w) % n[2])];
+  }
 }
 
 double usual_class_of_label(const SampleSource& split, std::size_t label) {

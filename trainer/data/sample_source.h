@@ -14,6 +14,7 @@
 
 #include "converters/shards/planes.h"
 #include "converters/shards/shard_reader.h"
+#include "trainer/data/periodic_box.h"
 #include "trainer/model/model_graph.h"
 
 namespace wflow::trainer {
@@ -32,6 +33,14 @@ class SampleSource {
   virtual void read_scaled(std::size_t field, std::span<const std::size_t> indices,
                            std::span<const std::span<float>> to, std::span<const ChannelScale> scales,
                            converters::MemoryBudget* keep) const = 0;
+  // The same for a part of the cells of each sample. Sources whose samples have no parts read all of them.
+  virtual void read_boxes(std::size_t field, const TensorShape& shape, std::span<const std::size_t> indices,
+                          std::span<const PeriodicBox> boxes, std::span<const std::span<float>> to,
+                          std::span<const ChannelScale> scales, converters::MemoryBudget* keep) const;
+  // True if a part of a sample costs less than all of it.
+  virtual bool has_parts(std::size_t /*field*/) const { return false; }
+  // The work of all reads so far.
+  virtual converters::ReadCounts counts() const { return {}; }
   // The length of a sample along the axis of a ragged field.
   virtual std::size_t length(std::size_t /*field*/, std::size_t /*i*/) const { return 0; }
   // The bytes that `keep` would need for all samples of a field.

@@ -126,18 +126,43 @@ std::uint64_t noise_key(std::uint64_t seed, std::uint64_t epoch, std::int64_t sa
   return hash64(hash64(hash64(seed, epoch), static_cast<std::uint64_t>(sample_id)), kNoise);
 }
 
-void add_noise(std::span<float> values, std::uint64_t key, double deviation) {
+namespace {
+
+// Adds their noise to the values of the sample from number `first` on. Box and Muller: two uniform numbers of
+// 24 bits give two normal ones, for the values 2 k and 2 k + 1.
+void add_noise_to_run(std::span<float> values, std::size_t first, std::uint64_t key, float size) {
   constexpr float kTurn = 6.28318530717958647692F;
   constexpr float kStep = 0x1p-24F;
-  const auto size = static_cast<float>(deviation);
-  for (std::size_t i = 0; i < values.size(); i += 2) {
-    // Box and Muller: two uniform numbers of 24 bits give two normal ones.
+  const std::size_t end = first + values.size();
+  for (std::size_t i = first - first % 2; i < end; i += 2) {
     const std::uint64_t bits = hash64(key, i);
     const float u = (static_cast<float>(bits >> 40) + 1) * kStep;  // above 0
     const float v = static_cast<float>(bits & 0xffffff) * kStep;
     const float radius = size * std::sqrt(-2.0F * std::log(u));
-    values[i] += radius * std::cos(kTurn * v);
-    if (i + 1 < values.size()) values[i + 1] += radius * std::sin(kTurn * v);
+    if (i >= first) values[i - first] += radius * std::cos(kTurn * v);
+    if (i + 1 < end) values[i + 1 - first] += radius * std::sin(kTurn * v);
+  }
+}
+
+}  // namespace
+
+void add_noise(std::span<float> values, std::uint64_t key, double deviation) {
+  add_noise_to_run(values, 0, key, static_cast<float>(deviation));
+}
+
+void add_noise(std::span<float> values, const TensorShape& shape, const Box& box, std::uint64_t key,
+               double deviation) {
+  const auto& n = shape.extent;
+  const auto width = static_cast<std::size_t>(box.axes[2].count());
+  std::size_t at = 0;
+  for (std::int64_t c = 0; c < shape.channels; ++c) {
+    for (std::int64_t d = box.axes[0].begin; d < box.axes[0].end; ++d) {
+      for (std::int64_t h = box.axes[1].begin; h < box.axes[1].end; ++h, at += width) {
+        const std::int64_t first = ((c * n[0] + d) * n[1] + h) * n[2] + box.axes[2].begin;
+        add_noise_to_run(values.subspan(at, width), static_cast<std::size_t>(first), key,
+                         static_cast<float>(deviation));
+      }
+    }
   }
 }
 
@@ -149,24 +174,48 @@ std::vector<converters::Scale> channel_scales(const FieldScale& scale) {
   return scales;
 }
 
-void copy_sample(std::span<const float> from, std::span<float> to, const TensorShape& shape,
-                 std::span<const converters::Scale> scales, const Augmentation& augmentation) {
+namespace {
+
+// The cell of the stored sample, along the axis that an axis of the augmented one was.
+std::int64_t stored_cell(const Augmentation& augmentation, std::size_t axis, std::int64_t length,
+                         std::int64_t cell) {
+  return ((augmentation.mirror[axis] ? length - 1 - cell : cell) + augmentation.shift[axis]) % length;
+}
+
+}  // namespace
+
+PeriodicBox preimage(const Augmentation& augmentation, const TensorShape& shape, const Box& box) {
+  PeriodicBox stored;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    const Range& range = box.axes[axis];
+    const std::size_t source = augmentation.source[axis];
+    const std::int64_t first = augmentation.mirror[axis] ? range.end - 1 : range.begin;
+    const bool whole = range.count() == shape.extent[axis];
+    stored.start[source] = whole ? 0 : stored_cell(augmentation, axis, shape.extent[axis], first);
+    stored.count[source] = range.count();
+  }
+  return stored;
+}
+
+void copy_box(const SamplePart& from, std::span<float> to, const Box& box, const TensorShape& shape,
+              std::span<const converters::Scale> scales, const Augmentation& augmentation) {
   const auto& n = shape.extent;
-  const std::array<std::int64_t, 3> strides = {n[1] * n[2], n[2], 1};
+  const PeriodicBox& part = from.cells;
+  const std::array<std::int64_t, 3> strides = {part.count[1] * part.count[2], part.count[2], 1};
   std::array<std::vector<std::int64_t>, 3> offsets;
   for (std::size_t axis = 0; axis < 3; ++axis) {
-    offsets[axis].resize(static_cast<std::size_t>(n[axis]));
-    for (std::int64_t o = 0; o < n[axis]; ++o) {
-      const std::int64_t cell = (augmentation.mirror[axis] ? n[axis] - 1 - o : o) + augmentation.shift[axis];
-      offsets[axis][static_cast<std::size_t>(o)] = cell % n[axis] * strides[augmentation.source[axis]];
+    const std::size_t source = augmentation.source[axis];
+    for (std::int64_t o = box.axes[axis].begin; o < box.axes[axis].end; ++o) {
+      const std::int64_t place = part.place(source, stored_cell(augmentation, axis, n[axis], o), n[axis]);
+      WFLOW_CHECK(place < part.count[source]);
+      offsets[axis].push_back(place * strides[source]);
     }
   }
   float* out = to.data();
   for (std::int64_t c = 0; c < shape.channels; ++c) {
-    const auto channel = static_cast<std::size_t>(c);
-    const auto [factor, constant, centre] = scales[channel];
+    const auto [factor, constant, centre] = scales[static_cast<std::size_t>(c)];
     WFLOW_CHECK(centre == 0);  // subtracted when the sample was read
-    const float* in = from.data() + c * shape.voxels();
+    const float* in = from.values.data() + c * part.cells();
     for (const std::int64_t d : offsets[0]) {
       for (const std::int64_t h : offsets[1]) {
         const float* row = in + d + h;
@@ -174,6 +223,12 @@ void copy_sample(std::span<const float> from, std::span<float> to, const TensorS
       }
     }
   }
+}
+
+void copy_sample(std::span<const float> from, std::span<float> to, const TensorShape& shape,
+                 std::span<const converters::Scale> scales, const Augmentation& augmentation) {
+  const Box whole = Box::of(shape.extent);
+  copy_box({from, PeriodicBox(whole)}, to, whole, shape, scales, augmentation);
 }
 
 }  // namespace wflow::trainer

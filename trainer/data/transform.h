@@ -14,6 +14,8 @@
 
 #include "converters/shards/planes.h"
 #include "trainer/config.h"
+#include "trainer/data/periodic_box.h"
+#include "trainer/model/layout.h"
 #include "trainer/model/model_graph.h"
 
 namespace wflow::trainer {
@@ -75,6 +77,9 @@ Augmentation draw_augmentation(const AugmentConfig& config, const TensorShape& s
 std::uint64_t noise_key(std::uint64_t seed, std::uint64_t epoch, std::int64_t sample_id);
 // Adds Gaussian noise to each value; the noise of value i is a function of only (key, i).
 void add_noise(std::span<float> values, std::uint64_t key, double deviation);
+// The same for the cells of a box, which get the noise that they have in the whole sample.
+void add_noise(std::span<float> values, const TensorShape& shape, const Box& box, std::uint64_t key,
+               double deviation);
 
 // Factor and offset of each channel for copy_sample(): x * factor + offset.
 std::vector<converters::Scale> channel_scales(const FieldScale& scale);
@@ -82,5 +87,17 @@ std::vector<converters::Scale> channel_scales(const FieldScale& scale);
 // Normalises and augments one transformed sample of a field in one pass.
 void copy_sample(std::span<const float> from, std::span<float> to, const TensorShape& shape,
                  std::span<const converters::Scale> scales, const Augmentation& augmentation);
+
+// The cells of the stored sample that a box of the augmented one consists of.
+PeriodicBox preimage(const Augmentation& augmentation, const TensorShape& shape, const Box& box);
+
+// A part of a transformed sample: the values of its cells, channel by channel.
+struct SamplePart {
+  std::span<const float> values;
+  PeriodicBox cells;
+};
+// The cells of `box` of what copy_sample() makes. `from` has at least their preimage.
+void copy_box(const SamplePart& from, std::span<float> to, const Box& box, const TensorShape& shape,
+              std::span<const converters::Scale> scales, const Augmentation& augmentation);
 
 }  // namespace wflow::trainer

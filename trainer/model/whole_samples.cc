@@ -55,14 +55,14 @@ class SharingNetwork final : public Network {
   using Network::predict;
 
   void predict(Inputs inputs, std::int64_t samples, std::span<float> outputs) override {
-    cut_inputs(inputs, samples);
-    split_->predict(own_inputs_, samples, own_outputs_);
+    make_room(samples);
+    split_->predict(inputs, samples, own_outputs_);
     gather(samples, outputs);
   }
 
   void forward(Inputs inputs, std::int64_t samples, const StepKey& key, std::span<float> outputs) override {
-    cut_inputs(inputs, samples);
-    split_->forward(own_inputs_, samples, key, own_outputs_);
+    make_room(samples);
+    split_->forward(inputs, samples, key, own_outputs_);
     gather(samples, outputs);
   }
 
@@ -85,18 +85,7 @@ class SharingNetwork final : public Network {
  private:
   const Box& box(std::size_t value, int rank) const { return local_box(distribution_, value, rank); }
 
-  void cut_inputs(Inputs inputs, std::int64_t samples) {
-    cells_.resize(inputs.size());
-    own_inputs_.clear();
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      if (distribution_.values[i].layout == Layout::whole) {
-        own_inputs_.push_back(inputs[i]);
-        continue;
-      }
-      cells_[i].clear();
-      cut(inputs[i], graph_.shape_of(i), box(i, group_.rank()), samples, cells_[i]);
-      own_inputs_.emplace_back(cells_[i]);
-    }
+  void make_room(std::int64_t samples) {
     own_outputs_.resize(
         static_cast<std::size_t>(samples * local_output_count(graph_, distribution_, group_.rank())));
   }
@@ -140,9 +129,6 @@ class SharingNetwork final : public Network {
   Distribution distribution_;
   Communicator& group_;
   std::unique_ptr<Network> split_;
-  std::vector<std::vector<float>>
-      cells_;  // of each input that is split; the network reads them until backward()
-  std::vector<std::span<const float>> own_inputs_;
   std::vector<float> own_outputs_;
   std::vector<float> own_gradients_;  // of the outputs
 };

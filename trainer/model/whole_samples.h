@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A network whose samples the ranks of a group share, for callers that have whole samples on every rank: cuts
-// inputs and gradients, and gathers outputs.
+// A network whose samples the ranks of a group share, for callers that compare whole outputs on every rank:
+// gathers outputs, and cuts their gradients.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,8 @@
 
 namespace wflow::trainer {
 
-// All ranks of the group pass the same samples, and all get the same outputs. backward() finds this rank's
-// part of the gradients, as make_split_network() says.
+// Each rank of the group passes its cells of the same samples, as local_box() says, and all get the same
+// whole outputs. backward() finds this rank's part of the gradients, as make_split_network() says.
 std::unique_ptr<Network> make_sharing_network(const ModelGraph& graph, FlatState& state,
                                               const Distribution& distribution, Communicator& group,
                                               KernelChoice kernels = KernelChoice::fastest);

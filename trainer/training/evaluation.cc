@@ -95,10 +95,11 @@ void Evaluator::measure_norms() {
   const Permutation permutation(data.train().size(), hash64(session_.config.seed, 6));
   const auto [first, end] = even_part(count, order.rank, order.ranks);
   const std::size_t most = pass_samples(order);
-  DataLoader loader(data.train(), data.scales(), most, static_cast<int>(session_.config.loader_threads),
-                    in_passes(first, end, most, [&permutation](std::size_t row) {
-                      return static_cast<std::size_t>(permutation(row));
-                    }));
+  DataLoader loader(
+      data.train(), data.scales(), most, static_cast<int>(session_.config.loader_threads),
+      in_passes(first, end, most,
+                [&permutation](std::size_t row) { return static_cast<std::size_t>(permutation(row)); }),
+      data.boxes());
   NormStatistics sums(state_.buffers());
   while (const Batch* batch = loader.next()) {
     const auto samples = static_cast<std::int64_t>(batch->items.size());
@@ -126,7 +127,7 @@ Evaluator::Records Evaluator::predict(CachedSplit& split, const PassDone& done) 
   const auto [first, end] = even_part(split.size(), order.rank, order.ranks);
   const std::size_t most = pass_samples(order);
   DataLoader loader(split, data.scales(), most, static_cast<int>(session_.config.loader_threads),
-                    in_passes(first, end, most, [](std::size_t row) { return row; }));
+                    in_passes(first, end, most, [](std::size_t row) { return row; }), data.boxes());
   Records own;
   own.counts.assign(heads_.count_size(), 0);
   const std::vector<OutputUnits> units = session_.units().outputs;

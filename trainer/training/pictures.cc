@@ -77,7 +77,7 @@ std::vector<Picture> input_pictures(Session& session) {
   const auto cells = static_cast<std::size_t>(field.shape.voxels());
   std::vector<float> scratch;
   for (std::size_t i = 0; i < std::min(kMostSamples, split.size()); ++i) {
-    const std::span<const float> values = split.get(i, scratch).subspan(split.begin(input->part), cells);
+    const std::span<const float> values = split.whole(input->part, i, scratch).first(cells);
     std::vector<double> channel(values.begin(), values.end());
     for (double& value : channel) value += split.offset(input->part, 0);
     pictures.push_back(

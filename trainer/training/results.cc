@@ -117,6 +117,20 @@ std::unique_ptr<PredictionFile> prediction_file(const Session& session, const He
                                           session.units().outputs, description, ids_of(split));
 }
 
+// A collective call: what each rank has read of the shards.
+nlohmann::json reading_result(const Session& session) {
+  const converters::ReadCounts own = session.data.read_counts();
+  const std::vector<std::uint64_t> all =
+      gather_values(session.communicator, std::vector<std::uint64_t>{own.read, own.decoded});
+  std::vector<std::uint64_t> read;
+  std::vector<std::uint64_t> decoded;
+  for (std::size_t rank = 0; 2 * rank < all.size(); ++rank) {
+    read.push_back(all[2 * rank]);
+    decoded.push_back(all[2 * rank + 1]);
+  }
+  return {{"bytes_this_segment", read}, {"decoded_bytes_this_segment", decoded}};
+}
+
 // Parts of each sample along depth, height and width; null if each rank has samples of its own.
 nlohmann::json grid_result(const Session& session) {
   if (!session.sharing) return {};
@@ -224,6 +238,7 @@ void write_results(Session& session, const Heads& heads, TrainingState& state, c
   Performance performance = performance_of(counters.history, session.graph.training_flops());
   performance.peak_memory = gather_values(
       session.communicator, std::vector<std::uint64_t>{static_cast<std::uint64_t>(peak_memory())});
+  const nlohmann::json reading = reading_result(session);
   if (!session.leader()) return;
   file->publish();
   const Evaluation test = evaluator.evaluation_of(records);
@@ -239,6 +254,7 @@ void write_results(Session& session, const Heads& heads, TrainingState& state, c
   add_class_weights(heads, result);
   if (!staging.is_null()) result["staging"] = staging;
   if (session.training_plan) result["plan"] = plan_result(session, performance);
+  result["reading"] = reading;
   if (session.config.noise_scale_every > 0) result["noise_scale"] = noise_result(counters.history);
   write_result(output, std::move(result));
   if (split.size() > 0) report.say("\n" + test_lines(test));

@@ -15,6 +15,7 @@
 #include "trainer/model/distribution.h"
 #include "trainer/model/network.h"
 #include "trainer/model/parts.h"
+#include "trainer/model/split_network.h"
 #include "trainer/model/whole_samples.h"
 #include "trainer/training/heads.h"
 #include "trainer/training/training_state.h"
@@ -157,6 +158,11 @@ Session::Session(PlannedConfig planned, Communicator& ranks, const RunOptions& r
       plan(step_plan(config, options.search, data, communicator)),
       fingerprint(fingerprint_of(config, data.info(), graph)) {
   data.complete_targets(graph);
+  if (!sharing) return;
+  std::vector<Box> boxes;
+  for (std::size_t input = 0; input < graph.inputs.size(); ++input)
+    boxes.push_back(local_box(sharing->distribution, input, sharing->group->rank()));
+  data.share(std::move(boxes), communicator);
 }
 
 std::unique_ptr<Network> Session::network(FlatState& state) const {

@@ -15,7 +15,7 @@ TrainingLoop::End TrainingLoop::run() {
   const StepPlan& plan = session_.plan;
   DataLoader loader(session_.data.train(), session_.data.scales(),
                     plan.largest_batch() / plan.order.ranks + 1,
-                    static_cast<int>(session_.config.loader_threads), batches());
+                    static_cast<int>(session_.config.loader_threads), batches(), session_.data.boxes());
   End end = End::complete;
   double waited = 0;
   while (end == End::complete && counters.epoch < session_.plan.end_epoch && !counters.stopped_early) {

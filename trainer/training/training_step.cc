@@ -296,7 +296,7 @@ double TrainingStep::forward(const Update& update, const std::pair<std::size_t, 
   };
   std::vector<std::span<const float>> inputs;
   for (std::size_t i = 0; i < feed.inputs.size(); ++i)
-    inputs.push_back(slice(feed.inputs[i], static_cast<std::size_t>(session_.graph.inputs[i].shape.count())));
+    inputs.push_back(slice(feed.inputs[i], feed.inputs[i].size() / share.samples));
   std::vector<std::span<const float>> truths;
   for (std::size_t h = 0; h < update.numbers.size(); ++h)
     truths.push_back(slice(feed.truths[update.numbers[h]], heads.all()[h].objective.truth_count()));
