@@ -162,7 +162,7 @@ class StepCounter {
     bytes_[output] = cells(output) * layer.output.channels * kFloatBytes;
     std::int64_t kept = layer.in_place() ? 0 : bytes_[output];
     kept += kept_values(layer) * kFloatBytes;
-    // What it reads besides: a halo, all cells of a value that is split, another order than blocks.
+    // It reads another array than the stored one: with a halo, all cells of a split value, or another order.
     const bool gathers = is_split(input) && distribution_->layers[first].reads == Layout::whole;
     const std::int64_t channels = graph_.shape_of(input).channels * kFloatBytes;
     if (gathers) {

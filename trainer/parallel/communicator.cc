@@ -41,7 +41,7 @@ class Communicator::Group {
  public:
   // The ranks of `ranks`, which is MPI_COMM_NULL for a process without MPI. MPI_COMM_WORLD is not freed.
   Group(MpiThread& thread, MPI_Comm ranks, int ranks_per_group);
-  // As without_others() says.
+  // For without_others().
   Group(MpiThread& thread, int rank, int size)
       : ranks_per_group_(0), rank_(rank), size_(size), alone_(true), thread_(thread), ranks_(MPI_COMM_NULL) {}
   // Collective, like all that creates or frees what ranks share.

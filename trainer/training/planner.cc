@@ -25,8 +25,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kFloatBytes = static_cast<std::int64_t>(sizeof(float));
 constexpr std::int64_t kMostSharedBytes = std::int64_t{48} << 20;  // of the sums of a node: shared_slots.cc
-constexpr std::size_t kGridsOfEachSize = 3;                        // those that send least are measured
-constexpr int kMeasuredSteps = 2;                                  // the faster one counts
+// One is computed while the next is read, for the training and for the validation.
+constexpr std::int64_t kBatchesInMemory = 4;
+constexpr std::size_t kGridsOfEachSize = 3;  // those that send least are measured
+constexpr int kMeasuredSteps = 2;            // the faster one counts
 // Part of the backward pass during which sums of gradients travel: the last layers' come first.
 constexpr double kHidingPart = 0.5;
 
@@ -123,8 +125,8 @@ double measure_compute(const PlanTask& task, const SpaceGrid& grid, const Commun
   return best;
 }
 
-// What messages add to a step, after Dryden et al. 2019, section V: a halo is waited for before a layer's
-// forward pass; in the backward pass it travels while the gradients of weights are computed.
+// The time that messages add to a step, after Dryden et al. 2019, section V: a halo is waited for before a
+// layer's forward pass; in the backward pass it travels while the gradients of weights are computed.
 double wire_seconds(const PlanTask& task, const SpaceGrid& grid, const WireSpeed& wire,
                     double compute_seconds) {
   const double gradients = std::max(0.0, wire.gradient_seconds - kHidingPart * compute_seconds);
@@ -185,6 +187,17 @@ std::vector<SpaceGrid> best_grids(const ModelGraph& graph, int ranks) {
   return grids;
 }
 
+// Floats of a sample's inputs that a rank has. Null: whole samples.
+std::int64_t input_values(const ModelGraph& graph, const Distribution* distribution, int rank) {
+  std::int64_t values = 0;
+  for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
+    const TensorShape& shape = graph.inputs[i].shape;
+    values += shape.channels *
+              (distribution == nullptr ? shape.voxels() : local_box(*distribution, i, rank).cells());
+  }
+  return values;
+}
+
 std::string memory_text(const RankMemory& memory) {
   return fmt::format("{} a rank: {} activations, {} weights and optimizer, {} samples, {} program",
                      bytes_text(memory.total()), bytes_text(memory.step), bytes_text(memory.state),
@@ -201,7 +214,7 @@ std::string advice(const PlanTask& task, std::int64_t program) {
     TrainConfig config = task.config;
     config.grid = {{}, GridChoice::fit};
     for (const GridPlan& plan :
-         possible_grids({config, task.graph, task.sample_values, std::nullopt, task.ranks}, program)) {
+         possible_grids({config, task.graph, task.target_values, std::nullopt, task.ranks}, program)) {
       if (!plan.fits) continue;
       const auto& [depth, height, width] = plan.grid.parts;
       return fmt::format("'grid: [{}, {}, {}]' needs {}", depth, height, width,
@@ -226,12 +239,16 @@ RankMemory memory_of(const PlanTask& task, const SpaceGrid& grid, std::int64_t p
   const TrainConfig& config = task.config;
   const std::int64_t samples = samples_at_once(task, grid);
   std::int64_t step = 0;
+  std::int64_t inputs = 0;
   if (is_alone(grid)) {
     step = step_bytes(task.graph, nullptr, 0);
+    inputs = input_values(task.graph, nullptr, 0);
   } else {
     const Distribution distribution = distribute(task.graph, grid);
-    for (int rank = 0; rank < grid.ranks(); ++rank)
+    for (int rank = 0; rank < grid.ranks(); ++rank) {
       step = std::max(step, step_bytes(task.graph, &distribution, rank));
+      inputs = std::max(inputs, input_values(task.graph, &distribution, rank));
+    }
   }
   const bool two_moments = config.optimizer.name == OptimizerName::adam ||
                            config.optimizer.name == OptimizerName::adamw ||
@@ -243,8 +260,7 @@ RankMemory memory_of(const PlanTask& task, const SpaceGrid& grid, std::int64_t p
   memory.program = program;
   memory.state = (parameters * (config.ema > 0 ? 3 : 2) + moments) * kFloatBytes;
   if (task.ranks > 1) memory.state += std::min(kMostSharedBytes, 2 * parameters * kFloatBytes);
-  // One batch is computed while the next is read, and is cut for a grid.
-  memory.samples = 3 * samples * task.sample_values * kFloatBytes;
+  memory.samples = kBatchesInMemory * samples * (inputs + task.target_values) * kFloatBytes;
   memory.step = samples * step;
   return memory;
 }

@@ -16,7 +16,7 @@
 
 namespace wflow::trainer {
 
-// What the memory of a rank holds, in bytes.
+// The memory of a rank, in bytes.
 struct RankMemory {
   std::int64_t program = 0;  // libraries, and what the program has before the training
   std::int64_t state = 0;    // weights, gradients, the optimizer's state, averages
@@ -31,7 +31,7 @@ struct GridPlan {
   std::int64_t samples = 0;  // that a rank computes at once
   RankMemory memory;         // of the rank that needs most
   bool fits = true;
-  // Of a step; 0: not measured.
+  // Seconds of a step; 0: not measured.
   double compute_seconds = 0;  // forward and backward pass of the slowest rank's part, without the others
   double wire_seconds = 0;     // what halos, sums and gradients add
   double seconds() const { return compute_seconds + wire_seconds; }
@@ -47,7 +47,7 @@ struct TrainingPlan {
 struct PlanTask {
   const TrainConfig& config;
   const ModelGraph& graph;
-  std::int64_t sample_values = 0;  // floats of a sample's inputs and targets
+  std::int64_t target_values = 0;  // floats of a sample beside the network's inputs
   std::optional<SpaceGrid> given;  // the grid of the configuration
   int ranks = 1;
 };

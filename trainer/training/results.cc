@@ -137,7 +137,7 @@ nlohmann::json grid_result(const Session& session) {
   return session.sharing->distribution.grid.parts;
 }
 
-// What was expected of the training, and what it took.
+// The plan, with the time and memory that the training took.
 nlohmann::json plan_result(const Session& session, const Performance& performance) {
   nlohmann::json result = to_json(*session.training_plan);
   const auto batch = static_cast<double>(session.config.batch);

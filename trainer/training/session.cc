@@ -95,8 +95,10 @@ nlohmann::json fingerprint_of(const TrainConfig& config, const DatasetInfo& data
 
 PlanTask plan_task(const TrainConfig& config, const DatasetInfo& info, const ModelGraph& graph, int ranks) {
   PlanTask task = {config, graph, 0, std::nullopt, ranks};
-  for (const DataRoles::Part& part : roles_of(config, info).parts)
-    task.sample_values += info.fields[part.field].shape.count();
+  const DataRoles roles = roles_of(config, info);
+  for (std::size_t part = 0; part < roles.parts.size(); ++part)
+    if (roles.is_target(part) || roles.is_mask(part))
+      task.target_values += info.fields[roles.parts[part].field].shape.count();
   if (!config.grid.space.empty()) task.given = grid_of(config.grid, graph);
   return task;
 }

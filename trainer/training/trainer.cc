@@ -121,7 +121,7 @@ void report_sharing(const Session& session, RunReport& report) {
                               session.plan.order.ranks == 1 ? "" : "s"));
 }
 
-// What the planner expected is compared with the training in result.json.
+// result.json compares the plan with the training.
 void report_plan(const Session& session, RunReport& report) {
   if (!session.training_plan) return;
   std::string lines = describe(*session.training_plan);
