@@ -145,9 +145,9 @@ class Plot:
             for error in row["errors"]:
                 x, y = self.at(math.log(row["cells"] ** 3), error)
                 self.parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colour}"/>')
-        y = self.HEIGHT - self.BOTTOM - 60 + 20 * place
-        self.parts.append(f'<line x1="{self.LEFT + 12}" y1="{y}" x2="{self.LEFT + 36}" y2="{y}" stroke="{colour}" stroke-width="2"{dashes}/>')
-        self.text(self.LEFT + 42, y + 4, label, "start")
+        x, y = self.WIDTH - self.RIGHT - 250, self.TOP + 16 + 20 * place
+        self.parts.append(f'<line x1="{x}" y1="{y}" x2="{x + 24}" y2="{y}" stroke="{colour}" stroke-width="2"{dashes}/>')
+        self.text(x + 30, y + 4, label, "start")
 
     def svg(self):
         head = (f'<svg xmlns="http://www.w3.org/2000/svg" width="{self.WIDTH}" height="{self.HEIGHT}" font-family="sans-serif" font-size="12">',
