@@ -137,7 +137,7 @@ class Staging(train_run_test.TrainRun):
             x = file["x"][:]
             attributes = dict(file["x"].attrs)
             del file["x"]
-            file.create_dataset("x", data=x, chunks=(1, 1, 8, 3, 8), compression="gzip").attrs.update(attributes)
+            file.create_dataset("x", data=x, chunks=(2, 1, 8, 8, 8), compression="gzip").attrs.update(attributes)
         self.train(self.config("rewritten-none", data=str(shards), epochs=1))
         done = self.train(self.config("rewritten-memory", data=str(shards), epochs=1, stage="memory"), 2, code=4)
         self.assertIn(f"{shard} was rewritten by another tool", done.stderr)

@@ -233,6 +233,8 @@ bool place_chunks(const Opened& shard, const OpenedField& field, FieldLayout& la
   const auto filters = known_filters(creation.get());
   if (kind != H5D_CHUNKED || !filters) return false;
   if (!place_rows(creation.get(), layout)) return false;
+  // The chunk's shape of a damaged file may claim any number of them.
+  if (layout.chunks_per_sample > 1 && layout.chunks_per_sample > shard.file_bytes / field.rows) return false;
   layout.filters = *filters;
   const bool filtered = filters->shuffle || filters->deflate;
   if (layout.rows_per_chunk > 1 && filtered && !layout.is_ragged()) return false;
