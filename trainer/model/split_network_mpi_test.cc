@@ -254,7 +254,7 @@ Case convolution(const char* name, std::int64_t channels, const GraphBuilder::Wi
 Case block(const char* name, Norm norm, LayerKind kind) {
   return {name,
           [=](GraphBuilder& b, Value x) {
-            Value y = b.convolution("c", x, 16, {3, 1, true, norm == Norm::none});
+            Value y = b.convolution("c", x, 16, {3, 1, Padding::same, norm == Norm::none});
             if (norm != Norm::none) y = b.norm("n", y, norm, 4);
             y = b.pointwise(LayerKind::leaky_relu, "a", y, 0.1);
             y = b.pool(kind, "p", y, b.along_axes(2));
