@@ -15,7 +15,6 @@ namespace wflow::trainer {
 namespace {
 
 constexpr double kMostImbalance = 1.0625;  // of the largest part, as a multiple of an even one
-constexpr auto kFloatBytes = static_cast<std::int64_t>(sizeof(float));
 
 // How ranks that have parts of a layer's input compute it.
 enum class Splitting {

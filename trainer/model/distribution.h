@@ -16,6 +16,8 @@
 
 namespace wflow::trainer {
 
+inline constexpr auto kFloatBytes = static_cast<std::int64_t>(sizeof(float));
+
 // split: each rank has its box; whole: each rank has all cells.
 enum class Layout { split, whole };
 

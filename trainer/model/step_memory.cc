@@ -11,7 +11,6 @@
 namespace wflow::trainer {
 namespace {
 
-constexpr auto kFloatBytes = static_cast<std::int64_t>(sizeof(float));
 constexpr std::int64_t kBlock = 16;
 constexpr double kLeastUsefulPart = 0.6;  // as in torch_network.cc: otherwise channels do not fill blocks
 

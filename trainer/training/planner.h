@@ -18,7 +18,7 @@ namespace wflow::trainer {
 
 // The memory of a rank, in bytes.
 struct RankMemory {
-  std::int64_t program = 0;  // libraries, and what the program has before the training
+  std::int64_t program = 0;  // libraries and their buffers
   std::int64_t state = 0;    // weights, gradients, the optimizer's state, averages
   std::int64_t samples = 0;  // batches on their way to the network
   std::int64_t step = 0;     // step_bytes() of the samples that it computes at once
@@ -52,7 +52,7 @@ struct PlanTask {
   int ranks = 1;
 };
 
-// The memory of the rank that needs most. `program`: bytes before the training.
+// The memory of the rank that needs most, without the cache. `program`: bytes before the training.
 RankMemory memory_of(const PlanTask& task, const SpaceGrid& grid, std::int64_t program);
 
 // The grids that the ranks can form, fewest ranks a sample first, with their memory; the given one alone if
