@@ -834,7 +834,7 @@ config::Key<GridConfig> space_key() {
       config::integers("space", &GridConfig::space, 1, 1 << 16,
                        "parts of each sample along depth, height and width, such as `[2, 2, 1]`; their "
                        "number, along the input's longest axis; `auto`, the fastest parts, or `fit`, the "
-                       "fewest that fit in [memory](#keys-of-train)");
+                       "fewest that fit in `memory`");
   key.schema = config::any_of({config::choice_schema(std::array<std::string, 2>{"auto", "fit"}), key.schema});
   key.read = [numbers = key.read](yaml::MapReader& reader, std::string_view name, GridConfig& grid) {
     const yaml::Node* node = reader.find(name);

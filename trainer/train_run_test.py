@@ -533,7 +533,7 @@ class EndToEnd(TrainRun):
         self.assertIn("grid            2 x 2 x 1: 4 ranks share a sample", plan)
         self.assertRegex(plan, r"conv1 +convolution +\d+ x 4 x 4 x 8 +[\d.]+ \w+ ")
         self.assertRegex(plan, r"memory a rank   at most .* of activations with their halos; .* on one rank")
-        self.assertNotIn("grid ", self.train(path, 1, "--dry-run").stdout)
+        self.assertNotIn("\ngrid ", self.train(path, 1, "--dry-run").stdout)
         self.assertIn("can be cut into 16 x 1 x 1 parts",
                       self.train(path, 1, "--dry-run", "--grid", "16x1x1", code=3).stderr)
         self.assertIn("'2x2' is no grid of ranks", self.train(path, 1, "--dry-run", "--grid", "2x2", code=2).stderr)

@@ -85,6 +85,7 @@ constexpr const char* kFooter = R"(Examples:
   wflow shards import --layout mlperf DIR OUT   CosmoFlow of MLPerf HPC: HDF5 or TFRecord files
   wflow shards merge A B OUT                    several data sets as one
   wflow shards reshard DATA OUT --size 512MiB   the same samples in shards of another size
+  wflow shards reshard DATA OUT --bricks 64x64x64 each sample in bricks, for ranks that share samples
   wflow shards sort DATA OUT --by type,length   the same samples, with those that are alike side by side)";
 
 }  // namespace
