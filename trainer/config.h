@@ -271,9 +271,9 @@ struct GuardConfig {
   bool operator==(const GuardConfig&) const = default;
 };
 
-// The ranks that share each sample.
-// Which ranks share a sample is written down, or planned when the training starts (training/planner.h):
-// fastest, or the fewest whose parts fit in the memory.
+// How the ranks that share a sample are chosen: by the configuration, or by the planner when the training
+// starts (training/planner.h). fastest: the grid with the fastest step; fit: the one with the fewest ranks
+// whose parts fit in the memory.
 enum class GridChoice { given, fastest, fit };
 
 struct GridConfig {

@@ -38,8 +38,9 @@ Filters filters_of(const FieldForm& form);
 // of a part reads a part of the file, and several threads can decode one sample. These are
 // - bricks, where the form has them, and by default for volumes (axes D, H, W) of 8 MiB or more: 64 cells
 //   along each of the last axes, with all channels, because who reads cells reads all channels of them;
-// - else slabs of a sample of more than 8 MiB: each a range of it in C order (1 along the slower axes, a part
-//   of one, all of the faster ones).
+// - else slabs of a sample of more than 8 MiB: each a range of it in C order (length 1 along the first axes,
+// a
+//   part of one axis, and the full length of the axes after it).
 std::vector<std::size_t> chunk_shape(const FieldForm& form);
 ChunkGrid chunk_grid(const FieldForm& form);
 

@@ -16,13 +16,18 @@
 #include "base/text.h"
 
 namespace wflow::trainer {
+
+std::int64_t usual_cache_bytes(const Communicator& communicator) {
+  return free_memory() / 4 / communicator.ranks_on_node();
+}
+
 namespace {
 
 constexpr std::size_t kStatisticsSamples = 256;
 
 std::int64_t cache_bytes(const TrainConfig& config, const Communicator& communicator) {
   if (config.cache_bytes >= 0) return config.cache_bytes;
-  return free_memory() / 4 / communicator.ranks_on_node();
+  return usual_cache_bytes(communicator);
 }
 
 CacheBudget cache_budget(const TrainConfig& config, const Communicator& communicator, const Dataset& dataset,

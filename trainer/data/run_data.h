@@ -27,6 +27,9 @@ struct Feed {
       numbers;  // storage for inputs that are labels or boxes, then for random ones
 };
 
+// Bytes of decoded samples that a rank keeps if the configuration does not say.
+std::int64_t usual_cache_bytes(const Communicator& communicator);
+
 class RunData {
  public:
   RunData(const TrainConfig& config, Communicator& communicator);

@@ -13,8 +13,8 @@
 namespace wflow::trainer {
 namespace {
 
-// Calls take(stored axis, axis of the tensor), without the latter for the channels. The axis C, or the first
-// of four, holds the channels; the last of the others is W.
+// Calls take(stored axis, axis of the tensor), without the latter for the channels. The channels lie along
+// the axis C, or along the first of four axes. The others are D, H and W, of which the last ones are there.
 template <typename Take>
 void for_each_axis(const converters::FieldInfo& field, Take take) {
   std::size_t at = TensorShape().extent.size();

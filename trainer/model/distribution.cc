@@ -249,14 +249,6 @@ void in_order(std::vector<Exchange>& exchanges) {
   std::ranges::stable_sort(exchanges, {}, [](const Exchange& e) { return std::pair(e.to, e.from); });
 }
 
-std::vector<Exchange> sent_back(const std::vector<Exchange>& exchanges) {
-  std::vector<Exchange> back;
-  for (const auto& [from, to, box, shift] : exchanges)
-    back.push_back({to, from, moved(box, shift), {-shift[0], -shift[1], -shift[2]}});
-  in_order(back);
-  return back;
-}
-
 // The exchanges for a layer that reads around the ends of the axes: for each of the field's places beside
 // itself, those of the cells that are wanted there. A rank has its own cells at all places.
 std::vector<Exchange> exchanges_around(const std::vector<Box>& wanted, const std::vector<Box>& own,
@@ -533,6 +525,14 @@ Distribution distribute(const ModelGraph& graph, const SpaceGrid& grid) {
     if (split.reads == Layout::split) count_sums(graph.layers[i], split);
   }
   return std::move(planned.distribution);
+}
+
+std::vector<Exchange> sent_back(const std::vector<Exchange>& exchanges) {
+  std::vector<Exchange> back;
+  for (const auto& [from, to, box, shift] : exchanges)
+    back.push_back({to, from, moved(box, shift), {-shift[0], -shift[1], -shift[2]}});
+  in_order(back);
+  return back;
 }
 
 std::int64_t bytes_of(const std::vector<Exchange>& exchanges, std::int64_t channels) {

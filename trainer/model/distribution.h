@@ -52,8 +52,8 @@ struct LayerSplit {
   std::vector<Box> interior;   // output cells that read no halo: computed while the halo travels
   std::vector<Box> readers;    // output cells whose gradients the gradient of the rank's input needs
   // Of the output's gradient; none if the input needs no gradient. Max pool and wrap: the gradients of the
-  // halo, back to their ranks. Only the rank that has a window's output knows its largest cell; the readers
-  // of a cell that a wrap repeats are far from each other.
+  // halo, back to their ranks. Only the rank that has a window's output knows its largest cell, and a wrap
+  // copies a cell to places that other ranks read.
   std::vector<Exchange> gradient_halo;
 
   // Numbers that the ranks of the sample add up, in doubles.
@@ -98,6 +98,9 @@ struct RankLoad {
   std::int64_t sent_backward = 0;
 };
 RankLoad load_of(const ModelGraph& graph, const Distribution& distribution, int rank);
+
+// The same messages in the other direction: gradients of a halo, to the ranks that own its cells.
+std::vector<Exchange> sent_back(const std::vector<Exchange>& exchanges);
 
 // All bytes of these exchanges of a value with `channels` channels.
 std::int64_t bytes_of(const std::vector<Exchange>& exchanges, std::int64_t channels);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What executing a graph needs to know of its values: how often each is read, and which have a gradient.
+// Counts the readers of each value of a graph and finds the values that have a gradient.
 #pragma once
 
 #include <cstddef>

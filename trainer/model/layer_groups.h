@@ -20,6 +20,10 @@ std::size_t onednn_block_length(std::span<const Layer> layers);
 // The same for layers of fields that are in blocks already; 0: they begin with no norm, activation or pool.
 std::size_t blocked_tail_length(std::span<const Layer> layers);
 
+// oneDNN computes a convolution whose channels fill this part of its blocks; hand-written kernels the others,
+// where each rank has whole samples.
+inline constexpr double kLeastUsefulPart = 0.6;
+
 // The padding of a "same" convolution of 3^3 or 1 x 3 x 3 cells.
 std::array<std::int64_t, 3> border_of(const Layer& layer);
 // True for the hand-written weight gradient of a first layer: few channels, 3^3 or 1 x 3 x 3 cells.

@@ -69,26 +69,10 @@ void store_in(OnednnBlock& block, const Storage& output) {
   block.store_in(size_of(output.frame), {first(0), first(1), first(2)});
 }
 
-std::vector<Exchange> reversed(std::vector<Exchange> exchanges) {
-  for (Exchange& exchange : exchanges) std::swap(exchange.from, exchange.to);
-  return exchanges;
-}
-
-// A convolution of the cells `needed`, and layers after it that read no other cells than their own. The rank
-// finds the gradients of all cells that it has read and sends those of the halo back, where they are added.
-class SplitBlock final : public BlockedStage {
+// Layers that a block computes of one input.
+class BlockStage : public BlockedStage {
  public:
-  SplitBlock(Communicator& group, const std::vector<Exchange>& halo, const Box& needed)
-      : needed_(needed), halo_(group, halo), back_(group, reversed(halo)) {}
-
-  // The block calls send_back(), which needs this object.
-  void compute_with(std::unique_ptr<OnednnBlock> block) { block_ = std::move(block); }
-  void send_back(const at::Tensor& dx) { back_.start(dx.view(needed_storage().sizes(samples_)), needed_); }
-
-  int input_block() const override { return block_->input_block(); }
   int output_block() const override { return block_->output_block(); }
-  std::vector<std::string> kernels() const { return block_->kernels(); }
-  std::optional<Box> reads() const override { return needed_; }
   void keep(const std::vector<Storage>& inputs, const Storage& output) override {
     input_ = inputs.front();
     output_ = output;
@@ -96,89 +80,94 @@ class SplitBlock final : public BlockedStage {
   }
 
   at::Tensor predict(const Tensors& inputs) override {
-    return of_output(block_->predict(Tensors{with_halo(inputs.front())}), inputs.front().size(0));
+    return block_->predict(Tensors{cells_read(inputs.front())}).view(output_.sizes(inputs.front().size(0)));
   }
   at::Tensor forward(const Tensors& inputs, const StepKey& key) override {
     samples_ = inputs.front().size(0);
-    return of_output(block_->forward(Tensors{with_halo(inputs.front())}, key), samples_);
+    return block_->forward(Tensors{cells_read(inputs.front())}, key).view(output_.sizes(samples_));
   }
   Tensors backward(const at::Tensor& gradient, const std::vector<bool>& wanted) override {
-    const Tensors found = block_->backward(gradient, wanted);
-    if (!wanted.front()) return found;
-    const at::Tensor dx = found.front().view(needed_storage().sizes(samples_));
-    if (input_.frame == needed_) {
-      back_.finish_adding(dx, needed_);
-      return {dx};
-    }
-    const at::Tensor stored = at::zeros(input_.sizes(samples_));
-    const Box common = intersection(input_.own, needed_);
-    if (!common.empty()) cells_in(stored, input_.frame, common).copy_(cells_in(dx, needed_, common));
-    back_.finish_adding(stored, input_.frame);
-    return {stored};
+    Tensors found = block_->backward(gradient, wanted);
+    if (wanted.front()) found.front() = input_gradient(found.front());
+    return found;
   }
 
- private:
-  Storage needed_storage() const { return {needed_, needed_, input_.channels, input_.block}; }
-  at::Tensor of_output(const at::Tensor& z, std::int64_t samples) const {
-    return z.view(output_.sizes(samples));
-  }
+ protected:
+  // The input as the block reads it.
+  virtual at::Tensor cells_read(const at::Tensor& stored) = 0;
+  // The gradient of the input as it is stored, from the block's.
+  virtual at::Tensor input_gradient(const at::Tensor& dx) = 0;
 
-  at::Tensor with_halo(const at::Tensor& x) {
-    halo_.start(x, input_.frame);
-    if (input_.frame == needed_) {
-      halo_.finish(x, needed_);
-      return x;
-    }
-    const at::Tensor cells = at::empty(needed_storage().sizes(x.size(0)));
-    const Box own = intersection(input_.own, needed_);
-    if (!own.empty()) cells_in(cells, needed_, own).copy_(cells_in(x, input_.frame, own));
-    halo_.finish(cells, needed_);
-    return cells;
-  }
+  Storage input_with(const Box& frame) const { return {frame, frame, input_.channels, input_.block}; }
 
-  Box needed_;
-  BoxExchange halo_;
-  BoxExchange back_;
   std::unique_ptr<OnednnBlock> block_;
   Storage input_;
   Storage output_;
   std::int64_t samples_ = 0;
 };
 
-// Norm, activation and pool of cells that this rank has.
-class SplitTail final : public BlockedStage {
+// A convolution of the cells `needed`, and layers after it that read no other cells than their own. The rank
+// finds the gradients of all cells that it has read and sends those of the halo back, where they are added.
+class SplitBlock final : public BlockStage {
  public:
-  explicit SplitTail(std::unique_ptr<OnednnBlock> block) : block_(std::move(block)) {}
+  SplitBlock(Communicator& group, const std::vector<Exchange>& halo, const Box& needed)
+      : needed_(needed), halo_(group, halo), back_(group, sent_back(halo)) {}
 
-  int input_block() const override { return block_->output_block(); }
-  int output_block() const override { return block_->output_block(); }
-  void keep(const std::vector<Storage>& inputs, const Storage& output) override {
-    input_ = inputs.front();
-    output_ = output;
-    store_in(*block_, output);
-  }
+  // The block calls send_back(), which needs this object.
+  void compute_with(std::unique_ptr<OnednnBlock> block) { block_ = std::move(block); }
+  void send_back(const at::Tensor& dx) { back_.start(in_needed_cells(dx), needed_); }
 
-  at::Tensor predict(const Tensors& inputs) override {
-    return block_->predict(Tensors{own(inputs.front())}).view(output_.sizes(inputs.front().size(0)));
-  }
-  at::Tensor forward(const Tensors& inputs, const StepKey& key) override {
-    samples_ = inputs.front().size(0);
-    return block_->forward(Tensors{own(inputs.front())}, key).view(output_.sizes(samples_));
-  }
-  Tensors backward(const at::Tensor& gradient, const std::vector<bool>& wanted) override {
-    const Tensors found = block_->backward(gradient, wanted);
-    if (!wanted.front()) return found;
-    const Storage alone = {input_.own, input_.own, input_.channels, input_.block};
-    return {input_.store(found.front().view(alone.sizes(samples_)))};
-  }
+  int input_block() const override { return block_->input_block(); }
+  std::optional<Box> reads() const override { return needed_; }
 
  private:
-  at::Tensor own(const at::Tensor& x) const { return input_.own_cells(x).contiguous(); }
+  at::Tensor in_needed_cells(const at::Tensor& dx) const {
+    return dx.view(input_with(needed_).sizes(samples_));
+  }
 
-  std::unique_ptr<OnednnBlock> block_;
-  Storage input_;
-  Storage output_;
-  std::int64_t samples_ = 0;
+  at::Tensor cells_read(const at::Tensor& stored) override {
+    halo_.start(stored, input_.frame);
+    if (input_.frame == needed_) {
+      halo_.finish(stored, needed_);
+      return stored;
+    }
+    const at::Tensor cells = at::empty(input_with(needed_).sizes(stored.size(0)));
+    const Box own = intersection(input_.own, needed_);
+    if (!own.empty()) cells_in(cells, needed_, own).copy_(cells_in(stored, input_.frame, own));
+    halo_.finish(cells, needed_);
+    return cells;
+  }
+
+  at::Tensor input_gradient(const at::Tensor& found) override {
+    const at::Tensor dx = in_needed_cells(found);
+    if (input_.frame == needed_) {
+      back_.finish_adding(dx, needed_);
+      return dx;
+    }
+    const at::Tensor stored = at::zeros(input_.sizes(samples_));
+    const Box own = intersection(input_.own, needed_);
+    if (!own.empty()) cells_in(stored, input_.frame, own).copy_(cells_in(dx, needed_, own));
+    back_.finish_adding(stored, input_.frame);
+    return stored;
+  }
+
+  Box needed_;
+  BoxExchange halo_;
+  BoxExchange back_;
+};
+
+// Norm, activation and pool of cells that this rank has.
+class SplitTail final : public BlockStage {
+ public:
+  explicit SplitTail(std::unique_ptr<OnednnBlock> block) { block_ = std::move(block); }
+
+  int input_block() const override { return block_->output_block(); }
+
+ private:
+  at::Tensor cells_read(const at::Tensor& stored) override { return input_.own_cells(stored).contiguous(); }
+  at::Tensor input_gradient(const at::Tensor& dx) override {
+    return input_.store(dx.view(input_with(input_.own).sizes(samples_)));
+  }
 };
 
 // Sums and joined channels of fields in blocks.

@@ -12,7 +12,6 @@ namespace wflow::trainer {
 namespace {
 
 constexpr std::int64_t kBlock = 16;
-constexpr double kLeastUsefulPart = 0.6;  // as in torch_network.cc: otherwise channels do not fill blocks
 
 // Values that a recurrent, attention or spectral layer keeps for its backward pass beside its output.
 std::int64_t kept_values(const Layer& layer) {

@@ -40,7 +40,6 @@ double useful_part(const Layer& convolution, const OnednnBlock& block, bool want
   return part(convolution.output.channels) *
          (block.input_block() == 0 && !wants_input ? 1 : part(convolution.input.channels));
 }
-constexpr double kLeastUsefulPart = 0.6;
 
 // Blocks of 8 channels on a processor with vectors of 16 use half of each vector, and a matrix product for
 // the weight gradient. The hand-written kernels are a sixth faster there (32^3 cells, 8 and 16 channels).

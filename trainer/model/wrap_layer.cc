@@ -16,8 +16,8 @@ void add_to(float* sum, const float* values, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) sum[i] += values[i];
 }
 
-// Both layouts are rows of boxes [depth][height][width * values]: a row is a channel of a sample, or a block
-// of channels with B values a cell.
+// In both layouts the fields are rows of boxes [depth][height][width * values]. In libtorch's, a row is a
+// channel of a sample; in blocks of B channels, it is such a block, and each cell has B values.
 class Wrap final : public UnaryLayer {
  public:
   Wrap(const Layer& layer, int block)

@@ -73,8 +73,8 @@ class Communicator {
   int rank() const;
   int size() const;
   int ranks_on_node() const;
-  // A group of `size` ranks without the others, to measure the work of one of them: what it sends is dropped,
-  // what it receives is 0, sums are of its own numbers alone, and all ranks gather what this one gives.
+  // A group of `size` ranks of which only this one exists, to measure its work. It drops what it sends and
+  // receives zeros. A sum leaves its numbers as they are, and all_gather() repeats its bytes for each rank.
   std::unique_ptr<Communicator> without_others(int rank, int size) const;
   // Number of nodes, or of groups of ranks that act as nodes, in a sum. A collective call.
   int groups();

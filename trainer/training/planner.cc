@@ -7,6 +7,7 @@
 #include <array>
 #include <chrono>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <utility>
 
@@ -87,6 +88,22 @@ WireSpeed measure_wire(Communicator& ranks, std::int64_t gradients) {
   return wire;
 }
 
+// Floats of a sample that a rank has of each input. Null: whole samples.
+std::vector<std::int64_t> input_counts(const ModelGraph& graph, const Distribution* distribution, int rank) {
+  std::vector<std::int64_t> counts;
+  for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
+    const TensorShape& shape = graph.inputs[i].shape;
+    counts.push_back(shape.channels *
+                     (distribution == nullptr ? shape.voxels() : local_box(*distribution, i, rank).cells()));
+  }
+  return counts;
+}
+
+std::int64_t input_values(const ModelGraph& graph, const Distribution* distribution, int rank) {
+  const std::vector<std::int64_t> counts = input_counts(graph, distribution, rank);
+  return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+}
+
 // Seconds of a step's passes over this rank's part, without the others.
 double measure_compute(const PlanTask& task, const SpaceGrid& grid, const Communicator& ranks) {
   const ModelGraph& graph = task.graph;
@@ -99,7 +116,7 @@ double measure_compute(const PlanTask& task, const SpaceGrid& grid, const Commun
   std::int64_t results = graph.output_count();
   if (is_alone(grid)) {
     network = make_network(task.config.backend, task.config.precision, graph, state);
-    for (const NamedShape& input : graph.inputs) counts.push_back(input.shape.count());
+    counts = input_counts(graph, nullptr, 0);
   } else {
     const Distribution distribution = distribute(graph, grid);
     const int rank = ranks.rank() % grid.ranks();
@@ -107,8 +124,7 @@ double measure_compute(const PlanTask& task, const SpaceGrid& grid, const Commun
     network = make_split_network(
         graph, state, distribution, *group,
         task.config.backend == Backend::torch ? KernelChoice::library : KernelChoice::fastest);
-    for (std::size_t i = 0; i < graph.inputs.size(); ++i)
-      counts.push_back(graph.shape_of(i).channels * local_box(distribution, i, rank).cells());
+    counts = input_counts(graph, &distribution, rank);
     results = local_output_count(graph, distribution, rank);
   }
   std::vector<std::vector<float>> inputs;
@@ -187,17 +203,6 @@ std::vector<SpaceGrid> best_grids(const ModelGraph& graph, int ranks) {
   std::vector<SpaceGrid> grids;
   for (std::size_t i = 0; i < std::min(found.size(), kGridsOfEachSize); ++i) grids.push_back(found[i].second);
   return grids;
-}
-
-// Floats of a sample's inputs that a rank has. Null: whole samples.
-std::int64_t input_values(const ModelGraph& graph, const Distribution* distribution, int rank) {
-  std::int64_t values = 0;
-  for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
-    const TensorShape& shape = graph.inputs[i].shape;
-    values += shape.channels *
-              (distribution == nullptr ? shape.voxels() : local_box(*distribution, i, rank).cells());
-  }
-  return values;
 }
 
 std::string memory_text(const RankMemory& memory) {

@@ -143,8 +143,8 @@ PlannedConfig planned(const TrainConfig& asked, Communicator& ranks) {
   if (choice.grid.ranks() == 1) config.grid.space.clear();
   // Decoded samples get what is left.
   if (config.memory > 0 && config.cache_bytes < 0) {
-    const std::int64_t usual = free_memory() / 4 / ranks.ranks_on_node();
-    config.cache_bytes = std::min(usual, std::max<std::int64_t>(0, config.memory - choice.memory.total()));
+    config.cache_bytes =
+        std::min(usual_cache_bytes(ranks), std::max<std::int64_t>(0, config.memory - choice.memory.total()));
   }
   return planned;
 }
