@@ -35,7 +35,7 @@ const std::array<std::string, 6> kOptimizers = {"adamw", "adam", "sgd", "lars", 
 const std::array<std::string, 7> kDecays = {"none", "cosine",    "linear", "polynomial",
                                             "step", "one_cycle", "plateau"};
 const std::array<std::string, 2> kSelects = {"last", "best"};
-const std::array<std::string, 2> kShards = {"none", "optimizer"};
+const std::array<std::string, 4> kShards = {"none", "optimizer", "gradients", "weights"};
 const std::array<std::string, 3> kBackends = {"auto", "torch", "onednn"};
 const std::array<std::string, 3> kStages = {"none", "local", "memory"};
 const std::array<std::string, 3> kPrecisions = {"full", "bf16", "fp16"};
@@ -1250,6 +1250,11 @@ void check_train(yaml::MapReader& reader, TrainConfig& config) {
     diagnostics.error(reader.mark_of("seed"),
                       "'seed' is too large: member K has the seed 'seed' + K - 1, which must be below 2^63");
   }
+  if (config.shard >= Shard::gradients && config.noise_scale_every > 0)
+    diagnostics.error(reader.mark_of("shard"),
+                      fmt::format("'noise_scale' needs whole gradients, and 'shard: {}' divides them: say "
+                                  "'shard: optimizer', or leave 'noise_scale' out",
+                                  name_of(config.shard)));
   if (config.shard != Shard::none && !(config.parts.empty() && config.alternate.empty()))
     diagnostics.error(reader.mark_of("shard"),
                       "'shard' divides the state of one optimizer for all weights: leave out 'parts' and "
@@ -1510,7 +1515,8 @@ const config::Table<TrainConfig>& train_table() {
            .usually("`true`"),
        config::choice("shard", &TrainConfig::shard, kShards,
                       "what the ranks divide among them, so that each needs less memory: `optimizer`, the "
-                      "optimizer's state ([Shared state](#shared-state))")
+                      "optimizer's state; `gradients`, also the gradients; `weights`, also the weights "
+                      "([Shared state](#shared-state))")
            .only_if_set(),
        config::choice("select", &TrainConfig::select, kSelects,
                       "weights for test and model: of the last epoch, or `best` in validation"),

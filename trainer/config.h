@@ -67,8 +67,9 @@ enum class OptimizerName { adamw, adam, sgd, lars, larc, lamb };
 // plateau: the rate falls where the validation stops improving.
 enum class Decay { none, cosine, linear, polynomial, step, one_cycle, plateau };
 enum class Select { last, best };
-// The state that the ranks of a training divide among them. none: each has all.
-enum class Shard { none, optimizer };
+// The state that the ranks of a training divide among them: none, or that of the value and of all values
+// before it. none: each rank has all.
+enum class Shard { none, optimizer, gradients, weights };
 // Library for convolutions on a processor. torch: libtorch and the kernels for few channels; onednn: oneDNN
 // wherever it has kernels; automatic: the faster of the two for each layer.
 enum class Backend { automatic, torch, onednn };

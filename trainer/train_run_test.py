@@ -1685,9 +1685,10 @@ class Ranks(TrainRun):
 
 
 class SharedState(TrainRun):
-    """`shard: optimizer`: the bits of a training whose ranks have the whole state."""
+    """`shard`: the bits of a training whose ranks have the whole state."""
 
     MODEL = {"name": "mlp", "dense": [96, 80]}  # 17 blocks of 4,096 weights, of which two to nine are a rank's
+    STAGES = ("optimizer", "gradients", "weights")
 
     def numbers(self, name, **keys):
         return self.config(name, **{"inputs": ["x"], "model": self.MODEL, "epochs": 2, "augment": [], **keys})
@@ -1700,12 +1701,34 @@ class SharedState(TrainRun):
             "larc": {"optimizer": {"name": "larc", "learning_rate": 0.1}},
             "lamb": {"optimizer": {"name": "lamb", "learning_rate": 0.01}},
         }.items():
-            self.train(self.numbers(name, **keys), 2)
-            self.train(self.numbers(f"{name}_shared", shard="optimizer", **keys), 2)
-            whole, header = self.weights(name)
-            shared, shared_header = self.weights(f"{name}_shared")
-            self.assertEqual(whole, shared, name)
+            self.equal_in_all_stages(name, self.numbers, 2, **keys)
+
+    def equal_in_all_stages(self, name, config, ranks, **keys):
+        self.train(config(name, **keys), ranks)
+        whole, header = self.weights(name)
+        result = self.result(name)
+        for stage in self.STAGES:
+            self.train(config(f"{name}_{stage}", shard=stage, **keys), ranks)
+            shared, shared_header = self.weights(f"{name}_{stage}")
+            self.assertEqual(whole, shared, (name, stage))
             self.assertEqual(header["arrays"], shared_header["arrays"])
+            self.assertEqual(self.result(f"{name}_{stage}")["test"], result["test"])
+
+    def result(self, name):
+        return json.loads((self.root / name / "result.json").read_text())
+
+    def test_passes_that_some_ranks_do_not_make(self):
+        # 30 samples in batches of 7: the last one has 2, for four ranks. Passes are added up, or sums come a step late.
+        for name, keys in {
+            "accumulate": {"batch": 7, "accumulate": 2},
+            "lag": {"batch": 7, "optimizer": {"name": "adamw", "lag": 1}},
+            "norms": {"batch": 7, "model": {"name": "cosmoflow", "width": 3, "norm": "batch"}, "ema": 0.9},
+        }.items():
+            self.equal_in_all_stages(name, self.numbers, 4, **keys)
+
+    def test_with_a_grid(self):
+        keys = {"model": {"name": "cosmoflow", "width": 16}, "grid": [2, 1, 1], "batch": 5}
+        self.equal_in_all_stages("shared_samples", lambda name, **more: self.numbers(name, ranks=4, **more), 4, **keys)
 
     def test_goes_on_with_other_ranks_and_without_shares(self):
         keys = {"epochs": 4, "optimizer": {"name": "adamw", "learning_rate": 0.003}}
@@ -1722,7 +1745,9 @@ class SharedState(TrainRun):
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         # Shares of another size, then none, then again as it began.
-        for ranks, shard, name in ((2, "optimizer", "two"), (4, "none", "none"), (4, "optimizer", "four")):
+        moves = ((2, "optimizer", "two"), (4, "none", "none"), (4, "optimizer", "four"), (4, "gradients", "gradients"),
+                 (4, "weights", "weights"), (2, "weights", "two_weights"))
+        for ranks, shard, name in moves:
             shutil.copytree(self.root / "moved", self.root / name)
             for path in (self.root / name / "checkpoints").glob(last):
                 path.unlink()
@@ -1732,15 +1757,20 @@ class SharedState(TrainRun):
                 self.assertEqual(self.weights(name)[0], whole, name)
 
     def test_the_guard_goes_back_to_shares(self):
-        keys = {"epochs": 3, "shard": "optimizer", "checkpoint": {"every_steps": 5}}
-        self.train(self.numbers("sound", **keys), 2)
-        done = self.train(self.numbers("flipped", **keys), 2, "--inject-bit-flips", "gradients,step=8,bit=30")
-        self.assertIn("going back to step", done.stdout + done.stderr)
-        self.assertEqual(self.weights("flipped")[0], self.weights("sound")[0])
+        for stage in self.STAGES:
+            keys = {"epochs": 3, "shard": stage, "checkpoint": {"every_steps": 5}}
+            self.train(self.numbers(f"sound_{stage}", **keys), 2)
+            done = self.train(self.numbers(f"flipped_{stage}", **keys), 2, "--inject-bit-flips", "gradients,step=8,bit=30")
+            self.assertIn("going back to step", done.stdout + done.stderr)
+            self.assertEqual(self.weights(f"flipped_{stage}")[0], self.weights(f"sound_{stage}")[0])
 
     def test_refuses_several_optimizers(self):
         done = self.train(self.config("parts", shard="optimizer", parts={"encoder": {"rate": 0.5}}), code=3)
         self.assertIn("'shard' divides the state of one optimizer for all weights", done.stderr)
+
+    def test_refuses_measurements_of_whole_gradients(self):
+        done = self.train(self.config("noise", shard="gradients", noise_scale=2), code=3)
+        self.assertIn("'noise_scale' needs whole gradients", done.stderr)
 
 
 class Restarts(TrainRun):

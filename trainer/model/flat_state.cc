@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/model/flat_state.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <new>
 
@@ -12,6 +15,7 @@ namespace {
 
 constexpr std::size_t kLineBytes = 64;
 constexpr std::int64_t kLineFloats = kLineBytes / sizeof(float);
+constexpr std::size_t kMappedBytes = std::size_t{1} << 20;  // buffers from here on
 
 std::int64_t round_up(std::int64_t count) {
   return (count + kLineFloats - 1) / kLineFloats * kLineFloats;
@@ -21,9 +25,23 @@ std::int64_t round_up(std::int64_t count) {
 
 FloatBuffer::FloatBuffer(std::int64_t count) : count_(count) {
   const auto bytes = static_cast<std::size_t>(std::max(round_up(count), kLineFloats)) * sizeof(float);
-  data_.reset(static_cast<float*>(std::aligned_alloc(kLineBytes, bytes)));
+  if (bytes >= kMappedBytes) {
+    void* pages = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages == MAP_FAILED) throw std::bad_alloc();
+    data_ = {static_cast<float*>(pages), Free{bytes}};
+    return;
+  }
+  data_ = {static_cast<float*>(std::aligned_alloc(kLineBytes, bytes)), Free{0}};
   if (data_ == nullptr) throw std::bad_alloc();
   std::fill_n(data_.get(), bytes / sizeof(float), 0.0F);
+}
+
+void FloatBuffer::Free::operator()(float* p) const {
+  if (mapped > 0) {
+    ::munmap(p, mapped);
+  } else {
+    std::free(p);  // NOLINT: the counterpart of aligned_alloc
+  }
 }
 
 FlatLayout::FlatLayout(const std::vector<ParameterSpec>& specs) {

@@ -16,7 +16,8 @@
 
 namespace wflow::trainer {
 
-// Zeroed floats on a cache line's boundary, with a fixed length.
+// Zeroed floats on a cache line's boundary, with a fixed length. A large buffer takes no memory before it is
+// written.
 class FloatBuffer {
  public:
   FloatBuffer() = default;
@@ -29,7 +30,8 @@ class FloatBuffer {
 
  private:
   struct Free {
-    void operator()(float* p) const { std::free(p); }  // NOLINT: the counterpart of aligned_alloc
+    std::size_t mapped;  // bytes; 0: allocated
+    void operator()(float* p) const;
   };
   std::unique_ptr<float, Free> data_;
   std::int64_t count_ = 0;
@@ -53,6 +55,21 @@ struct FlatLayout {
 // Numbers that a rank adds to the gradient exchange, so that a step has only one collective.
 enum class Scalar : std::size_t { loss, absolute_error, stop, alarm, count };
 inline constexpr std::int64_t kScalarSpace = 16;
+
+// For a state of which each rank has a share (`shard`): whole arrays while a layer is computed. Arrays are
+// named by their numbers in the layout. All ranks call the functions in the same order.
+class StateOnUse {
+ public:
+  virtual ~StateOnUse() = default;
+  // Begins to collect weights; does nothing if they are there.
+  virtual void start(std::span<const std::size_t> arrays) = 0;
+  // Returns when they are there.
+  virtual void wait(std::span<const std::size_t> arrays) = 0;
+  // Keeps this rank's share of them only.
+  virtual void release(std::span<const std::size_t> arrays) = 0;
+  // Gradients of these weights will be written.
+  virtual void expect_gradients(std::span<const std::size_t> arrays) = 0;
+};
 
 // Parameters, gradients and running statistics of the norms of one network.
 class FlatState {
@@ -80,6 +97,10 @@ class FlatState {
   std::span<float> buffer(const FlatEntry& entry) { return part(buffer_values_, entry, 0); }
   std::span<float> batch_statistic(const FlatEntry& entry) { return part(exchange_, entry, kScalarSpace); }
 
+  // nullptr: all arrays are there at any time.
+  StateOnUse* on_use() const { return on_use_; }
+  void set_on_use(StateOnUse* shares) { on_use_ = shares; }
+
   void fill_initial_values(std::uint64_t seed);
   void fill_initial_buffers();
   // running = (1 - momentum) * running + momentum * (statistics summed over ranks) / samples, for some
@@ -99,6 +120,7 @@ class FlatState {
   FloatBuffer values_;
   FloatBuffer buffer_values_;
   FloatBuffer exchange_;
+  StateOnUse* on_use_ = nullptr;
 };
 
 // The norms' statistics over many batches: the mean of the batches' means and of their second moments. Sums

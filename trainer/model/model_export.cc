@@ -20,9 +20,9 @@ namespace wflow::trainer {
 namespace {
 
 at::Tensor tensor_of(const FlatEntry& entry, std::span<const float> all) {
-  // libtorch has no tensors of constants; only the clone is kept.
+  // libtorch has no tensors of constants; the module is written while the state is there, and not changed.
   auto* begin = const_cast<float*>(all.data()) + entry.offset;
-  return at::from_blob(begin, entry.spec.shape, at::TensorOptions().dtype(at::kFloat)).clone();
+  return at::from_blob(begin, entry.spec.shape, at::TensorOptions().dtype(at::kFloat));
 }
 
 at::Tensor tensor_of(const std::vector<double>& values, const std::vector<std::int64_t>& shape, bool wide) {

@@ -182,25 +182,27 @@ std::string ModelGraph::describe() const {
   return out;
 }
 
-void fill_initial(const ParameterSpec& spec, std::uint64_t seed, std::span<float> values) {
-  WFLOW_CHECK(static_cast<std::int64_t>(values.size()) == spec.count());
+void fill_initial(const ParameterSpec& spec, std::uint64_t seed, std::span<float> values,
+                  std::int64_t first) {
+  WFLOW_CHECK(first + static_cast<std::int64_t>(values.size()) <= spec.count());
   if (spec.initial == Initial::zero || spec.initial == Initial::one) {
     std::fill(values.begin(), values.end(), spec.initial == Initial::one ? 1.0F : 0.0F);
     return;
   }
+  const auto begin = static_cast<std::uint64_t>(first);
   std::uint64_t key = seed;
   for (const char c : spec.name) key = hash64(key, static_cast<unsigned char>(c));
   if (spec.initial == Initial::uniform) {
     const double bound = std::sqrt(1.0 / static_cast<double>(spec.fan_in));
     for (std::size_t i = 0; i < values.size(); ++i)
-      values[i] = static_cast<float>(bound * (2 * unit_real(hash64(key, i)) - 1));
+      values[i] = static_cast<float>(bound * (2 * unit_real(hash64(key, begin + i)) - 1));
     return;
   }
   const double deviation = std::sqrt(2.0 / static_cast<double>(spec.fan_in));
   for (std::size_t i = 0; i < values.size(); ++i) {
     // Box and Muller; 1 - u is never 0.
-    const double u = 1 - unit_real(hash64(key, 2 * i));
-    const double v = unit_real(hash64(key, 2 * i + 1));
+    const double u = 1 - unit_real(hash64(key, 2 * (begin + i)));
+    const double v = unit_real(hash64(key, 2 * (begin + i) + 1));
     values[i] =
         static_cast<float>(deviation * std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v));
   }

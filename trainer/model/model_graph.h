@@ -138,7 +138,8 @@ ModelGraph build_model(const ModelConfig& config, const ModelTask& task);
 // A network from one field to `outputs` numbers.
 ModelGraph build_model(const ModelConfig& config, const TensorShape& input, std::int64_t outputs);
 
-// Initial values of a parameter or buffer: a function of (seed, name, index).
-void fill_initial(const ParameterSpec& spec, std::uint64_t seed, std::span<float> values);
+// Initial values of a parameter or buffer from position `first` on: a function of (seed, name, position).
+void fill_initial(const ParameterSpec& spec, std::uint64_t seed, std::span<float> values,
+                  std::int64_t first = 0);
 
 }  // namespace wflow::trainer

@@ -46,6 +46,11 @@ class Network {
   // input.
   virtual void input_gradient(std::span<float> gradient) const = 0;
 
+  // In place of a pass that this rank has no samples for: where weights are collected on use
+  // (`StateOnUse`), every rank takes part in the passes of the others.
+  enum class Pass { predict, forward, backward };
+  virtual void sit_out(Pass /*pass*/) {}
+
   // Must be called after the optimiser or a checkpoint has changed values or buffers.
   virtual void values_changed() = 0;
 

@@ -60,9 +60,12 @@ class SplitNetwork final : public Network {
   void backward(std::span<const float> output_gradients, const Ready& ready) override {
     const at::NoGradGuard no_gradients;
     std::vector<InLayouts> gradients = gradients_of_outputs(output_gradients);
+    StateInPass arrays = state_in(arrays_, stages_, Pass::backward);
     for (std::size_t i = stages_.size(); i-- > 0;) {
       const Stage& stage = stages_[i];
+      arrays.begin();
       backward_stage(stage, gradients);
+      arrays.end();
       stage.arrays.add_shared();
       if (stage.arrays.gradients_from >= 0) ready(stage.arrays.final_from);
     }
@@ -70,6 +73,7 @@ class SplitNetwork final : public Network {
 
   void input_gradient(std::span<float> /*gradient*/) const override { WFLOW_CHECK(false); }
   void values_changed() override {}  // the layers read the state's arrays
+  void sit_out(Pass pass) override { state_in(arrays_, stages_, pass).pass_by(); }
 
   std::vector<std::string> describe() const override {
     std::vector<std::string> lines;
@@ -345,11 +349,14 @@ void SplitNetwork::run(Inputs inputs, std::int64_t samples, std::span<float> out
   std::vector<int> uses = uses_.readers;
   for (std::size_t i = 0; i < inputs.size(); ++i)
     values[i].in(layout_of(i)) = alias_of(inputs[i], sizes(samples, i, layout_of(i)));
+  StateInPass arrays = state_in(arrays_, stages_, Pass::forward);
   for (const Stage& stage : stages_) {
+    arrays.begin();
     const Tensors x = inputs_of(stage, samples, values);
     for (const std::size_t value : stage.inputs)
       if (--uses[value] == 0) values[value] = {};
     const at::Tensor y = call(*stage.layer, x);
+    arrays.end();
     if (stage.blocks != nullptr) {
       values[stage.output].blocks = y;
     } else {

@@ -2,6 +2,7 @@
 #include "trainer/model/state_tensors.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 
@@ -27,6 +28,44 @@ void StageArrays::add_shared() const {
   for (const Shared& shared : shared_) shared.add();
 }
 
+StateInPass::StateInPass(StateOnUse* state, std::vector<const StageArrays*> stages, Network::Pass pass)
+    : state_(state), pass_(pass), stages_(std::move(stages)) {}
+
+// Those of the next stage that has any.
+const std::vector<std::size_t>* StateInPass::of_next() const {
+  for (std::size_t next = at_ + 1; next < stages_.size(); ++next)
+    if (!stages_[next]->weights.empty()) return &stages_[next]->weights;
+  return nullptr;
+}
+
+void StateInPass::begin() {
+  if (state_ == nullptr) return;
+  const std::vector<std::size_t>& own = stages_[at_]->weights;
+  if (own.empty()) return;
+  state_->start(own);
+  state_->wait(own);
+  if (const auto* next = of_next()) state_->start(*next);
+  if (pass_ == Network::Pass::backward) state_->expect_gradients(own);
+}
+
+void StateInPass::end() {
+  if (state_ == nullptr) return;
+  std::vector<std::size_t> done = stages_[at_]->weights;
+  if (const auto* next = of_next())
+    std::erase_if(done, [&](std::size_t array) { return std::ranges::find(*next, array) != next->end(); });
+  state_->release(done);
+  ++at_;
+}
+
+void StateInPass::pass_by() {
+  if (state_ == nullptr) return;
+  pass_ = Network::Pass::predict;  // nothing writes gradients
+  while (at_ < stages_.size()) {
+    begin();
+    end();
+  }
+}
+
 StateTensors::StateTensors(FlatState& state, at::Device device) : state_(state), on_cpu_(device.is_cpu()) {
   const auto mirror = [&](std::span<float> values) {
     return alias_of(values, {static_cast<std::int64_t>(values.size())}).to(device);
@@ -42,6 +81,8 @@ std::vector<LayerTensors> StateTensors::tensors_of(std::span<const Layer> layers
   for (std::size_t i = 0; i < layers.size(); ++i) {
     for (const ParameterSpec& spec : layers[i].parameters) {
       const FlatEntry& entry = *state_.parameters().find(spec.name);
+      const auto number = static_cast<std::size_t>(&entry - state_.parameters().entries.data());
+      if (std::ranges::find(arrays.weights, number) == arrays.weights.end()) arrays.weights.push_back(number);
       if (layers[i].frozen) {
         // Its gradient is not wanted: it stays 0 in the exchange array.
         tensors[i].parameters.push_back(

@@ -5,6 +5,8 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -13,6 +15,7 @@
 #include <vector>
 
 #include "trainer/model/flat_state.h"
+#include "trainer/model/network.h"
 #include "trainer/model/torch_layers.h"
 
 namespace wflow::trainer {
@@ -32,8 +35,9 @@ struct StageArrays {
   // All gradients from here on in the exchange array are final after the stage: those of layers with shared
   // weights, and of networks that are a part of the state's, are in another order than the stages.
   std::int64_t final_from = 0;
-  NamedTensors gradients;   // that its layers compute
-  NamedTensors statistics;  // of its norms
+  std::vector<std::size_t> weights;  // that its layers read: numbers in the layout of the state
+  NamedTensors gradients;            // that its layers compute
+  NamedTensors statistics;           // of its norms
 
  private:
   friend class StateTensors;
@@ -44,6 +48,28 @@ struct StageArrays {
     void add() const;
   };
   std::vector<Shared> shared_;  // gradients that are complete after this stage
+};
+
+// The weights and gradients of a network's stages where each rank has a share: the weights of the next stage
+// travel while a stage is computed.
+class StateInPass {
+ public:
+  // `stages`: in the order in which the pass comes to them. `state`: null where all is there.
+  StateInPass(StateOnUse* state, std::vector<const StageArrays*> stages, Network::Pass pass);
+  // Before a stage, the next in order, is computed.
+  void begin();
+  // After it.
+  void end();
+  // In place of begin() and end() for all stages.
+  void pass_by();
+
+ private:
+  const std::vector<std::size_t>* of_next() const;
+
+  StateOnUse* state_;
+  Network::Pass pass_;
+  std::vector<const StageArrays*> stages_;
+  std::size_t at_ = 0;
 };
 
 // On a processor the tensors alias the state's arrays; on a GPU they are copies of them. The state must
@@ -59,6 +85,8 @@ class StateTensors {
   void add(const StageArrays& arrays);
   // To be called once, with the arrays of all stages in the order of add().
   void finish(std::span<StageArrays* const> stages);
+
+  StateOnUse* on_use() const { return state_.on_use(); }
 
   // The mean of the statistics that several norms compute for one buffer. Copies them to the state.
   void average_statistics() const;
@@ -88,5 +116,13 @@ class StateTensors {
   Owners statistic_owners_;
   std::vector<StageArrays::Shared> shared_statistics_;  // those of norms that are applied several times
 };
+
+template <class Stage>
+StateInPass state_in(const StateTensors& tensors, const std::vector<Stage>& stages, Network::Pass pass) {
+  std::vector<const StageArrays*> order;
+  for (const Stage& stage : stages) order.push_back(&stage.arrays);
+  if (pass == Network::Pass::backward) std::reverse(order.begin(), order.end());
+  return {tensors.on_use(), std::move(order), pass};
+}
 
 }  // namespace wflow::trainer

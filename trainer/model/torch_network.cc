@@ -70,9 +70,12 @@ class TorchNetwork final : public Network {
     const at::NoGradGuard no_gradients;
     const auto samples = static_cast<std::int64_t>(output_gradients.size()) / graph_.output_count();
     Tensors gradients = gradients_of_outputs(output_gradients, samples);
+    StateInPass arrays = state_in(arrays_, stages_, Pass::backward);
     for (std::size_t i = stages_.size(); i-- > 0;) {
       const Stage& stage = stages_[i];
+      arrays.begin();
       backward_stage(stage, samples, gradients);
+      arrays.end();
       stage.arrays.add_shared();
       if (stage.arrays.gradients_from < 0) continue;
       arrays_.download_gradients(stage.arrays);
@@ -90,6 +93,7 @@ class TorchNetwork final : public Network {
   }
 
   void values_changed() override { arrays_.upload(); }
+  void sit_out(Pass pass) override { state_in(arrays_, stages_, pass).pass_by(); }
 
  private:
   using Tensors = TorchLayer::Tensors;
@@ -122,7 +126,9 @@ class TorchNetwork final : public Network {
     std::vector<int> uses = uses_.readers;
     for (std::size_t i = 0; i < inputs.size(); ++i)
       values[i] = alias_of(inputs[i], sizes(samples, i, false)).to(device_);
+    StateInPass arrays = state_in(arrays_, stages_, Pass::forward);
     for (const Stage& stage : stages_) {
+      arrays.begin();
       Tensors x;
       for (const std::size_t value : stage.inputs) {
         x.push_back(in_order(values[value], value, block_of_[value], stage.reads_block, samples));
@@ -130,6 +136,7 @@ class TorchNetwork final : public Network {
         if (--uses[value] == 0) values[value].reset();
       }
       at::Tensor y = call(*stage.layer, x);
+      arrays.end();
       values[stage.output] = stage.gives_block != 0 ? y : y.reshape(sizes(samples, stage.output, false));
     }
     std::size_t at = 0;

@@ -79,6 +79,7 @@ class SharingNetwork final : public Network {
   }
 
   void input_gradient(std::span<float> gradient) const override { split_->input_gradient(gradient); }
+  void sit_out(Pass pass) override { split_->sit_out(pass); }
   void values_changed() override { split_->values_changed(); }
   std::vector<std::string> describe() const override { return split_->describe(); }
 

@@ -48,9 +48,12 @@ class Communicator::Group {
   void release();
   MPI_Comm split(int colour, int key);
 
-  void reduce(std::span<float> values, const Wire& wire);
+  // `parts`: for a reduce-scatter.
+  void reduce(std::span<float> values, const Wire& wire, const OwnedParts* parts = nullptr);
+  void gather(std::span<float> values, const OwnedParts& parts);
   std::vector<std::string> gather(const std::string& bytes);
   void broadcast(std::string& bytes);
+  void add_up(std::span<double> values);
   void barrier() {
     if (size_ > 1 && !alone_) thread_.barrier(ranks_);
   }
@@ -77,6 +80,7 @@ class Communicator::Group {
 
  private:
   void send_from(int root, std::string& bytes);
+  void count_seconds(Clock::time_point begin);
 
   MpiThread& thread_;
   MPI_Comm ranks_;
@@ -122,16 +126,27 @@ RankSums& Communicator::Group::sums() {
   return *sums_;
 }
 
-void Communicator::Group::reduce(std::span<float> values, const Wire& wire) {
+void Communicator::Group::reduce(std::span<float> values, const Wire& wire, const OwnedParts* parts) {
   if (size_ == 1 || alone_) return;
   const Clock::time_point begin = Clock::now();
   if (wire.half && wire.position < wire.exact) {
     const std::size_t whole = std::min(values.size(), wire.exact - wire.position);
-    sums().sum(values.first(whole), {});
-    sums().sum(values.subspan(whole), wire.at(whole));
+    sums().sum(values.first(whole), {}, {parts, 0});
+    sums().sum(values.subspan(whole), wire.at(whole), {parts, whole});
   } else {
-    sums().sum(values, wire);
+    sums().sum(values, wire, {parts, 0});
   }
+  count_seconds(begin);
+}
+
+void Communicator::Group::gather(std::span<float> values, const OwnedParts& parts) {
+  if (size_ == 1 || alone_) return;
+  const Clock::time_point begin = Clock::now();
+  sums().gather(values, parts);
+  count_seconds(begin);
+}
+
+void Communicator::Group::count_seconds(Clock::time_point begin) {
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   reduction_seconds_.store(reduction_seconds_.load() + seconds);
 }
@@ -185,6 +200,18 @@ void Communicator::Group::broadcast(std::string& bytes) {
   thread_.complete({&request, 1});
   bytes.resize(length);
   send_from(0, bytes);
+}
+
+void Communicator::Group::add_up(std::span<double> values) {
+  if (size_ == 1 || alone_) return;
+  constexpr std::size_t kMost = kMostMessageBytes / sizeof(double);
+  for (std::size_t at = 0; at < values.size(); at += kMost) {
+    const std::span<double> piece = values.subspan(at, std::min(kMost, values.size() - at));
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Iallreduce(MPI_IN_PLACE, piece.data(), static_cast<int>(piece.size()), MPI_DOUBLE, MPI_SUM, ranks_,
+                   &request);
+    thread_.complete({&request, 1});
+  }
 }
 
 Communicator::Communicator(int& argc, char**& argv) {
@@ -250,6 +277,21 @@ Communicator::Ticket Communicator::start_all_reduce(std::span<float> values, con
   return thread_->post(group_->line_, [group = group_.get(), values, wire] { group->reduce(values, wire); });
 }
 
+Communicator::Ticket Communicator::start_reduce_scatter(std::span<float> values, OwnedParts parts,
+                                                        const Wire& wire, std::function<void()> done) {
+  return thread_->post(
+      group_->line_, [group = group_.get(), values, parts = std::move(parts), wire, done = std::move(done)] {
+        group->reduce(values, wire, &parts);
+        if (done) done();
+      });
+}
+
+Communicator::Ticket Communicator::start_gather(std::span<float> values, OwnedParts parts) {
+  return thread_->post(group_->line_, [group = group_.get(), values, parts = std::move(parts)] {
+    group->gather(values, parts);
+  });
+}
+
 void Communicator::wait(Ticket ticket) {
   thread_->wait(group_->line_, ticket);
 }
@@ -286,6 +328,10 @@ void Communicator::sum_by_rank(std::span<double> values) {
     }
   }
   std::copy_n(all.begin(), values.size(), values.begin());
+}
+
+void Communicator::add_up(std::span<double> values) {
+  run([&] { group_->add_up(values); });
 }
 
 std::vector<std::string> Communicator::all_gather(const std::string& bytes) {

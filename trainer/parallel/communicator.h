@@ -31,6 +31,15 @@ struct Wire {
   Wire at(std::size_t by) const { return {half, seed, position + by, exact}; }
 };
 
+// The part of an array that one rank owns: the values at positions [begin, end).
+struct OwnedPart {
+  int rank = 0;
+  std::size_t begin = 0;
+  std::size_t end = 0;
+};
+// In order, without overlap. Values at other positions belong to all ranks.
+using OwnedParts = std::vector<OwnedPart>;
+
 class MpiThread;
 
 // An error that every rank throws at the same place: no rank is left waiting, and only rank 0 prints it.
@@ -88,6 +97,13 @@ class Communicator {
   void wait(Ticket ticket);
   void all_reduce(std::span<float> values, const Wire& wire = {}) { wait(start_all_reduce(values, wire)); }
 
+  // The same sums, but each rank gets only those at the positions that it owns or that belong to all. The
+  // other values are undefined afterwards. `done` is called on the communication thread then.
+  Ticket start_reduce_scatter(std::span<float> values, OwnedParts parts, const Wire& wire = {},
+                              std::function<void()> done = {});
+  // Every rank gets the values that the others own. Returns at once, like a sum.
+  Ticket start_gather(std::span<float> values, OwnedParts parts);
+
   // Sends and receives. Returns at once. An exchange starts before the jobs that wait, and goes on while a
   // job waits for other ranks: a sum of gradients does not delay it. wait() throws if a message has another
   // length than its receiver expects.
@@ -101,6 +117,9 @@ class Communicator {
   // Sums over all ranks, in a fixed tree in order of rank, whatever the nodes are: the same bits on all
   // ranks. An exchange in which each rank sends all values to all others: for few numbers and few ranks.
   void sum_by_rank(std::span<double> values);
+
+  // Sums over all ranks, of numbers that are 0 on all but one: exact in any order.
+  void add_up(std::span<double> values);
 
   // Every rank's bytes, in order of rank, on every rank.
   std::vector<std::string> all_gather(const std::string& bytes);
@@ -120,7 +139,7 @@ class Communicator {
   // Makes the communication thread call the background function at once.
   void wake();
 
-  // Seconds that wait() has blocked, and that reductions took on the communication thread.
+  // Seconds that wait() has blocked, and that reductions and gathers took on the communication thread.
   double exposed_seconds() const;
   double reduction_seconds() const;
 

@@ -97,6 +97,70 @@ void sums_are_the_trees(Communicator& c) {
   }
 }
 
+// Parts of uneven lengths, in turn of the ranks and out of order; some values belong to all.
+OwnedParts uneven_parts(const Communicator& c, std::size_t count) {
+  OwnedParts parts;
+  std::size_t at = 3;
+  for (std::size_t i = 0; at < count; ++i) {
+    const std::size_t end = std::min(count, at + 1 + i * i * 97 % 70'000);
+    parts.push_back({static_cast<int>((i * 5 + 2) % static_cast<std::size_t>(c.size())), at, end});
+    at = end + (i % 4 == 0 ? 16 : 0);
+  }
+  return parts;
+}
+
+// The rank that owns each value; -1: all ranks.
+std::vector<int> owners_of(const OwnedParts& parts, std::size_t count) {
+  std::vector<int> owners(count, -1);
+  for (const OwnedPart& part : parts)
+    for (std::size_t i = part.begin; i < part.end; ++i) owners[i] = part.rank;
+  return owners;
+}
+
+void owned_sums_are_those_of_all(Communicator& c) {
+  for (const std::size_t count : {0U, 2U, 7U, 1000U, 262'144U, 1'700'001U}) {
+    for (const bool half : {false, true}) {
+      const Wire wire = {half, 7, 0, 5};
+      std::vector<float> all = terms_of(c.rank(), count);
+      c.all_reduce(all, wire);
+      std::vector<float> own = terms_of(c.rank(), count);
+      const OwnedParts parts = uneven_parts(c, count);
+      c.wait(c.start_reduce_scatter(own, parts, wire));
+      const std::vector<int> owners = owners_of(parts, count);
+      bool same = true;
+      for (std::size_t i = 0; i < count; ++i)
+        same = same && (own[i] == all[i] || (owners[i] >= 0 && owners[i] != c.rank()));
+      check(c, same, "a reduce-scatter has other bits than the sum");
+    }
+  }
+}
+
+void parts_are_gathered(Communicator& c) {
+  for (const std::size_t count : {0U, 2U, 7U, 1000U, 262'144U, 1'700'001U}) {
+    const OwnedParts parts = uneven_parts(c, count);
+    const std::vector<int> owners = owners_of(parts, count);
+    std::vector<float> values(count, -1.0F);
+    for (std::size_t i = 0; i < count; ++i)
+      if (owners[i] == c.rank()) values[i] = term(owners[i], i);
+    c.wait(c.start_gather(values, parts));
+    bool right = true;
+    for (std::size_t i = 0; i < count; ++i)
+      right = right && values[i] == (owners[i] < 0 ? -1.0F : term(owners[i], i));
+    check(c, right, "gathered parts are not those of their owners");
+  }
+}
+
+void numbers_of_single_ranks_are_added_up(Communicator& c) {
+  std::vector<double> values(static_cast<std::size_t>(3 * c.size()), 0.0);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (i % static_cast<std::size_t>(c.size()) == static_cast<std::size_t>(c.rank()))
+      values[i] = 0.1 * static_cast<double>(i);
+  c.add_up(values);
+  bool exact = true;
+  for (std::size_t i = 0; i < values.size(); ++i) exact = exact && values[i] == 0.1 * static_cast<double>(i);
+  check(c, exact, "add_up");
+}
+
 // Starts many sums at once without waiting between them.
 void sums_follow_each_other(Communicator& c) {
   std::vector<std::vector<float>> arrays;
@@ -443,6 +507,9 @@ void groups_have_errors_of_their_own(Communicator& c) {
 
 void all_tests(Communicator& c) {
   sums_are_the_trees(c);
+  owned_sums_are_those_of_all(c);
+  parts_are_gathered(c);
+  numbers_of_single_ranks_are_added_up(c);
   sums_follow_each_other(c);
   half_is_close(c);
   half_keeps_what_is_not_finite(c);

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "trainer/parallel/communicator.h"
@@ -28,6 +30,16 @@ class GradientExchange {
     end_ = static_cast<std::size_t>(end);
   }
 
+  // Each rank gets only the sums that it owns. `owners`: those of the values from one position to before
+  // another, at positions that count from the first. `done` is called for such values on the communication
+  // thread, when they are summed.
+  using OwnersOf = std::function<OwnedParts(std::int64_t begin, std::int64_t end)>;
+  using Done = std::function<void(std::int64_t begin, std::int64_t end)>;
+  void share_out(OwnersOf owners, Done done) {
+    owners_ = std::move(owners);
+    done_ = std::move(done);
+  }
+
   // Everything from position `from` on is final.
   void ready(std::int64_t from);
   // The rest is final too; returns when all buckets are summed over the ranks.
@@ -47,6 +59,8 @@ class GradientExchange {
   std::size_t begin_ = 0;
   std::size_t end_;
   Communicator::Ticket last_ = 0;
+  OwnersOf owners_;  // share_out()
+  Done done_;
 };
 
 inline GradientExchange::GradientExchange(Communicator& communicator, std::span<float> values,
@@ -78,7 +92,15 @@ inline void GradientExchange::ready(std::int64_t from) {
 
 inline void GradientExchange::start(std::size_t begin, std::size_t end) {
   if (begin >= end) return;
-  last_ = communicator_.start_all_reduce(values_.subspan(begin, end - begin), wire_.at(begin));
+  const std::span<float> values = values_.subspan(begin, end - begin);
+  if (!owners_) {
+    last_ = communicator_.start_all_reduce(values, wire_.at(begin));
+    return;
+  }
+  const auto from = static_cast<std::int64_t>(begin);
+  const auto to = static_cast<std::int64_t>(end);
+  last_ = communicator_.start_reduce_scatter(values, owners_(from, to), wire_.at(begin),
+                                             [this, from, to] { done_(from, to); });
 }
 
 inline void GradientExchange::finish() {

@@ -18,6 +18,7 @@ namespace {
 
 constexpr int kSpreadTag = 17;
 constexpr int kSumTag = 18;
+constexpr int kGatherTag = 19;
 // Large enough for a bucket of gradients in one piece: each piece costs two barriers, and on a full node a
 // barrier waits until the scheduler has run every rank's communication thread.
 constexpr std::size_t kSlotFloats = 3U << 19;
@@ -26,15 +27,6 @@ static_assert(kPieceFloats <= std::numeric_limits<int>::max());  // MPI's counts
 
 std::size_t part_begin(std::size_t count, int part, int parts) {
   return count * static_cast<std::size_t>(part) / static_cast<std::size_t>(parts);
-}
-
-struct Part {
-  std::size_t begin = 0;
-  std::size_t length = 0;
-};
-Part part_of(std::size_t count, int part, int parts) {
-  const std::size_t begin = part_begin(count, part, parts);
-  return {begin, part_begin(count, part + 1, parts) - begin};
 }
 
 // Adds all terms into the first, in a fixed tree; overwrites the others.
@@ -121,6 +113,12 @@ RankSums::RankSums(MPI_Comm ranks, int ranks_per_group, Pause pause) : pause_(st
   MPI_Allreduce(&leads, &groups_, 1, MPI_INT, MPI_SUM, ranks);
   MPI_Comm_split(ranks, leads == 1 ? 0 : MPI_UNDEFINED, rank, &leaders_);
   if (leads == 1) MPI_Comm_rank(leaders_, &own_group_);
+  if (members_ > 1) MPI_Bcast(&own_group_, 1, MPI_INT, 0, group_);
+  int size = 0;
+  MPI_Comm_size(ranks, &size);
+  rank_ = rank;
+  group_of_.resize(static_cast<std::size_t>(size));
+  MPI_Allgather(&own_group_, 1, MPI_INT, group_of_.data(), 1, MPI_INT, ranks);
   // Nodes may have slots of different sizes.
   const std::uint64_t own = shared_ ? shared_->slot_floats() : kPieceFloats;
   MPI_Allreduce(&own, &piece_, 1, MPI_UINT64_T, MPI_MIN, ranks);
@@ -132,24 +130,63 @@ RankSums::~RankSums() {
   MPI_Comm_free(&group_);
 }
 
-void RankSums::sum(std::span<float> values, const Wire& wire) {
+RankSums::Part RankSums::part_of(std::size_t count, int part, int parts) {
+  const std::size_t begin = part_begin(count, part, parts);
+  return {begin, part_begin(count, part + 1, parts) - begin};
+}
+
+// The values of a piece of `count` whose owner is wanted; adjacent ones are one part.
+template <class IsWanted>
+std::vector<RankSums::Part> RankSums::owned_by(const Owners& owners, std::size_t count, Unowned unowned,
+                                               IsWanted is_wanted) {
+  if (owners.parts == nullptr) return {{0, count}};
+  std::vector<Part> found;
+  const auto add = [&](std::size_t begin, std::size_t end) {
+    if (begin >= end) return;
+    if (!found.empty() && found.back().begin + found.back().length == begin) {
+      found.back().length += end - begin;
+    } else {
+      found.push_back({begin, end - begin});
+    }
+  };
+  std::size_t at = 0;  // positions before it are done
+  auto part = std::ranges::upper_bound(*owners.parts, owners.from, std::ranges::less(), &OwnedPart::end);
+  for (; part != owners.parts->end() && part->begin < owners.from + count; ++part) {
+    const std::size_t begin = std::max(part->begin, owners.from) - owners.from;
+    const std::size_t end = std::min(part->end - owners.from, count);
+    if (unowned == Unowned::included) add(at, begin);
+    if (is_wanted(part->rank)) add(begin, end);
+    at = end;
+  }
+  if (unowned == Unowned::included) add(at, count);
+  return found;
+}
+
+std::vector<RankSums::Part> RankSums::of_group(const Owners& owners, std::size_t count, int group,
+                                               Unowned unowned) const {
+  return owned_by(owners, count, unowned,
+                  [&](int rank) { return group_of_[static_cast<std::size_t>(rank)] == group; });
+}
+
+void RankSums::sum(std::span<float> values, const Wire& wire, const Owners& owners) {
   if (members_ == 1 && groups_ == 1) return;
   // At least one piece, also without values: the other ranks may have some.
   std::size_t at = 0;
   do {
     const std::span<float> piece = values.subspan(at, std::min<std::size_t>(piece_, values.size() - at));
     if (shared_) {
-      sum_shared(piece, wire.at(at), at == 0 ? &values : nullptr);
+      sum_shared(piece, wire.at(at), owners.at(at), at == 0 ? &values : nullptr);
     } else {
       if (at == 0) require_equal(lengths_of_groups({values.size(), values.size()}));
-      sum_between_groups(piece, wire.at(at));
+      sum_between_groups(piece, wire.at(at), owners.at(at));
     }
     at += piece.size();
   } while (at < values.size());
 }
 
 // `whole`: the array that this is the first piece of, if the ranks' lengths must still be compared.
-void RankSums::sum_shared(std::span<float> piece, const Wire& wire, const std::span<float>* whole) {
+void RankSums::sum_shared(std::span<float> piece, const Wire& wire, const Owners& owners,
+                          const std::span<float>* whole) {
   const std::size_t turn = std::exchange(turn_, (turn_ + 1) % SharedSlots::kTurns);
   float* own_slot = shared_->slot(turn, in_group_);
   float* result = shared_->slot(turn, 0);
@@ -169,10 +206,56 @@ void RankSums::sum_shared(std::span<float> piece, const Wire& wire, const std::s
   shared_->barrier();
   if (whole != nullptr) require_equal(shared_->verdict(turn));
   if (groups_ > 1) {
-    if (in_group_ == 0) sum_between_groups({result, piece.size()}, wire);
+    if (in_group_ == 0) sum_between_groups({result, piece.size()}, wire, owners);
     shared_->barrier();
   }
-  std::copy_n(result, piece.size(), piece.data());
+  for (const Part& part :
+       owned_by(owners, piece.size(), Unowned::included, [this](int rank) { return rank == rank_; }))
+    std::copy_n(result + part.begin, part.length, piece.data() + part.begin);
+}
+
+void RankSums::gather(std::span<float> values, const OwnedParts& parts) {
+  if (members_ == 1 && groups_ == 1) return;
+  for (std::size_t at = 0; at < values.size(); at += piece_) {
+    const std::span<float> piece = values.subspan(at, std::min<std::size_t>(piece_, values.size() - at));
+    if (shared_) {
+      gather_shared(piece, {&parts, at});
+    } else {
+      gather_between_groups(piece, {&parts, at});
+    }
+  }
+}
+
+void RankSums::gather_shared(std::span<float> piece, const Owners& owners) {
+  const std::size_t turn = std::exchange(turn_, (turn_ + 1) % SharedSlots::kTurns);
+  float* all = shared_->slot(turn, 0);
+  const auto own = [this](int rank) { return rank == rank_; };
+  const auto of_others = [this](int rank) { return rank != rank_; };
+  for (const Part& part : owned_by(owners, piece.size(), Unowned::left_out, own))
+    std::copy_n(piece.data() + part.begin, part.length, all + part.begin);
+  shared_->barrier();
+  if (groups_ > 1) {
+    if (in_group_ == 0) gather_between_groups({all, piece.size()}, owners);
+    shared_->barrier();
+  }
+  for (const Part& part : owned_by(owners, piece.size(), Unowned::left_out, of_others))
+    std::copy_n(all + part.begin, part.length, piece.data() + part.begin);
+}
+
+// For leaders: sends the parts of this group's ranks to the other groups and receives theirs.
+void RankSums::gather_between_groups(std::span<float> values, const Owners& owners) {
+  std::vector<MPI_Request> requests;
+  const std::vector<Part> own = of_group(owners, values.size(), own_group_, Unowned::left_out);
+  for (int group = 0; group < groups_; ++group) {
+    if (group == own_group_) continue;
+    for (const Part& part : of_group(owners, values.size(), group, Unowned::left_out))
+      MPI_Irecv(values.data() + part.begin, static_cast<int>(part.length), MPI_FLOAT, group, kGatherTag,
+                leaders_, &requests.emplace_back(MPI_REQUEST_NULL));
+    for (const Part& part : own)
+      MPI_Isend(values.data() + part.begin, static_cast<int>(part.length), MPI_FLOAT, group, kGatherTag,
+                leaders_, &requests.emplace_back(MPI_REQUEST_NULL));
+  }
+  complete(requests, pause_);
 }
 
 SharedSlots::Lengths RankSums::lengths_in_group(std::size_t turn) const {
@@ -205,7 +288,7 @@ void RankSums::require_equal(SharedSlots::Lengths lengths) {
 // Each leader owns one part: it receives all groups' values of it, adds them up, and sends the sum to all.
 // Moves 2 (p-1)/p of the array, as the best algorithms do. The order of the additions does not depend on the
 // order of arrival.
-void RankSums::sum_between_groups(std::span<float> values, const Wire& wire) {
+void RankSums::sum_between_groups(std::span<float> values, const Wire& wire, const Owners& owners) {
   if (groups_ == 1) return;
   const auto [begin, own] = part_of(values.size(), own_group_, groups_);
   const auto groups = static_cast<std::size_t>(groups_);
@@ -230,11 +313,11 @@ void RankSums::sum_between_groups(std::span<float> values, const Wire& wire) {
   if (wire.half) {
     round_to_half({received_.data(), own}, hash64(wire.seed, groups), wire.position + begin,
                   half_sent_.data() + begin);
-    gather(half_sent_.data(), values.size());
+    hand_out(half_sent_.data(), values.size(), owners);
     widen_half(half_sent_, values.data());
   } else {
     std::copy_n(received_.data(), own, values.data() + begin);
-    gather(values.data(), values.size());
+    hand_out(values.data(), values.size(), owners);
   }
 }
 
@@ -259,22 +342,30 @@ void RankSums::scatter(const Word* from, Word* to, std::size_t count) {
   complete(requests, pause_);
 }
 
-// Sends each leader's own part of `values` to all others.
+// Sends each leader's own part of `values` to the other groups, as far as their ranks own it.
 template <typename Word>
-void RankSums::gather(Word* values, std::size_t count) {
-  const auto [begin, own] = part_of(count, own_group_, groups_);
+void RankSums::hand_out(Word* values, std::size_t count, const Owners& owners) {
+  const auto of_leader = [&](const Part& wanted, int leader) -> Part {
+    const Part part = part_of(count, leader, groups_);
+    const std::size_t begin = std::max(wanted.begin, part.begin);
+    const std::size_t end = std::min(wanted.begin + wanted.length, part.begin + part.length);
+    return {begin, end > begin ? end - begin : 0};
+  };
   std::vector<MPI_Request> requests;
-  requests.reserve(2 * static_cast<std::size_t>(groups_));
+  const std::vector<Part> own = of_group(owners, count, own_group_, Unowned::included);
   for (int group = 0; group < groups_; ++group) {
     if (group == own_group_) continue;
-    const auto [at, length] = part_of(count, group, groups_);
-    if (length > 0) {
-      MPI_Irecv(values + at, static_cast<int>(length), mpi_type<Word>(), group, kSumTag, leaders_,
-                &requests.emplace_back(MPI_REQUEST_NULL));
+    for (const Part& wanted : own) {
+      const Part part = of_leader(wanted, group);
+      if (part.length > 0)
+        MPI_Irecv(values + part.begin, static_cast<int>(part.length), mpi_type<Word>(), group, kSumTag,
+                  leaders_, &requests.emplace_back(MPI_REQUEST_NULL));
     }
-    if (own > 0) {
-      MPI_Isend(values + begin, static_cast<int>(own), mpi_type<Word>(), group, kSumTag, leaders_,
-                &requests.emplace_back(MPI_REQUEST_NULL));
+    for (const Part& wanted : of_group(owners, count, group, Unowned::included)) {
+      const Part part = of_leader(wanted, own_group_);
+      if (part.length > 0)
+        MPI_Isend(values + part.begin, static_cast<int>(part.length), mpi_type<Word>(), group, kSumTag,
+                  leaders_, &requests.emplace_back(MPI_REQUEST_NULL));
     }
   }
   complete(requests, pause_);

@@ -30,9 +30,8 @@ struct CheckpointView {
   std::string name;
   std::vector<std::int64_t> shape;
   std::span<const float> values;
-  // For an array that begins at this position of a flat array of which each rank has a share: `values` are
-  // this rank's share of the flat array.
-  std::optional<std::int64_t> shared_at;
+  // Set for an array of which each rank has a part, `values`: its number among the arrays of the network.
+  std::optional<std::size_t> shared = {};
   std::size_t count() const;
 };
 

@@ -34,6 +34,12 @@ DataLoader::Plan in_passes(std::size_t first, std::size_t end, std::size_t most,
   };
 }
 
+// Passes of the last rank, which has the most of `count` samples.
+std::size_t most_passes(std::size_t count, const TrainingOrder& order, std::size_t most) {
+  const auto [begin, end] = even_part(count, order.ranks - 1, order.ranks);
+  return (end - begin + most - 1) / most;
+}
+
 // True if the sums of a head are of physical values: where a factor does not convert them, and for formulas.
 bool records_physical(const OutputUnits& units, const Objective& objective) {
   return units.undoes_transform() || !objective.metrics().empty();
@@ -76,19 +82,25 @@ void Evaluator::keep_made(std::size_t samples) {
 }
 
 void Evaluator::use_evaluation_weights() {
-  average_.swap(state_.values());
-  network_.values_changed();
+  swap_weights();
   measure_norms();
 }
 
 void Evaluator::use_training_weights() {
-  if (!average_.active()) return;
-  average_.swap(state_.values());
+  if (state_.average.active()) swap_weights();
+}
+
+// Exchanges the weights and their average.
+void Evaluator::swap_weights() {
+  if (state_.average.active()) {
+    state_.average.swap(state_.flat.values());
+    state_.weights_changed();
+  }
   network_.values_changed();
 }
 
 void Evaluator::measure_norms() {
-  if (state_.buffers().size == 0 || session_.graph.is_module()) return;
+  if (state_.flat.buffers().size == 0 || session_.graph.is_module()) return;
   RunData& data = session_.data;
   const TrainingOrder& order = session_.plan.order;
   const std::size_t count = std::min(kNormSamples, data.train().size());
@@ -100,16 +112,21 @@ void Evaluator::measure_norms() {
       in_passes(first, end, most,
                 [&permutation](std::size_t row) { return static_cast<std::size_t>(permutation(row)); }),
       data.boxes());
-  NormStatistics sums(state_.buffers());
-  while (const Batch* batch = loader.next()) {
+  NormStatistics sums(state_.flat.buffers());
+  for (std::size_t pass = 0; pass < most_passes(count, order, most); ++pass) {
+    const Batch* batch = loader.next();
+    if (batch == nullptr) {
+      network_.sit_out(Network::Pass::forward);
+      continue;
+    }
     const auto samples = static_cast<std::int64_t>(batch->items.size());
     data.fill(buffers_.feed, *batch, data.train(), true);
     buffers_.outputs.resize(batch->items.size() * heads_.all_output_count());
     network_.forward(buffers_.feed.inputs, samples, {}, buffers_.outputs);
-    if (session_.counts_samples()) sums.add(state_.batch_statistics(), samples);
+    if (session_.counts_samples()) sums.add(state_.flat.batch_statistics(), samples);
   }
   for (const std::string& part : session_.communicator.all_gather(sums.take())) sums.add(part);
-  sums.write(state_.buffer_values());
+  sums.write(state_.flat.buffer_values());
   network_.values_changed();
 }
 
@@ -136,10 +153,8 @@ Evaluator::Records Evaluator::predict(CachedSplit& split, const PassDone& done) 
     if (!records_physical(units[h], heads_.all()[h].objective)) continue;
     physical[h] = [&units, h](double value, std::size_t target) { return units[h].physical(value, target); };
   }
-  // Every rank makes as many passes as the last rank, which has the most samples: `done` may be collective.
-  const auto [last_begin, last_end] = even_part(split.size(), order.ranks - 1, order.ranks);
-  const std::size_t passes = (last_end - last_begin + most - 1) / most;
-  for (std::size_t pass = 0; pass < passes; ++pass) {
+  // Every rank makes as many passes: `done` may be collective.
+  for (std::size_t pass = 0; pass < most_passes(split.size(), order, most); ++pass) {
     const Batch* batch = loader.next();
     const std::size_t samples = batch == nullptr ? 0 : batch->items.size();
     if (samples > 0) {
@@ -149,6 +164,8 @@ Evaluator::Records Evaluator::predict(CachedSplit& split, const PassDone& done) 
       const std::vector<std::span<const float>> truths(buffers_.feed.truths.begin(),
                                                        buffers_.feed.truths.end());
       heads_.record(buffers_.outputs, truths, samples, own.sums, physical, own.counts);
+    } else {
+      network_.sit_out(Network::Pass::predict);
     }
     done(first + pass * most, samples);
   }

@@ -10,9 +10,9 @@
 #include "trainer/model/network.h"
 #include "trainer/training/heads.h"
 #include "trainer/training/mosaic.h"
-#include "trainer/training/optimizer.h"
 #include "trainer/training/prediction_file.h"
 #include "trainer/training/session.h"
+#include "trainer/training/training_state.h"
 
 namespace wflow::trainer {
 
@@ -25,14 +25,9 @@ struct PassBuffers {
 // Every call but evaluation_of() is collective.
 class Evaluator {
  public:
-  Evaluator(Session& session, const Heads& heads, FlatState& state, WeightAverage& average, Network& network,
+  Evaluator(Session& session, const Heads& heads, TrainingState& state, Network& network,
             PassBuffers& buffers)
-      : session_(session),
-        heads_(heads),
-        state_(state),
-        average_(average),
-        network_(network),
-        buffers_(buffers) {}
+      : session_(session), heads_(heads), state_(state), network_(network), buffers_(buffers) {}
 
   // Errors on the validation split with the evaluation weights. The training weights are back afterwards; the
   // norms' statistics stay those of the evaluation.
@@ -60,13 +55,13 @@ class Evaluator {
   Records predict(CachedSplit& split, const PassDone& done);
   void write_rows(PredictionFile* file, std::size_t first, std::size_t samples);
   void use_training_weights();
+  void swap_weights();
   void measure_norms();
   void keep_made(std::size_t samples);
 
   Session& session_;
   const Heads& heads_;
-  FlatState& state_;
-  WeightAverage& average_;
+  TrainingState& state_;
   Network& network_;
   PassBuffers& buffers_;
   double seconds_ = 0;

@@ -9,10 +9,9 @@
 namespace wflow::trainer {
 namespace {
 
-double norm_of(std::span<const float> values) {
-  double sum = 0;
-  for (const float v : values) sum += static_cast<double>(v) * v;
-  return std::sqrt(sum);
+template <class Value>
+std::span<Value> in(std::span<Value> all, const Range& range) {
+  return all.subspan(static_cast<std::size_t>(range.begin), static_cast<std::size_t>(range.count()));
 }
 
 template <class Factors>
@@ -54,22 +53,6 @@ void lars_update(std::span<float> p, std::span<const float> g, std::span<float> 
   }
 }
 
-// The factor on the rate of a weight array (You, Gitman and Ginsburg 2017):
-// v = m v + rate * trust * |w| / (|g| + decay |w|) * (g + decay w). An array of zeros gets the plain rate, as
-// in LARC and LAMB: its own factor would be 0, and it would never learn.
-double lars_factor(std::span<const float> values, std::span<const float> gradient,
-                   const OptimizerConfig& config) {
-  const double w = norm_of(values);
-  const double g = norm_of(gradient);
-  return w > 0 && g > 0 ? config.lars_trust * w / (g + config.weight_decay * w) : 1.0;
-}
-
-// Factor that makes the norm of a weight array's update equal to that of the weights; 1 if either is 0.
-double trust_ratio(std::span<const float> values, double update_norm) {
-  const double w = norm_of(values);
-  return w > 0 && update_norm > 0 ? w / update_norm : 1.0;
-}
-
 bool has_momentum(OptimizerName name) {
   return name == OptimizerName::sgd || name == OptimizerName::lars || name == OptimizerName::larc;
 }
@@ -87,12 +70,12 @@ struct Optimizer::AdamFactors {
 };
 
 Optimizer::Optimizer(const OptimizerConfig& config, const FlatLayout& layout)
-    : Optimizer(config, layout, StateShards(layout.size), {}) {}
+    : Optimizer(config, layout, StateShards(layout), {}) {}
 
 Optimizer::Optimizer(const OptimizerConfig& config, const FlatLayout& layout, StateShards shards,
                      AddUp add_up)
     : config_(config), layout_(layout), shards_(std::move(shards)), add_up_(std::move(add_up)) {
-  const std::int64_t size = shards_.own().count();
+  const std::int64_t size = shards_.own_size();
   if (has_momentum(config.name)) {
     slots_.push_back({"momentum", FloatBuffer(size)});
   } else {
@@ -101,37 +84,64 @@ Optimizer::Optimizer(const OptimizerConfig& config, const FlatLayout& layout, St
   }
 }
 
-Range Optimizer::own_part(const FlatEntry& entry) const {
-  return intersection({entry.offset, entry.offset + entry.count}, shards_.own());
+std::span<float> Optimizer::own(std::size_t array, std::span<float> all) const {
+  return in(all, shards_.own(array));
 }
 
-std::span<float> Optimizer::in_slot(std::size_t slot, const Range& range) {
-  return slots_[slot].values.span().subspan(static_cast<std::size_t>(range.begin - shards_.own().begin),
-                                            static_cast<std::size_t>(range.count()));
+std::span<float> Optimizer::in_slot(std::size_t slot, std::size_t array) {
+  return shards_.kept(array, slots_[slot].values.span());
+}
+
+std::vector<double> Optimizer::squares_in(std::span<const float> values) const {
+  return squares_of(layout_, shards_, add_up_, [values](std::size_t /*array*/, const Range& block) {
+    double sum = 0;
+    for (const float v : in(values, block)) sum += static_cast<double>(v) * v;
+    return sum;
+  });
 }
 
 void Optimizer::clip(std::span<float> gradients) const {
-  const double norm = norm_of(gradients);
+  double sum = 0;
+  for (const double square : squares_in(gradients)) sum += square;
+  const double norm = std::sqrt(sum);
   if (norm <= config_.clip_norm) return;
   const auto factor = static_cast<float>(config_.clip_norm / norm);
-  for (float& g : gradients) g *= factor;
+  for (std::size_t array = 0; array < layout_.entries.size(); ++array)
+    for (float& g : own(array, gradients)) g *= factor;
 }
 
 // LARC: each weight array has its own rate trust * |w| / (|g| + decay * |w|), at most the common one.
 void Optimizer::adapt_rates(std::span<const float> values, std::span<float> gradients,
                             double learning_rate) const {
-  for (const FlatEntry& entry : layout_.entries) {
-    if (!entry.spec.decays || learning_rate <= 0 || own_part(entry).count() == 0) continue;
-    const auto begin = static_cast<std::size_t>(entry.offset);
-    const auto count = static_cast<std::size_t>(entry.count);
-    const std::span<float> gradient = gradients.subspan(begin, count);
-    const double w = norm_of(values.subspan(begin, count));
-    const double g = norm_of(gradient);
+  if (learning_rate <= 0) return;
+  const std::vector<double> weights = squares_in(values);
+  const std::vector<double> changes = squares_in(gradients);
+  for (std::size_t array = 0; array < layout_.entries.size(); ++array) {
+    if (!layout_.entries[array].spec.decays) continue;
+    const double w = std::sqrt(weights[array]);
+    const double g = std::sqrt(changes[array]);
     if (w <= 0 || g <= 0) continue;
     const double local = config_.larc_trust * w / (g + config_.weight_decay * w);
     const auto factor = static_cast<float>(std::min(local / learning_rate, 1.0));
-    for (float& value : gradient) value *= factor;
+    for (float& value : own(array, gradients)) value *= factor;
   }
+}
+
+// The factors on the rates of the arrays (You, Gitman and Ginsburg 2017):
+// v = m v + rate * trust * |w| / (|g| + decay |w|) * (g + decay w). An array of zeros gets the plain rate, as
+// in LARC and LAMB: its own factor would be 0, and it would never learn.
+std::vector<double> Optimizer::lars_factors(std::span<const float> values,
+                                            std::span<const float> gradients) const {
+  const std::vector<double> weights = squares_in(values);
+  const std::vector<double> changes = squares_in(gradients);
+  std::vector<double> factors(layout_.entries.size(), 1.0);
+  for (std::size_t array = 0; array < factors.size(); ++array) {
+    const double w = std::sqrt(weights[array]);
+    const double g = std::sqrt(changes[array]);
+    if (layout_.entries[array].spec.decays && w > 0 && g > 0)
+      factors[array] = config_.lars_trust * w / (g + config_.weight_decay * w);
+  }
+  return factors;
 }
 
 Optimizer::AdamFactors Optimizer::adam_factors(double learning_rate, double decay) const {
@@ -153,99 +163,103 @@ void Optimizer::step(std::span<float> values, std::span<float> gradients, double
   if (config_.clip_norm > 0) clip(gradients);
   if (config_.larc_trust > 0) adapt_rates(values, gradients, learning_rate);
   if (config_.name == OptimizerName::lamb) return lamb_step(values, gradients, learning_rate);
-  for (const FlatEntry& entry : layout_.entries) {
-    const Range own = own_part(entry);
-    if (own.count() == 0) continue;
-    const auto whole = [&](std::span<float> all) {
-      return all.subspan(static_cast<std::size_t>(entry.offset), static_cast<std::size_t>(entry.count));
-    };
-    const auto part = [&](std::span<float> all) {
-      return all.subspan(static_cast<std::size_t>(own.begin), static_cast<std::size_t>(own.count()));
-    };
-    const double decay = entry.spec.decays ? config_.weight_decay : 0;
+  std::vector<double> factors;
+  if (config_.name == OptimizerName::lars) factors = lars_factors(values, gradients);
+  for (std::size_t array = 0; array < layout_.entries.size(); ++array) {
+    const std::span<float> p = own(array, values);
+    if (p.empty()) continue;
+    const std::span<const float> g = own(array, gradients);
+    const double decay = layout_.entries[array].spec.decays ? config_.weight_decay : 0;
     if (config_.name == OptimizerName::lars) {
-      const double local = entry.spec.decays ? lars_factor(whole(values), whole(gradients), config_) : 1;
-      lars_update(part(values), part(gradients), in_slot(0, own), static_cast<float>(config_.momentum),
-                  static_cast<float>(learning_rate * local), static_cast<float>(decay));
+      lars_update(p, g, in_slot(0, array), static_cast<float>(config_.momentum),
+                  static_cast<float>(learning_rate * factors[array]), static_cast<float>(decay));
     } else if (has_momentum(config_.name)) {
-      sgd_update(part(values), part(gradients), in_slot(0, own), static_cast<float>(config_.momentum),
+      sgd_update(p, g, in_slot(0, array), static_cast<float>(config_.momentum),
                  static_cast<float>(learning_rate), static_cast<float>(decay), config_.nesterov);
     } else {
-      adam_update(part(values), part(gradients), in_slot(0, own), in_slot(1, own),
-                  adam_factors(learning_rate, decay));
+      adam_update(p, g, in_slot(0, array), in_slot(1, array), adam_factors(learning_rate, decay));
     }
   }
 }
 
 // LAMB (You et al. 2020, algorithm 2): Adam's direction with decay, scaled to the norm of the weights times
-// the rate. Biases and norms use Adam's step. The norm of a direction is a sum over blocks, which belong to
-// one rank each.
+// the rate. Biases and norms use Adam's step.
 void Optimizer::lamb_step(std::span<float> values, std::span<float> gradients, double learning_rate) {
   if (learning_rate <= 0) return;
   const auto rate = static_cast<float>(learning_rate);
-  const auto decay_of = [&](const FlatEntry& entry) { return entry.spec.decays ? config_.weight_decay : 0; };
+  const auto decay_of = [&](std::size_t array) {
+    return static_cast<float>(layout_.entries[array].spec.decays ? config_.weight_decay : 0);
+  };
   const AdamFactors f = adam_factors(learning_rate, 0);
-  constexpr std::int64_t kBlock = StateShards::kBlock;
-  // For each entry, the first of its blocks in `squares`.
-  std::vector<std::size_t> first;
-  std::size_t blocks = 0;
-  for (const FlatEntry& entry : layout_.entries) {
-    first.push_back(blocks);
-    blocks += static_cast<std::size_t>((entry.offset + entry.count - 1) / kBlock - entry.offset / kBlock + 1);
-  }
-  std::vector<double> squares(blocks, 0.0);
-  for (std::size_t e = 0; e < layout_.entries.size(); ++e) {
-    const FlatEntry& entry = layout_.entries[e];
-    const Range own = own_part(entry);
-    const auto decay = static_cast<float>(decay_of(entry));
-    const std::span<float> m = in_slot(0, own);
-    const std::span<float> v = in_slot(1, own);
-    for (std::int64_t at = own.begin; at < own.end; ++at) {
-      const auto i = static_cast<std::size_t>(at - own.begin);
-      const float g = gradients[static_cast<std::size_t>(at)];
-      m[i] = f.beta1 * m[i] + (1 - f.beta1) * g;
-      v[i] = f.beta2 * v[i] + (1 - f.beta2) * g * g;
-      const float direction =
-          lamb_direction(values[static_cast<std::size_t>(at)], m[i], v[i], f, rate, decay);
-      squares[first[e] + static_cast<std::size_t>(at / kBlock - entry.offset / kBlock)] +=
-          static_cast<double>(direction) * direction;
-    }
-  }
-  if (shards_.active()) add_up_(squares);
-  for (std::size_t e = 0; e < layout_.entries.size(); ++e) {
-    const FlatEntry& entry = layout_.entries[e];
-    const Range own = own_part(entry);
-    if (own.count() == 0) continue;
-    const std::size_t end = e + 1 < first.size() ? first[e + 1] : blocks;
-    double square = 0;
-    for (std::size_t block = first[e]; block < end; ++block) square += squares[block];
-    const std::span<const float> whole =
-        values.subspan(static_cast<std::size_t>(entry.offset), static_cast<std::size_t>(entry.count));
-    const auto ratio = static_cast<float>(entry.spec.decays ? trust_ratio(whole, std::sqrt(square)) : 1.0);
-    const auto decay = static_cast<float>(decay_of(entry));
-    const std::span<const float> m = in_slot(0, own);
-    const std::span<const float> v = in_slot(1, own);
-    for (std::int64_t at = own.begin; at < own.end; ++at) {
-      const auto i = static_cast<std::size_t>(at - own.begin);
-      float& p = values[static_cast<std::size_t>(at)];
-      p -= rate * ratio * lamb_direction(p, m[i], v[i], f, rate, decay);
-    }
+  const std::vector<double> weights = squares_in(values);
+  const std::vector<double> directions =
+      squares_of(layout_, shards_, add_up_, [&](std::size_t array, const Range& block) {
+        const std::int64_t begin = block.begin - shards_.own(array).begin;
+        const std::span<float> m = in(in_slot(0, array), {begin, begin + block.count()});
+        const std::span<float> v = in(in_slot(1, array), {begin, begin + block.count()});
+        const std::span<const float> g = in(gradients, block);
+        const std::span<const float> p = in(values, block);
+        const float decay = decay_of(array);
+        double sum = 0;
+        for (std::size_t i = 0; i < p.size(); ++i) {
+          m[i] = f.beta1 * m[i] + (1 - f.beta1) * g[i];
+          v[i] = f.beta2 * v[i] + (1 - f.beta2) * g[i] * g[i];
+          const double direction = lamb_direction(p[i], m[i], v[i], f, rate, decay);
+          sum += direction * direction;
+        }
+        return sum;
+      });
+  for (std::size_t array = 0; array < layout_.entries.size(); ++array) {
+    const double w = std::sqrt(weights[array]);
+    const double u = std::sqrt(directions[array]);
+    // Makes the norm of the array's change the rate times that of its weights; 1 if either is 0.
+    const auto ratio = static_cast<float>(layout_.entries[array].spec.decays && w > 0 && u > 0 ? w / u : 1.0);
+    const float decay = decay_of(array);
+    const std::span<float> p = own(array, values);
+    const std::span<const float> m = in_slot(0, array);
+    const std::span<const float> v = in_slot(1, array);
+    for (std::size_t i = 0; i < p.size(); ++i)
+      p[i] -= rate * ratio * lamb_direction(p[i], m[i], v[i], f, rate, decay);
   }
 }
 
-WeightAverage::WeightAverage(double decay, const FlatLayout& layout)
-    : decay_(decay), average_(decay > 0 ? layout.size : 0) {}
+WeightAverage::WeightAverage(double decay, StateShards shards, const FlatLayout& layout)
+    : decay_(decay),
+      shards_(std::move(shards)),
+      arrays_(layout.entries.size()),
+      average_(decay > 0 ? shards_.own_size() : 0) {}
+
+// Calls `change` with this rank's values of an array and their average.
+template <class Value, class Change>
+void WeightAverage::for_each(std::span<Value> values, const Change& change) {
+  for (std::size_t array = 0; array < arrays_; ++array) {
+    change(in(values, shards_.own(array)), shards_.kept(array, average_.span()));
+  }
+}
 
 void WeightAverage::update(std::span<const float> values, std::int64_t step) {
   if (!active()) return;
   const auto t = static_cast<double>(step);
   const auto take = static_cast<float>(1 - std::min(decay_, (t - 1) / (t + 9)));
-  float* __restrict average = average_.data();
-  for (std::size_t i = 0; i < values.size(); ++i) average[i] += take * (values[i] - average[i]);
+  for_each(values, [take](std::span<const float> from, std::span<float> to) {
+    const float* __restrict value = from.data();
+    float* __restrict average = to.data();
+    for (std::size_t i = 0; i < from.size(); ++i) average[i] += take * (value[i] - average[i]);
+  });
 }
 
 void WeightAverage::swap(std::span<float> values) {
-  if (active()) std::swap_ranges(values.begin(), values.end(), average_.data());
+  if (!active()) return;
+  for_each(values, [](std::span<float> own, std::span<float> average) {
+    std::swap_ranges(own.begin(), own.end(), average.begin());
+  });
+}
+
+void WeightAverage::begin_with(std::span<const float> values) {
+  if (!active()) return;
+  for_each(values, [](std::span<const float> own, std::span<float> average) {
+    std::ranges::copy(own, average.begin());
+  });
 }
 
 }  // namespace wflow::trainer

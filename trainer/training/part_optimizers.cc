@@ -48,16 +48,16 @@ std::vector<PartConfig> separate_parts(std::span<const PartConfig> parts,
 
 PartOptimizers::PartOptimizers(const OptimizerConfig& common, std::span<const PartConfig> parts,
                                const FlatLayout& layout, std::span<const std::string> alternating,
-                               const StateShards& shards, const Optimizer::AddUp& add_up) {
+                               const StateShards* shards, const AddUp& add_up) {
   const std::vector<PartConfig> separate = separate_parts(parts, alternating);
   std::vector<FlatEntry> remaining;
   for (const FlatEntry& entry : layout.entries)
     if (!entry.spec.frozen && settings_of(entry, separate) == nullptr) remaining.push_back(entry);
   whole_ = remaining.size() == layout.entries.size();
-  WFLOW_CHECK(whole_ || !shards.active());
+  WFLOW_CHECK(whole_ || shards == nullptr || !shards->active());
   // A group without weights counts the steps of a network whose parts all have settings of their own.
   const FlatLayout all(specs_of(remaining));
-  add(shards.active() ? Optimizer(common, all, shards, add_up) : Optimizer(common, all), 1,
+  add(whole_ && shards != nullptr ? Optimizer(common, all, *shards, add_up) : Optimizer(common, all), 1,
       std::move(remaining), all, {});
   for (const PartConfig& settings : separate) {
     std::vector<FlatEntry> entries;
@@ -123,7 +123,7 @@ std::vector<PartOptimizers::Slot> PartOptimizers::slots() {
   std::vector<Slot> slots;
   for (Group& group : groups_)
     for (Optimizer::Slot& slot : group.optimizer.slots())
-      slots.push_back({group.layout, slot.name, slot.values.span()});
+      slots.push_back({group.layout, group.optimizer.shards(), slot.name, slot.values.span()});
   return slots;
 }
 

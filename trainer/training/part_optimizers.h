@@ -16,11 +16,10 @@ namespace wflow::trainer {
 class PartOptimizers {
  public:
   // `alternating`: parts that have an optimizer of their own even without settings.
-  // `shards`: this rank's share of the state, where there is one optimizer for all weights, and `add_up` as
-  // in Optimizer.
+  // `shards`: this rank's share of the state, where there is one optimizer for all weights; null: all of it.
   PartOptimizers(const OptimizerConfig& common, std::span<const PartConfig> parts, const FlatLayout& layout,
-                 std::span<const std::string> alternating = {}, const StateShards& shards = StateShards(0),
-                 const Optimizer::AddUp& add_up = {});
+                 std::span<const std::string> alternating = {}, const StateShards* shards = nullptr,
+                 const AddUp& add_up = {});
 
   // As Optimizer::step(); `learning_rate`: that of the common optimizer, which the others follow in
   // proportion. `clip_norm` limits the gradient of each optimizer by itself. `learn`: the parts that move;
@@ -36,6 +35,7 @@ class PartOptimizers {
   // The state arrays of all optimizers, each with its layout; of each array this rank's share.
   struct Slot {
     const FlatLayout& layout;
+    const StateShards& shards;
     std::string name;
     std::span<float> values;
   };

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/page_pool.h"
 #include "base/resources.h"
 #include "base/text.h"
 #include "trainer/model/distribution.h"
@@ -30,8 +31,10 @@ constexpr std::int64_t kMostSharedBytes = std::int64_t{48} << 20;  // of the sum
 constexpr std::int64_t kLaterBytes = std::int64_t{96} << 20;
 // One is computed while the next is read, for the training and for the validation.
 constexpr std::int64_t kBatchesInMemory = 4;
+constexpr std::int64_t kLayersInSum = 2;  // gradients of one are computed while those of another are summed
 constexpr std::size_t kGridsOfEachSize = 3;  // those that send least are measured
-constexpr int kMeasuredSteps = 2;            // the faster one counts
+constexpr std::int64_t kMostSummed = std::int64_t{1} << 24;
+constexpr int kMeasuredSteps = 2;  // the faster one counts
 // Part of the backward pass during which sums of gradients travel: the last layers' come first.
 constexpr double kHidingPart = 0.5;
 
@@ -79,12 +82,15 @@ WireSpeed measure_wire(Communicator& ranks, std::int64_t gradients) {
   seconds_of_exchange(ranks, kLarge, 1);
   wire.latency = seconds_of_exchange(ranks, kSmall, 20);
   wire.bytes_per_second = kLarge / std::max(1e-9, seconds_of_exchange(ranks, kLarge, 3) - wire.latency);
-  std::vector<float> values(static_cast<std::size_t>(gradients));
+  // A part is as fast as the whole, and has little memory.
+  const std::int64_t part = std::min(gradients, kMostSummed);
+  std::vector<float> values(static_cast<std::size_t>(part));
   ranks.all_reduce(values);
   ranks.barrier();
   const Clock::time_point begin = Clock::now();
   ranks.all_reduce(values);
-  wire.gradient_seconds = most_of(ranks, std::chrono::duration<double>(Clock::now() - begin).count());
+  wire.gradient_seconds = most_of(ranks, std::chrono::duration<double>(Clock::now() - begin).count()) *
+                          static_cast<double>(gradients) / static_cast<double>(part);
   return wire;
 }
 
@@ -109,7 +115,9 @@ double measure_compute(const PlanTask& task, const SpaceGrid& grid, const Commun
   const ModelGraph& graph = task.graph;
   const std::int64_t samples = samples_at_once(task, grid);
   FlatState state(graph);
-  state.fill_initial_values(1);
+  // Zeros take no memory before they are written, and are multiplied as fast.
+  const bool whole = task.config.shard < Shard::gradients;
+  if (whole) state.fill_initial_values(1);
   std::vector<std::int64_t> counts;
   std::unique_ptr<Communicator> group;
   std::unique_ptr<Network> network;
@@ -136,7 +144,9 @@ double measure_compute(const PlanTask& task, const SpaceGrid& grid, const Commun
   for (int i = 0; i <= kMeasuredSteps; ++i) {
     const Clock::time_point begin = Clock::now();
     network->forward(x, samples, {1, 1, 0}, outputs);
-    network->backward(outputs, [](std::int64_t) {});
+    network->backward(outputs, [&](std::int64_t from) {
+      if (!whole) give_back_pages(state.exchange().subspan(static_cast<std::size_t>(from)));
+    });
     const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
     if (i > 0) best = std::min(best, seconds);  // the first step makes the kernels
   }
@@ -228,6 +238,15 @@ std::string advice(const PlanTask& task, std::int64_t program) {
                          bytes_text(plan.memory.total()));
     }
   }
+  for (const Shard shard : {Shard::optimizer, Shard::gradients, Shard::weights}) {
+    TrainConfig config = task.config;
+    config.shard = shard;
+    if (shard <= task.config.shard || task.ranks == 1 || !config.parts.empty()) continue;
+    for (const GridPlan& plan :
+         possible_grids({config, task.graph, task.target_values, task.given, task.ranks}, program))
+      if (plan.fits)
+        return fmt::format("'shard: {}' needs {}", name_of(shard), bytes_text(plan.memory.total()));
+  }
   return "start more ranks, or take a smaller 'batch' or a larger 'accumulate'";
 }
 
@@ -242,8 +261,29 @@ std::string advice(const PlanTask& task, std::int64_t program) {
 
 }  // namespace
 
-RankMemory memory_of(const PlanTask& task, const SpaceGrid& grid, std::int64_t program) {
+// Weights, gradients, the optimizer's arrays and the average of a rank, and the memory of its sums.
+static std::int64_t state_bytes(const PlanTask& task) {
   const TrainConfig& config = task.config;
+  const bool two_moments = config.optimizer.name == OptimizerName::adam ||
+                           config.optimizer.name == OptimizerName::adamw ||
+                           config.optimizer.name == OptimizerName::lamb;
+  const std::int64_t weights = task.graph.parameter_count();
+  const auto kept = [&](Shard from) { return weights / (config.shard >= from ? task.ranks : 1); };
+  std::int64_t largest = 0;
+  for (const ParameterSpec& spec : task.graph.parameters()) largest = std::max(largest, spec.count());
+  std::int64_t floats = ((two_moments ? 2 : 1) + (config.ema > 0 ? 1 : 0)) * kept(Shard::optimizer);
+  // Passes are added up, and a late sum is made, over whole gradients.
+  const bool whole_gradients = config.accumulate > 1 || config.optimizer.lag > 0;
+  floats += whole_gradients ? 2 * weights : kept(Shard::gradients);
+  floats += kept(Shard::weights);
+  if (config.shard >= Shard::gradients) floats += std::min(weights, kLayersInSum * largest);
+  // One layer is computed while the next is collected.
+  if (config.shard >= Shard::weights) floats += std::min(weights, 2 * largest);
+  if (task.ranks > 1) floats += std::min(kMostSharedBytes / kFloatBytes, 2 * weights);
+  return floats * kFloatBytes;
+}
+
+RankMemory memory_of(const PlanTask& task, const SpaceGrid& grid, std::int64_t program) {
   const std::int64_t samples = samples_at_once(task, grid);
   std::int64_t step = 0;
   std::int64_t inputs = 0;
@@ -257,16 +297,9 @@ RankMemory memory_of(const PlanTask& task, const SpaceGrid& grid, std::int64_t p
       inputs = std::max(inputs, input_values(task.graph, &distribution, rank));
     }
   }
-  const bool two_moments = config.optimizer.name == OptimizerName::adam ||
-                           config.optimizer.name == OptimizerName::adamw ||
-                           config.optimizer.name == OptimizerName::lamb;
-  const std::int64_t parameters = task.graph.parameter_count();
-  const std::int64_t moments =
-      parameters * (two_moments ? 2 : 1) / (config.shard == Shard::none ? 1 : task.ranks);
   RankMemory memory;
   memory.program = program + kLaterBytes;
-  memory.state = (parameters * (config.ema > 0 ? 3 : 2) + moments) * kFloatBytes;
-  if (task.ranks > 1) memory.state += std::min(kMostSharedBytes, 2 * parameters * kFloatBytes);
+  memory.state = state_bytes(task);
   memory.samples = kBatchesInMemory * samples * (inputs + task.target_values) * kFloatBytes;
   memory.step = samples * step;
   return memory;

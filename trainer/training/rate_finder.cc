@@ -66,8 +66,7 @@ RateCurve curve_of(Session& session) {
   TrainingState state(session.graph, config.optimizer, config.ema, &session.communicator, config.parts,
                       alternating_parts(config), config.shard);
   RunReport report(session);
-  state.flat.fill_initial_values(hash64(config.seed, 0));
-  if (session.graph.is_module()) fill_from_module(session.graph, state.flat);
+  state.fill_initial_values(session.graph, initial_key(config));
   begin_training(session, state, report);
   const std::unique_ptr<Network> network = session.network(state.flat);
   Updates updates(session, heads, state.flat, *network);

@@ -37,6 +37,7 @@ struct Start {
   std::unique_ptr<SharedCheckpoint> initial_weights(const std::string& from) const;
   File file_of_weights(const std::string& from) const;
   void begin() const;
+  void initialise_with_data(std::span<const std::string> begun) const;
   void begin_with(const CheckpointReader& checkpoint) const;
   std::vector<std::string> begin_parts() const;
   void take_input_scales(const PartConfig& part, const CheckpointReader& checkpoint) const;
@@ -133,8 +134,17 @@ void Start::begin() const {
   }
   session.data.compute_normalisation(communicator);
   const std::vector<std::string> begun = begin_parts();
-  if (session.config.model.initial == InitialWeights::data)
-    initialise_from_data(session.graph, session.data, communicator, state.flat, begun);
+  if (session.config.model.initial == InitialWeights::data) initialise_with_data(begun);
+}
+
+// Each rank needs all weights for it, once.
+void Start::initialise_with_data(std::span<const std::string> begun) const {
+  SharedState* shares = state.shared.get();
+  if (state.shares_weights()) state.flat.fill_initial_values(initial_key(session.config));
+  state.flat.set_on_use(nullptr);
+  initialise_from_data(session.graph, session.data, session.communicator, state.flat, begun);
+  state.flat.set_on_use(shares);
+  if (state.shares_weights()) shares->keep_own_weights();
 }
 
 // Returns the names of the parts that begin with weights of another training.
@@ -145,7 +155,7 @@ std::vector<std::string> Start::begin_parts() const {
     const auto source = initial_weights(part.init_from);
     if (source == nullptr) continue;
     try {
-      restore_part(*source, part.name, state.flat, state.average);
+      restore_part(*source, part.name, state);
     } catch (const Error& error) {
       throw CommonError(ExitCode::data, fmt::format("the part '{}' can't begin with {}: {}", part.name,
                                                     source->name(), error.what()));
@@ -196,7 +206,7 @@ void Start::begin_with(const CheckpointReader& checkpoint) const {
   if (!differences.empty())
     throw CommonError(ExitCode::data, fmt::format("init_from: {} is of another training: {}",
                                                   checkpoint.name(), differences));
-  session.data.set_normalisation(restore_weights(checkpoint, state.flat, state.average));
+  session.data.set_normalisation(restore_weights(checkpoint, state));
   state.counters.begun_from =
       fmt::format("{} (epoch {}, data {})", fs::path(checkpoint.name()).filename().string(),
                   checkpoint.header().value("epoch", std::int64_t{0}), before.value("data_hash", ""));
@@ -253,11 +263,9 @@ Snapshot Recovery::snapshot_now() {
 PieceSource Recovery::source() {
   if (!state_.shards.active()) return {};
   return [this](const CheckpointView& array, std::size_t first, std::size_t count) {
-    if (!array.shared_at) return array.values.subspan(first, count);
+    if (!array.shared) return array.values.subspan(first, count);
     piece_.resize(count);
-    const std::int64_t begin = *array.shared_at + static_cast<std::int64_t>(first);
-    collect_range(session_.communicator, state_.shards, {begin, begin + static_cast<std::int64_t>(count)},
-                  array.values, piece_);
+    collect_part(session_.communicator, state_.shards, *array.shared, first, count, array.values, piece_);
     return std::span<const float>(piece_);
   };
 }
@@ -267,7 +275,7 @@ void Recovery::send_shares() {
   if (!state_.shards.active()) return;
   const Snapshot snapshot = snapshot_now();
   for (const CheckpointView& array : snapshot.arrays)
-    if (array.shared_at) for_pieces(array, source(), [](std::span<const float>) {});
+    if (array.shared) for_pieces(array, source(), [](std::span<const float>) {});
 }
 
 bool Recovery::is_due() {

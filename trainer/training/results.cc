@@ -21,6 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::int64_t kMostOnnxOfShares = 50'000'000;  // weights
+
 // With `select: best`: restores the best weights in place of the last ones. Returns the epoch of the weights.
 std::int64_t select_weights(Session& session, TrainingState& state, const CheckpointDirectory& checkpoints,
                             RunReport& report) {
@@ -37,7 +39,7 @@ std::int64_t select_weights(Session& session, TrainingState& state, const Checkp
     if (session.leader()) report.warn(warning);
     return counters.epoch;
   }
-  restore_network(*best, state.flat, state.average);
+  restore_network(*best, state);
   report.say(fmt::format("using the weights of epoch {}, the best in validation", counters.best_epoch));
   return counters.best_epoch;
 }
@@ -55,6 +57,14 @@ PartModel exported_model(const Session& session) {
 void write_onnx(const Session& session, const PartModel& model, const FlatState& state, RunReport& report) {
   const ModelGraph& graph = model.graph;
   const fs::path path = fs::path(session.config.output) / "model.onnx";
+  if (session.config.shard == Shard::weights && graph.parameter_count() > kMostOnnxOfShares) {
+    fs::remove(path);  // left by an earlier run
+    report.say(
+        fmt::format("model.onnx is not written: it takes three times the memory of the {} weights, of "
+                    "which this training keeps a share on each rank; model.pt is there",
+                    graph.parameter_count()));
+    return;
+  }
   if (fits_onnx(graph)) {
     write_file_durably(path, onnx_file(graph, state, model.units));
     return;
@@ -239,6 +249,7 @@ void write_results(Session& session, const Heads& heads, TrainingState& state, c
   performance.peak_memory = gather_values(
       session.communicator, std::vector<std::uint64_t>{static_cast<std::uint64_t>(peak_memory())});
   const nlohmann::json reading = reading_result(session);
+  if (state.shares_weights()) state.shared->collect_on_first();
   if (!session.leader()) return;
   file->publish();
   const Evaluation test = evaluator.evaluation_of(records);
@@ -259,9 +270,9 @@ void write_results(Session& session, const Heads& heads, TrainingState& state, c
   write_result(output, std::move(result));
   if (split.size() > 0) report.say("\n" + test_lines(test));
   report.say(performance_line(performance));
-  report.say(fmt::format(
-      "results in {}: model.pt, model.onnx, predictions.h5, predictions.csv, metrics.csv, result.json",
-      output.string()));
+  report.say(
+      fmt::format("results in {}: model.pt, {}predictions.h5, predictions.csv, metrics.csv, result.json",
+                  output.string(), fs::exists(output / "model.onnx") ? "model.onnx, " : ""));
   report.results(test, counters, output / "model.pt",
                  output / (learns_numbers(session) ? "predictions.csv" : "predictions.h5"));
 }

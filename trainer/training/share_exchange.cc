@@ -3,50 +3,167 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
+
+#include "base/error.h"
 
 namespace wflow::trainer {
 namespace {
 
-// The values of `all`, which begins at position `from`, at these positions.
 template <class Value>
-std::span<Value> part(std::span<Value> all, std::int64_t from, const Range& range) {
-  return all.subspan(static_cast<std::size_t>(range.begin - from), static_cast<std::size_t>(range.count()));
+std::span<Value> at(std::span<Value> all, std::int64_t begin, const Range& range) {
+  return all.subspan(static_cast<std::size_t>(range.begin - begin), static_cast<std::size_t>(range.count()));
 }
 
 }  // namespace
 
 void gather_shares(Communicator& communicator, const StateShards& shards, std::span<float> values) {
   if (!shards.active()) return;
+  communicator.wait(
+      communicator.start_gather(values, shards.owners(0, static_cast<std::int64_t>(values.size()))));
+}
+
+void collect_part(Communicator& communicator, const StateShards& shards, std::size_t array, std::size_t first,
+                  std::size_t count, std::span<const float> own, std::span<float> values) {
+  const std::int64_t begin = shards.begin_of(array) + static_cast<std::int64_t>(first);
+  const Range range = {begin, begin + static_cast<std::int64_t>(count)};
+  const Range mine = intersection(range, shards.own(array));
   std::vector<Outgoing> outgoing;
   std::vector<Incoming> incoming;
-  for (int rank = 0; rank < shards.ranks(); ++rank) {
-    if (rank == shards.rank()) continue;
-    const Range own = shards.own();
-    const Range theirs = shards.of(rank);
-    if (own.count() > 0) outgoing.push_back({rank, std::as_bytes(part(values, 0, own))});
-    if (theirs.count() > 0) incoming.push_back({rank, std::as_writable_bytes(part(values, 0, theirs))});
+  if (shards.rank() != 0) {
+    if (mine.count() > 0) outgoing.push_back({0, std::as_bytes(at(own, shards.own(array).begin, mine))});
+  } else {
+    if (mine.count() > 0)
+      std::ranges::copy(at(own, shards.own(array).begin, mine), at(values, begin, mine).begin());
+    for (int rank = 1; rank < shards.ranks(); ++rank) {
+      const Range theirs = intersection(range, shards.of(array, rank));
+      if (theirs.count() > 0) incoming.push_back({rank, std::as_writable_bytes(at(values, begin, theirs))});
+    }
   }
   communicator.exchange(std::move(outgoing), std::move(incoming));
 }
 
-void collect_range(Communicator& communicator, const StateShards& shards, const Range& range,
-                   std::span<const float> own, std::span<float> values) {
-  const std::int64_t begin = shards.own().begin;
-  const Range mine = intersection(range, shards.own());
-  std::vector<Outgoing> outgoing;
-  std::vector<Incoming> incoming;
-  if (shards.rank() != 0) {
-    if (mine.count() > 0) outgoing.push_back({0, std::as_bytes(part(own, begin, mine))});
-  } else {
-    if (mine.count() > 0) std::ranges::copy(part(own, begin, mine), part(values, range.begin, mine).begin());
-    for (int rank = 1; rank < shards.ranks(); ++rank) {
-      const Range theirs = intersection(range, shards.of(rank));
-      if (theirs.count() > 0)
-        incoming.push_back({rank, std::as_writable_bytes(part(values, range.begin, theirs))});
+SharedState::SharedState(Communicator& communicator, const StateShards& shards, FlatState& state,
+                         bool weights)
+    : communicator_(communicator),
+      shards_(shards),
+      state_(state),
+      weights_(weights),
+      arrays_(state.parameters().entries.size()) {
+  state_.set_on_use(this);
+}
+
+SharedState::~SharedState() {
+  state_.set_on_use(nullptr);
+  try {
+    for (const Array& array : arrays_)
+      if (array.where == Where::coming) communicator_.wait(array.ticket);
+  } catch (const Error&) {
+    // An exception in flight has the reason; this one would only follow from it.
+  }
+}
+
+// Calls `call` with the places of the others' parts of an array.
+template <class Call>
+void SharedState::for_others(std::size_t array, std::span<float> flat, const Call& call) const {
+  for (int rank = 0; rank < shards_.ranks(); ++rank) {
+    const Range part = shards_.of(array, rank);
+    if (rank != shards_.rank() && !part.empty()) call(at(flat, 0, part));
+  }
+}
+
+// Arrays that follow each other are collected together.
+void SharedState::start(std::span<const std::size_t> arrays) {
+  if (!weights_) return;
+  for (std::size_t i = 0; i < arrays.size();) {
+    const std::size_t first = arrays[i];
+    std::size_t end = first;
+    for (; i < arrays.size() && arrays[i] == end && arrays_[end].where == Where::elsewhere; ++i, ++end)
+      for_others(end, state_.values(), [this](std::span<float> part) { pool_.lend(part); });
+    if (end == first) {
+      ++i;
+      continue;
+    }
+    const Range range = {shards_.begin_of(first), shards_.begin_of(end - 1) + shards_.count_of(end - 1)};
+    const Communicator::Ticket ticket =
+        communicator_.start_gather(at(state_.values(), 0, range), shards_.owners(range.begin, range.end));
+    for (std::size_t array = first; array < end; ++array) {
+      arrays_[array].where = Where::coming;
+      arrays_[array].ticket = ticket;
     }
   }
-  communicator.exchange(std::move(outgoing), std::move(incoming));
+}
+
+void SharedState::wait(std::span<const std::size_t> arrays) {
+  if (!weights_) return;
+  for (const std::size_t array : arrays) {
+    Array& what = arrays_[array];
+    WFLOW_CHECK(what.where != Where::elsewhere);
+    if (what.where == Where::coming) communicator_.wait(what.ticket);
+    what.where = Where::here;
+  }
+}
+
+void SharedState::release(std::span<const std::size_t> arrays) {
+  if (!weights_) return;
+  wait(arrays);
+  for (const std::size_t array : arrays) {
+    arrays_[array].where = Where::elsewhere;
+    for_others(array, state_.values(), [this](std::span<float> part) { pool_.take_back(part); });
+  }
+}
+
+void SharedState::expect_gradients(std::span<const std::size_t> arrays) {
+  for (const std::size_t array : arrays) {
+    // A frozen array's stay 0.
+    if (arrays_[array].has_gradients || state_.parameters().entries[array].spec.frozen) continue;
+    arrays_[array].has_gradients = true;
+    for_others(array, state_.gradients(), [this](std::span<float> part) { pool_.lend(part); });
+  }
+}
+
+// The gradients follow the scalars and statistics, which belong to all.
+OwnedParts SharedState::owners(std::int64_t begin, std::int64_t end) const {
+  const std::int64_t first = state_.gradients_begin();
+  const std::int64_t from = std::max(begin, first);
+  if (from >= end) return {};
+  OwnedParts parts = shards_.owners(from - first, end - first);
+  for (OwnedPart& part : parts) {
+    part.begin += static_cast<std::size_t>(from - begin);
+    part.end += static_cast<std::size_t>(from - begin);
+  }
+  return parts;
+}
+
+void SharedState::summed(std::int64_t begin, std::int64_t end) {
+  for (const OwnedPart& part : owners(begin, end))
+    if (part.rank != shards_.rank())
+      pool_.take_back(
+          state_.exchange().subspan(static_cast<std::size_t>(begin) + part.begin, part.end - part.begin));
+}
+
+void SharedState::all_summed() {
+  for (Array& array : arrays_) array.has_gradients = false;
+}
+
+void SharedState::clear_gradients() {
+  for (std::size_t array = 0; array < arrays_.size(); ++array) {
+    std::ranges::fill(at(state_.gradients(), 0, shards_.own(array)), 0.0F);
+    for_others(array, state_.gradients(), clear_place);
+  }
+}
+
+void SharedState::keep_own_weights() {
+  for (std::size_t array = 0; array < arrays_.size(); ++array)
+    for_others(array, state_.values(), give_back_pages);
+}
+
+void SharedState::collect_on_first() {
+  for (std::size_t array = 0; array < arrays_.size(); ++array) {
+    const std::int64_t begin = shards_.begin_of(array);
+    const std::span<float> whole = at(state_.values(), 0, Range{begin, begin + shards_.count_of(array)});
+    collect_part(communicator_, shards_, array, 0, whole.size(), at(state_.values(), 0, shards_.own(array)),
+                 whole);
+  }
 }
 
 }  // namespace wflow::trainer

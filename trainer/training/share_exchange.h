@@ -2,8 +2,13 @@
 // The exchanges of ranks that have shares of a flat array each (state_shards.h).
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <span>
+#include <vector>
 
+#include "base/page_pool.h"
+#include "trainer/model/flat_state.h"
 #include "trainer/parallel/communicator.h"
 #include "trainer/training/state_shards.h"
 
@@ -12,9 +17,57 @@ namespace wflow::trainer {
 // A collective call: every rank gets the others' shares of `values`, the whole array.
 void gather_shares(Communicator& communicator, const StateShards& shards, std::span<float> values);
 
-// A collective call: rank 0 gets the values at `range`, which lie in the shares of several ranks. `own`: this
-// rank's share. `values`: for rank 0, of the range's length.
-void collect_range(Communicator& communicator, const StateShards& shards, const Range& range,
-                   std::span<const float> own, std::span<float> values);
+// A collective call: rank 0 gets `values` of an array, from position `first` of it on, which lie in the
+// shares of several ranks. `own`: this rank's part of the array. `values`: for rank 0.
+void collect_part(Communicator& communicator, const StateShards& shards, std::size_t array, std::size_t first,
+                  std::size_t count, std::span<const float> own, std::span<float> values);
+
+// The weights and gradients of a training of which each rank has a share. Without a layer in use, the places
+// of the others' shares in the flat arrays have no memory.
+class SharedState final : public StateOnUse {
+ public:
+  // All must outlive this object. `weights`: they are shared, too.
+  SharedState(Communicator& communicator, const StateShards& shards, FlatState& state, bool weights);
+  SharedState(const SharedState&) = delete;
+  SharedState& operator=(const SharedState&) = delete;
+  ~SharedState() override;
+
+  void start(std::span<const std::size_t> arrays) override;
+  void wait(std::span<const std::size_t> arrays) override;
+  void release(std::span<const std::size_t> arrays) override;
+  void expect_gradients(std::span<const std::size_t> arrays) override;
+
+  bool shares_weights() const { return weights_; }
+  // The owners of values of the exchange array, from one position to before another.
+  OwnedParts owners(std::int64_t begin, std::int64_t end) const;
+  // These are summed; for the communication thread.
+  void summed(std::int64_t begin, std::int64_t end);
+  // All are summed.
+  void all_summed();
+  // In place of the gradients of a rank without samples.
+  void clear_gradients();
+
+  // Gives back the weights that others own.
+  void keep_own_weights();
+  // A collective call: rank 0 gets all weights, to write them as a model.
+  void collect_on_first();
+
+ private:
+  template <class Call>
+  void for_others(std::size_t array, std::span<float> flat, const Call& call) const;
+
+  Communicator& communicator_;
+  const StateShards& shards_;
+  FlatState& state_;
+  const bool weights_;
+  enum class Where { elsewhere, coming, here };
+  struct Array {
+    Where where = Where::elsewhere;  // its weights
+    Communicator::Ticket ticket = 0;
+    bool has_gradients = false;
+  };
+  std::vector<Array> arrays_;
+  PagePool pool_;
+};
 
 }  // namespace wflow::trainer

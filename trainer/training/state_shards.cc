@@ -4,10 +4,66 @@
 #include <algorithm>
 
 namespace wflow::trainer {
+namespace {
 
-StateShards::StateShards(std::int64_t size, int ranks, int rank) : rank_(rank) {
-  const std::int64_t blocks = (size + kBlock - 1) / kBlock;
-  for (int i = 0; i <= ranks; ++i) cuts_.push_back(std::min(size, blocks * i / ranks * kBlock));
+constexpr std::int64_t kLeastBlock = 4096;
+constexpr std::int64_t kMostBlocks = 1024;
+
+}  // namespace
+
+std::int64_t block_of(std::int64_t count) {
+  const std::int64_t least = (count + kMostBlocks - 1) / kMostBlocks;
+  return std::max<std::int64_t>(1, (least + kLeastBlock - 1) / kLeastBlock) * kLeastBlock;
+}
+
+StateShards::StateShards(const FlatLayout& layout, int ranks, int rank) : ranks_(ranks), rank_(rank) {
+  for (const FlatEntry& entry : layout.entries) {
+    arrays_.push_back({entry.offset, entry.count, active() ? own_size_ : entry.offset});
+    own_size_ += own(arrays_.size() - 1).count();
+  }
+  if (!active()) own_size_ = layout.size;
+}
+
+Range StateShards::of(std::size_t array, int rank) const {
+  const Array& what = arrays_[array];
+  const std::int64_t block = block_of(what.count);
+  const std::int64_t blocks = (what.count + block - 1) / block;
+  // Arrays of few blocks go to the ranks in turn.
+  const std::int64_t turn = blocks < ranks_ ? static_cast<std::int64_t>(array) % ranks_ : 0;
+  const std::int64_t place = (rank + turn) % ranks_;
+  const auto cut = [&](std::int64_t at) { return std::min(what.count, blocks * at / ranks_ * block); };
+  return {what.begin + cut(place), what.begin + cut(place + 1)};
+}
+
+std::span<float> StateShards::kept(std::size_t array, std::span<float> share) const {
+  return share.subspan(static_cast<std::size_t>(arrays_[array].kept_at),
+                       static_cast<std::size_t>(own(array).count()));
+}
+
+std::span<const float> StateShards::kept(std::size_t array, std::span<const float> share) const {
+  return share.subspan(static_cast<std::size_t>(arrays_[array].kept_at),
+                       static_cast<std::size_t>(own(array).count()));
+}
+
+OwnedParts StateShards::owners(std::int64_t begin, std::int64_t end) const {
+  OwnedParts parts;
+  const auto ends_before = [](const Array& array, std::int64_t at) {
+    return array.begin + array.count <= at;
+  };
+  for (auto array = std::lower_bound(arrays_.begin(), arrays_.end(), begin, ends_before);
+       array != arrays_.end() && array->begin < end; ++array) {
+    const auto first = parts.size();
+    for (int rank = 0; rank < ranks_; ++rank) {
+      const Range part =
+          intersection(of(static_cast<std::size_t>(array - arrays_.begin()), rank), {begin, end});
+      if (part.empty()) continue;
+      parts.push_back(
+          {rank, static_cast<std::size_t>(part.begin - begin), static_cast<std::size_t>(part.end - begin)});
+    }
+    std::sort(parts.begin() + static_cast<std::ptrdiff_t>(first), parts.end(),
+              [](const OwnedPart& a, const OwnedPart& b) { return a.begin < b.begin; });
+  }
+  return parts;
 }
 
 }  // namespace wflow::trainer

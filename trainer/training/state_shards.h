@@ -1,37 +1,64 @@
 // SPDX-License-Identifier: Apache-2.0
-// `shard: optimizer`: each rank keeps and updates a share of the optimizer's state, and receives the updated
-// weights of the others (Rajbhandari et al. 2020, "ZeRO", section 5.1). Gradients and weights stay on all
-// ranks, so that clipping and layer-wise rates read whole arrays: the bits are those of a training without
-// shares.
+// `shard`: each rank keeps a share of the training's state (Rajbhandari et al. 2020, "ZeRO", section 5):
+//   optimizer  of the optimizer's arrays and of the average of the weights;
+//   gradients  also of the gradients, once they are summed over the ranks;
+//   weights    also of the weights: a layer's are collected while it is computed.
+// A rank updates its share. Norms of arrays are sums over fixed blocks of values, whoever has them: the bits
+// are those of a training without shares.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
+#include "trainer/model/flat_state.h"
 #include "trainer/model/layout.h"
+#include "trainer/parallel/communicator.h"
 
 namespace wflow::trainer {
 
-// The ranks' shares of a flat array of `size` floats: ranges of its positions.
+// Values of an array over whose squares a sum is made at a time: at least 4,096, and at most 1,024 blocks an
+// array.
+std::int64_t block_of(std::int64_t count);
+
+// The ranks' shares: of every array a part, in whole blocks.
 class StateShards {
  public:
-  // The shares begin at multiples of as many floats, so that a sum over blocks of this length is the same for
-  // any number of ranks.
-  static constexpr std::int64_t kBlock = 4096;
+  // One rank has all.
+  explicit StateShards(const FlatLayout& layout) : StateShards(layout, 1, 0) {}
+  StateShards(const FlatLayout& layout, int ranks, int rank);
 
-  explicit StateShards(std::int64_t size, int ranks = 1, int rank = 0);
-
-  bool active() const { return ranks() > 1; }
-  int ranks() const { return static_cast<int>(cuts_.size()) - 1; }
+  bool active() const { return ranks_ > 1; }
+  int ranks() const { return ranks_; }
   int rank() const { return rank_; }
-  Range own() const { return of(rank_); }
-  Range of(int rank) const {
-    return {cuts_[static_cast<std::size_t>(rank)], cuts_[static_cast<std::size_t>(rank) + 1]};
-  }
+  // Where an array begins in the flat array, and its number of values.
+  std::int64_t begin_of(std::size_t array) const { return arrays_[array].begin; }
+  std::int64_t count_of(std::size_t array) const { return arrays_[array].count; }
+  // Positions in the flat array of a rank's part of an array; `array`: its number in the layout.
+  Range of(std::size_t array, int rank) const;
+  Range own(std::size_t array) const { return of(array, rank_); }
+
+  // Arrays of a share's length have the rank's parts one after the other. One rank's are laid out as the flat
+  // array.
+  std::int64_t own_size() const { return own_size_; }
+  std::span<float> kept(std::size_t array, std::span<float> share) const;
+  std::span<const float> kept(std::size_t array, std::span<const float> share) const;
+
+  // The owners of the values from position `begin` to before `end` of the flat array, at positions that count
+  // from `begin`. Gaps between arrays belong to all.
+  OwnedParts owners(std::int64_t begin, std::int64_t end) const;
 
  private:
+  struct Array {
+    std::int64_t begin = 0;  // in the flat array
+    std::int64_t count = 0;
+    std::int64_t kept_at = 0;  // in this rank's share
+  };
+  int ranks_;
   int rank_;
-  std::vector<std::int64_t> cuts_;
+  std::vector<Array> arrays_;
+  std::int64_t own_size_ = 0;
 };
 
 }  // namespace wflow::trainer

@@ -46,6 +46,13 @@ void check_the_data(Session& session, RunReport& report) {
   }
 }
 
+void check_device(const Session& session) {
+  if (session.config.shard != Shard::weights || compute_device() == "cpu") return;
+  throw CommonError(ExitCode::spec,
+                    "'shard: weights' is for processors: on a GPU the network has a copy of all weights; say "
+                    "'shard: gradients'");
+}
+
 void warn_of_quantiles(const Session& session, RunReport& report) {
   if (!session.leader()) return;
   for (const std::string& field : session.data.normalised_otherwise()) {
@@ -200,14 +207,14 @@ Outcome run(Session& session) {
   const TrainConfig& config = session.config;
   const SearchConfig& search = session.options.search;
   const Clock::time_point begin = Clock::now();
+  check_device(session);
   const Heads heads = network_heads(config, session.data.targets(), session.graph);
   TrainingState state(session.graph, config.optimizer, config.ema, &session.communicator, config.parts,
                       alternating_parts(config), config.shard);
   TrainingCounters& counters = state.counters;
   RunReport report(session);
   check_the_data(session, report);
-  state.flat.fill_initial_values(hash64(config.seed, 0));
-  if (session.graph.is_module()) fill_from_module(session.graph, state.flat);
+  state.fill_initial_values(session.graph, initial_key(config));
   warn_of_quantiles(session, report);
   check_metrics(session);
   report_staging(session, report);
@@ -224,7 +231,7 @@ Outcome run(Session& session) {
   guard.begin_at(counters.step);
   Recovery recovery(session, state, checkpoints, report, begin);
   PassBuffers buffers;
-  Evaluator evaluator(session, heads, state.flat, state.average, *network, buffers);
+  Evaluator evaluator(session, heads, state, *network, buffers);
   const auto stop_wanted = [&] {
     const bool out_of_time =
         session.leader() && config.max_seconds > 0 && seconds_since(begin) >= config.max_seconds;

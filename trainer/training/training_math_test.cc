@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/expression.h"
+#include "base/random.h"
 #include "trainer/formula.h"
 #include "trainer/model/layout.h"
 #include "trainer/training/gradients.h"
@@ -1269,28 +1270,97 @@ TEST(NormStatistics, AreThoseOfAllSamples) {
   EXPECT_FLOAT_EQ(buffers[16], 2.75F);
 }
 
-TEST(StateShards, CoverTheArrayInWholeBlocks) {
-  constexpr std::int64_t kBlock = StateShards::kBlock;
-  for (const std::int64_t size :
-       {std::int64_t{0}, std::int64_t{64}, kBlock, 3 * kBlock + 64, 100 * kBlock + 1}) {
-    for (const int ranks : {1, 2, 3, 7}) {
-      std::int64_t end = 0;
-      std::int64_t most = 0;
-      for (int rank = 0; rank < ranks; ++rank) {
-        const StateShards shards(size, ranks, rank);
-        EXPECT_EQ(shards.active(), ranks > 1);
-        EXPECT_EQ(shards.own(), shards.of(rank));
-        EXPECT_EQ(shards.own().begin, end);
-        EXPECT_TRUE(shards.own().count() == 0 || shards.own().begin % kBlock == 0);
-        end = shards.own().end;
-        most = std::max(most, shards.own().count());
+TEST(StateShards, CoverEachArrayInWholeBlocks) {
+  EXPECT_EQ(block_of(1), 4096);
+  EXPECT_EQ(block_of(1024 * 4096), 4096);
+  EXPECT_EQ(block_of(1024 * 4096 + 1), 8192);
+  const FlatLayout layout({{"a", {5}, Initial::zero, 1, true},
+                           {"b", {100 * 4096 + 1}, Initial::zero, 1, true},
+                           {"c", {4096}, Initial::zero, 1, true},
+                           {"d", {3, 4097}, Initial::zero, 1, true}});
+  for (const int ranks : {1, 2, 3, 7}) {
+    std::vector<int> covered(static_cast<std::size_t>(layout.size), 0);
+    std::vector<std::int64_t> sizes;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const StateShards shards(layout, ranks, rank);
+      EXPECT_EQ(shards.active(), ranks > 1);
+      std::vector<float> kept(static_cast<std::size_t>(shards.own_size()));
+      std::int64_t size = 0;
+      for (std::size_t array = 0; array < layout.entries.size(); ++array) {
+        const Range own = shards.own(array);
+        EXPECT_EQ(own, shards.of(array, rank));
+        EXPECT_TRUE(own.empty() || (own.begin - layout.entries[array].offset) % 4096 == 0);
+        for (std::int64_t i = own.begin; i < own.end; ++i) ++covered[static_cast<std::size_t>(i)];
+        EXPECT_EQ(shards.kept(array, std::span(kept)).size(), static_cast<std::size_t>(own.count()));
+        size += own.count();
       }
-      EXPECT_EQ(end, size);
-      EXPECT_LE(most, size / ranks + kBlock);
+      sizes.push_back(size);
+    }
+    for (const FlatEntry& entry : layout.entries)
+      for (std::int64_t i = entry.offset; i < entry.offset + entry.count; ++i)
+        EXPECT_EQ(covered[static_cast<std::size_t>(i)], 1);
+    const auto [least, most] = std::minmax_element(sizes.begin(), sizes.end());
+    EXPECT_LE(*most - *least, 3 * 4096);
+  }
+}
+
+TEST(StateShards, NameTheOwnersOfAPieceOfTheFlatArray) {
+  const FlatLayout layout({{"a", {3 * 4096}, Initial::zero, 1, true}, {"b", {10}, Initial::zero, 1, true}});
+  const StateShards shards(layout, 3, 0);
+  const OwnedParts parts = shards.owners(4000, layout.size);
+  ASSERT_EQ(parts.size(), 4U);
+  EXPECT_EQ(parts[0].begin, 0U);
+  EXPECT_EQ(parts[0].end, 96U);
+  EXPECT_EQ(parts[0].rank, 0);
+  EXPECT_EQ(parts[2].end, 3U * 4096 - 4000);
+  EXPECT_EQ(parts[3].end - parts[3].begin, 10U);
+  EXPECT_TRUE(shards.owners(4000, 4000).empty());
+}
+
+// Whatever the shares, the bits are those of one rank.
+TEST(Optimizer, SharesHaveTheBitsOfTheWhole) {
+  const FlatLayout layout({{"w", {3, 4100}, Initial::zero, 1, true}, {"b", {40}, Initial::zero, 1, false}});
+  const auto number = [](std::size_t i, double size) {
+    return static_cast<float>(size * (unit_real(hash64(5, i)) - 0.4));
+  };
+  for (const OptimizerName name : {OptimizerName::sgd, OptimizerName::adamw, OptimizerName::lars,
+                                   OptimizerName::larc, OptimizerName::lamb}) {
+    OptimizerConfig config;
+    config.name = name;
+    config.clip_norm = 0.5;
+    config.larc_trust = name == OptimizerName::larc ? 0.02 : 0;
+    std::vector<float> values(static_cast<std::size_t>(layout.size));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = number(i, 1);
+    std::vector<float> gradients(values.size());
+    for (std::size_t i = 0; i < gradients.size(); ++i) gradients[i] = number(i + values.size(), 0.1);
+    std::vector<float> whole = values;
+    std::vector<float> changed = gradients;
+    Optimizer(config, layout).step(whole, changed, 0.1);
+    // The ranks' block sums, of each collective call: first each rank records its own.
+    constexpr int kRanks = 3;
+    std::vector<std::vector<double>> sums;
+    for (int round = 0; round < 4; ++round) {  // as many calls at most
+      std::vector<std::vector<double>> found;
+      for (int rank = 0; rank < kRanks; ++rank) {
+        std::size_t call = 0;
+        const auto add_up = [&](std::span<double> blocks) {
+          if (found.size() <= call) found.resize(call + 1, std::vector<double>(blocks.size(), 0.0));
+          for (std::size_t i = 0; i < blocks.size(); ++i) found[call][i] += blocks[i];
+          if (call < sums.size()) std::ranges::copy(sums[call], blocks.begin());
+          ++call;
+        };
+        std::vector<float> own = values;
+        std::vector<float> own_gradients = gradients;
+        const StateShards shards(layout, kRanks, rank);
+        Optimizer(config, layout, shards, add_up).step(own, own_gradients, 0.1);
+        if (round < 3) continue;
+        for (std::size_t array = 0; array < layout.entries.size(); ++array)
+          for (std::int64_t i = shards.own(array).begin; i < shards.own(array).end; ++i)
+            ASSERT_EQ(own[static_cast<std::size_t>(i)], whole[static_cast<std::size_t>(i)]) << name_of(name);
+      }
+      sums = found;
     }
   }
-  EXPECT_EQ(intersection(Range{3, 8}, Range{5, 12}), (Range{5, 8}));
-  EXPECT_EQ(intersection(Range{3, 5}, Range{8, 12}).count(), 0);
 }
 
 TEST(TrainingState, GoesThroughACheckpointUnchanged) {

@@ -10,7 +10,9 @@
 #include "base/checksum.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/random.h"
 #include "base/version.h"
+#include "trainer/model/network.h"
 
 namespace wflow::trainer {
 namespace {
@@ -138,23 +140,30 @@ EpochRow row_of(const nlohmann::json& json) {
   return row;
 }
 
-Range range_of(const FlatEntry& entry) {
-  return {entry.offset, entry.offset + entry.count};
+std::span<const float> whole(const FlatEntry& entry, std::span<const float> all) {
+  return all.subspan(static_cast<std::size_t>(entry.offset), static_cast<std::size_t>(entry.count));
+}
+
+template <class Value>
+std::span<Value> in(std::span<Value> all, const Range& range) {
+  return all.subspan(static_cast<std::size_t>(range.begin), static_cast<std::size_t>(range.count()));
 }
 
 void save(std::vector<CheckpointView>& arrays, const FlatLayout& layout, const std::string& kind,
           std::span<const float> values) {
-  for (const FlatEntry& entry : layout.entries) {
-    const auto part =
-        values.subspan(static_cast<std::size_t>(entry.offset), static_cast<std::size_t>(entry.count));
-    arrays.push_back({kind, entry.spec.name, entry.spec.shape, part, {}});
-  }
+  for (const FlatEntry& entry : layout.entries)
+    arrays.push_back({kind, entry.spec.name, entry.spec.shape, whole(entry, values)});
 }
 
-void save(std::vector<CheckpointView>& arrays, const PartOptimizers::Slot& slot, bool shared) {
-  if (!shared) return save(arrays, slot.layout, slot.name, slot.values);
-  for (const FlatEntry& entry : slot.layout.entries)
-    arrays.push_back({slot.name, entry.spec.name, entry.spec.shape, slot.values, entry.offset});
+// `part`: this rank's part of an array, by its number.
+template <class Part>
+void save_shares(std::vector<CheckpointView>& arrays, const FlatLayout& layout, const std::string& kind,
+                 bool shared, const Part& part) {
+  for (std::size_t array = 0; array < layout.entries.size(); ++array) {
+    const ParameterSpec& spec = layout.entries[array].spec;
+    arrays.push_back({kind, spec.name, spec.shape, part(array)});
+    if (shared) arrays.back().shared = array;
+  }
 }
 
 const CheckpointReader::Entry& array_of(const CheckpointReader& checkpoint, const FlatEntry& entry,
@@ -169,16 +178,30 @@ const CheckpointReader::Entry& array_of(const CheckpointReader& checkpoint, cons
   return *array;
 }
 
-// `values` begin at position `first` of the layout.
 void load(const CheckpointReader& checkpoint, const FlatLayout& layout, const std::string& kind,
-          std::span<float> values, std::int64_t first = 0) {
-  const Range all = {first, first + static_cast<std::int64_t>(values.size())};
-  for (const FlatEntry& entry : layout.entries) {
-    const Range part = intersection(range_of(entry), all);
-    checkpoint.read(
-        array_of(checkpoint, entry, kind), static_cast<std::size_t>(part.begin - entry.offset),
-        values.subspan(static_cast<std::size_t>(part.begin - first), static_cast<std::size_t>(part.count())));
+          std::span<float> values) {
+  for (const FlatEntry& entry : layout.entries)
+    checkpoint.read(array_of(checkpoint, entry, kind), 0,
+                    in(values, {entry.offset, entry.offset + entry.count}));
+}
+
+// `part`: this rank's part of an array, by its number.
+template <class Part>
+void load_shares(const CheckpointReader& checkpoint, const FlatLayout& layout, const StateShards& shards,
+                 const std::string& kind, const Part& part) {
+  for (std::size_t array = 0; array < layout.entries.size(); ++array) {
+    const FlatEntry& entry = layout.entries[array];
+    checkpoint.read(array_of(checkpoint, entry, kind),
+                    static_cast<std::size_t>(shards.own(array).begin - entry.offset), part(array));
   }
+}
+
+// The weights that this rank has: all, or its share.
+void load_weights(const CheckpointReader& checkpoint, const std::string& kind, TrainingState& state) {
+  FlatState& flat = state.flat;
+  if (!state.shares_weights()) return load(checkpoint, flat.parameters(), kind, flat.values());
+  load_shares(checkpoint, flat.parameters(), state.shards, kind,
+              [&](std::size_t array) { return in(flat.values(), state.shards.own(array)); });
 }
 
 void flatten(const nlohmann::json& json, const std::string& prefix, std::map<std::string, std::string>& out) {
@@ -247,11 +270,60 @@ std::string fingerprint_differences(const nlohmann::json& before, const nlohmann
   return text;
 }
 
+std::uint64_t initial_key(const TrainConfig& config) {
+  return hash64(config.seed, 0);
+}
+
+TrainingState::TrainingState(const ModelGraph& graph, const OptimizerConfig& method, double average_decay,
+                             Communicator* communicator, std::span<const PartConfig> parts,
+                             std::span<const std::string> alternating, Shard shard)
+    : flat(graph),
+      shards(shard == Shard::none || communicator == nullptr
+                 ? StateShards(flat.parameters())
+                 : StateShards(flat.parameters(), communicator->size(), communicator->rank())),
+      optimizer(method, parts, flat.parameters(), alternating, &shards,
+                [communicator](std::span<double> values) { communicator->add_up(values); }),
+      average(average_decay, shards, flat.parameters()),
+      lagged(communicator),
+      communicator_(communicator) {
+  if (shard >= Shard::gradients && shards.active())
+    shared = std::make_unique<SharedState>(*communicator, shards, flat, shard == Shard::weights);
+}
+
+void TrainingState::fill_initial_values(const ModelGraph& graph, std::uint64_t seed) {
+  if (!shares_weights() || graph.is_module()) {
+    flat.fill_initial_values(seed);
+    if (graph.is_module()) fill_from_module(graph, flat);
+    if (shares_weights()) shared->keep_own_weights();
+    return;
+  }
+  for (std::size_t array = 0; array < flat.parameters().entries.size(); ++array) {
+    const FlatEntry& entry = flat.parameters().entries[array];
+    const Range own = shards.own(array);
+    fill_initial(entry.spec, seed, in(flat.values(), own), own.begin - entry.offset);
+  }
+  flat.fill_initial_buffers();
+}
+
+void TrainingState::weights_changed() {
+  if (!shares_weights() && shards.active()) gather_shares(*communicator_, shards, flat.values());
+}
+
+std::vector<std::span<float>> TrainingState::applied_gradients() {
+  if (!shares_gradients()) return {flat.gradients()};
+  std::vector<std::span<float>> own;
+  for (std::size_t array = 0; array < flat.parameters().entries.size(); ++array)
+    own.push_back(in(flat.gradients(), shards.own(array)));
+  return own;
+}
+
 std::string TrainingState::hash() {
-  std::vector<std::span<const float>> all = {flat.values(), flat.buffer_values()};
-  if (!shards.active())
+  std::vector<std::span<const float>> all = {flat.buffer_values()};
+  if (!shares_weights()) all.push_back(flat.values());
+  if (!shards.active()) {
     for (const PartOptimizers::Slot& slot : optimizer.slots()) all.push_back(slot.values);
-  if (average.active()) all.push_back(average.values());
+    if (average.active()) all.push_back(average.values());
+  }
   std::string hashes;
   for (const std::span<const float> part : all)
     hashes += hash_bytes({reinterpret_cast<const char*>(part.data()), part.size_bytes()});
@@ -290,14 +362,24 @@ Snapshot snapshot(TrainingState& state, const Normalisation& normalisation,
   if (counters.loss_scale.on)
     header["loss_scale"] = {counters.loss_scale.value, counters.loss_scale.good_steps};
   std::vector<CheckpointView> arrays;
-  save(arrays, parameters, "parameter", state.flat.values());
+  const StateShards& shards = state.shards;
+  if (state.shares_weights()) {
+    save_shares(arrays, parameters, "parameter", true,
+                [&](std::size_t array) { return in(state.flat.values(), shards.own(array)); });
+  } else {
+    save(arrays, parameters, "parameter", state.flat.values());
+  }
   save(arrays, state.flat.buffers(), "buffer", state.flat.buffer_values());
-  for (const PartOptimizers::Slot& slot : state.optimizer.slots()) save(arrays, slot, state.shards.active());
-  if (state.average.active()) save(arrays, parameters, kAverage, state.average.values());
+  for (const PartOptimizers::Slot& slot : state.optimizer.slots())
+    save_shares(arrays, slot.layout, slot.name, slot.shards.active(),
+                [&](std::size_t array) { return slot.shards.kept(array, slot.values); });
+  if (state.average.active())
+    save_shares(arrays, parameters, kAverage, shards.active(),
+                [&](std::size_t array) { return shards.kept(array, state.average.values()); });
   if (const auto& step = state.lagged.step()) {
     header["lagged"] = {step->samples, step->loss_scale, step->rate};
     const std::span<float> sums = state.lagged.sums();
-    arrays.push_back({kLagged, "exchange", {static_cast<std::int64_t>(sums.size())}, sums, {}});
+    arrays.push_back({kLagged, "exchange", {static_cast<std::int64_t>(sums.size())}, sums});
   }
   return {std::move(header), std::move(arrays)};
 }
@@ -344,10 +426,12 @@ std::vector<std::int64_t> best_steps(const std::vector<EpochRow>& history, std::
   return steps;
 }
 
-void restore_network(const CheckpointReader& checkpoint, FlatState& state, WeightAverage& average) {
-  load(checkpoint, state.parameters(), "parameter", state.values());
-  load(checkpoint, state.buffers(), "buffer", state.buffer_values());
-  if (average.active()) load(checkpoint, state.parameters(), kAverage, average.values());
+void restore_network(const CheckpointReader& checkpoint, TrainingState& state) {
+  load_weights(checkpoint, "parameter", state);
+  load(checkpoint, state.flat.buffers(), "buffer", state.flat.buffer_values());
+  if (!state.average.active()) return;
+  load_shares(checkpoint, state.flat.parameters(), state.shards, kAverage,
+              [&](std::size_t array) { return state.shards.kept(array, state.average.values()); });
 }
 
 // The kind of the arrays that a checkpoint's model was evaluated with.
@@ -365,21 +449,16 @@ static FlatLayout of_part(const FlatLayout& whole, const std::string& part) {
   return layout;
 }
 
-void restore_part(const CheckpointReader& checkpoint, const std::string& part, FlatState& state,
-                  WeightAverage& average) {
-  const FlatLayout layout = of_part(state.parameters(), part);
-  load(checkpoint, layout, evaluated_kind(checkpoint), state.values());
-  load(checkpoint, of_part(state.buffers(), part), "buffer", state.buffer_values());
-  if (!average.active()) return;
-  for (const FlatEntry& entry : layout.entries)
-    std::ranges::copy(state.value(entry),
-                      average.values().subspan(static_cast<std::size_t>(entry.offset)).begin());
+void restore_part(const CheckpointReader& checkpoint, const std::string& part, TrainingState& state) {
+  load(checkpoint, of_part(state.flat.parameters(), part), evaluated_kind(checkpoint), state.flat.values());
+  load(checkpoint, of_part(state.flat.buffers(), part), "buffer", state.flat.buffer_values());
+  state.average.begin_with(state.flat.values());
 }
 
-Normalisation restore_weights(const CheckpointReader& checkpoint, FlatState& state, WeightAverage& average) {
-  load(checkpoint, state.parameters(), evaluated_kind(checkpoint), state.values());
-  load(checkpoint, state.buffers(), "buffer", state.buffer_values());
-  if (average.active()) std::copy(state.values().begin(), state.values().end(), average.values().begin());
+Normalisation restore_weights(const CheckpointReader& checkpoint, TrainingState& state) {
+  load_weights(checkpoint, evaluated_kind(checkpoint), state);
+  load(checkpoint, state.flat.buffers(), "buffer", state.flat.buffer_values());
+  state.average.begin_with(state.flat.values());
   try {
     return normalisation_from_json(checkpoint.header().at("normalisation"));
   } catch (const nlohmann::json::exception& error) {
@@ -403,9 +482,10 @@ static void restore_lagged(const CheckpointReader& checkpoint, FlatState& state,
 
 Normalisation restore_checkpoint(const CheckpointReader& checkpoint, TrainingState& state) {
   TrainingCounters& counters = state.counters;
-  restore_network(checkpoint, state.flat, state.average);
+  restore_network(checkpoint, state);
   for (const PartOptimizers::Slot& slot : state.optimizer.slots())
-    load(checkpoint, slot.layout, slot.name, slot.values, state.shards.own().begin);
+    load_shares(checkpoint, slot.layout, slot.shards, slot.name,
+                [&](std::size_t array) { return slot.shards.kept(array, slot.values); });
   try {
     const nlohmann::json& header = checkpoint.header();
     const nlohmann::json& steps = header.at("optimizer_steps");

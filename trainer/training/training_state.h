@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
@@ -19,6 +20,7 @@
 #include "trainer/training/noise_scale.h"
 #include "trainer/training/objective.h"
 #include "trainer/training/part_optimizers.h"
+#include "trainer/training/share_exchange.h"
 #include "trainer/training/state_shards.h"
 
 namespace wflow::trainer {
@@ -59,29 +61,39 @@ struct TrainingCounters {
   std::string begun_from;      // checkpoint of the initial weights; empty: random weights
 };
 
+// The seed of the initial weights.
+std::uint64_t initial_key(const TrainConfig& config);
+
 // The state of a training.
 struct TrainingState {
   // `communicator`: of the ranks that sum gradients. `alternating`: parts that learn in some updates only.
+  TrainingState(const TrainingState&) = delete;
+  TrainingState& operator=(const TrainingState&) = delete;
   TrainingState(const ModelGraph& graph, const OptimizerConfig& method, double average_decay,
                 Communicator* communicator, std::span<const PartConfig> parts = {},
-                std::span<const std::string> alternating = {}, Shard shard = Shard::none)
-      : flat(graph),
-        shards(shard == Shard::none || communicator == nullptr
-                   ? StateShards(flat.parameters().size)
-                   : StateShards(flat.parameters().size, communicator->size(), communicator->rank())),
-        optimizer(method, parts, flat.parameters(), alternating, shards,
-                  [communicator](std::span<double> values) { communicator->sum_by_rank(values); }),
-        average(average_decay, flat.parameters()),
-        lagged(communicator) {}
+                std::span<const std::string> alternating = {}, Shard shard = Shard::none);
+  // Initial weights, or those of a module; with `shard: weights`, this rank's share of them.
+  void fill_initial_values(const ModelGraph& graph, std::uint64_t seed);
   // Hash of everything that all ranks must have in common: without a state of which each has a share.
   std::string hash();
+  bool shares_gradients() const { return shared != nullptr; }
+  bool shares_weights() const { return shared != nullptr && shared->shares_weights(); }
+  // After a change of the own share of the weights: a collective call that gives all ranks all weights, or
+  // nothing, if they are collected on use.
+  void weights_changed();
+  // The gradients that this rank applies, once they are summed: all, or its share of each array.
+  std::vector<std::span<float>> applied_gradients();
 
   FlatState flat;
   StateShards shards;
+  std::unique_ptr<SharedState> shared;  // with `shard: gradients` or `weights`
   PartOptimizers optimizer;
   WeightAverage average;
   LaggedSums lagged;
   TrainingCounters counters;
+
+ private:
+  Communicator* communicator_;
 };
 
 // Identifies a training: the data, and the configuration without keys that do not change the result (ranks,
@@ -131,12 +143,11 @@ std::vector<std::int64_t> best_steps(const std::vector<EpochRow>& history, std::
 Normalisation restore_checkpoint(const CheckpointReader& checkpoint, TrainingState& state);
 // Restores the weights that the checkpoint's model was evaluated and exported with, to begin another training
 // with, and returns the normalisation that they were trained with. Error{data} as restore_checkpoint().
-Normalisation restore_weights(const CheckpointReader& checkpoint, FlatState& state, WeightAverage& average);
+Normalisation restore_weights(const CheckpointReader& checkpoint, TrainingState& state);
 // The same for one part of the network; an average begins with its weights.
-void restore_part(const CheckpointReader& checkpoint, const std::string& part, FlatState& state,
-                  WeightAverage& average);
+void restore_part(const CheckpointReader& checkpoint, const std::string& part, TrainingState& state);
 // Restores parameters, their average and buffers.
-void restore_network(const CheckpointReader& checkpoint, FlatState& state, WeightAverage& average);
+void restore_network(const CheckpointReader& checkpoint, TrainingState& state);
 
 // Initial weights from the data (Kraehenbuehl et al. 2016; Mishkin and Matas 2016): each convolution and each
 // hidden dense layer in turn is scaled and shifted, so that over some training samples every channel of its

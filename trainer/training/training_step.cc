@@ -8,7 +8,6 @@
 
 #include "base/random.h"
 #include "trainer/training/schedule.h"
-#include "trainer/training/share_exchange.h"
 
 namespace wflow::trainer {
 namespace {
@@ -31,7 +30,12 @@ TrainingStep::TrainingStep(Session& session, const Heads& heads, TrainingState& 
       report_(report),
       stop_wanted_(std::move(stop_wanted)),
       flips_(session.options.bit_flips),
-      exchange_(session.communicator, state.flat.exchange()) {}
+      exchange_(session.communicator, state.flat.exchange()) {
+  SharedState* shared = state.shared.get();
+  if (shared == nullptr) return;
+  exchange_.share_out([shared](std::int64_t begin, std::int64_t end) { return shared->owners(begin, end); },
+                      [shared](std::int64_t begin, std::int64_t end) { shared->summed(begin, end); });
+}
 
 double TrainingStep::rate() const {
   const TrainingCounters& counters = state_.counters;
@@ -52,7 +56,9 @@ bool TrainingStep::take(const Batch& batch) {
   const auto step_of_epoch = static_cast<std::uint64_t>(state_.counters.step_of_epoch);
   inject(BitFlip::Where::weights, state_.flat.values());
   const auto [first, end] = order.share(step_of_epoch);
-  const Share share = {batch.items.size(), first, order.global_batch(step_of_epoch)};
+  const std::size_t global_batch = order.global_batch(step_of_epoch);
+  const Share share = {batch.items.size(), (global_batch + order.ranks - 1) / order.ranks, first,
+                       global_batch};
   WFLOW_CHECK(share.samples == end - first);
   session_.data.fill(buffers_.feed, batch, session_.data.train(), true,
                      RunData::StepOfBatch{static_cast<std::uint64_t>(state_.counters.step), first});
@@ -69,13 +75,15 @@ bool TrainingStep::take(const Update& update, const Share& share) {
   FlatState& flat = state_.flat;
   const std::size_t samples = share.samples;
   // A batch that has grown takes more passes, each as large as before: it needs no more memory.
-  const std::size_t passes = std::min(
-      samples, static_cast<std::size_t>(config.accumulate * session_.plan.growth(state_.counters.epoch)));
+  const auto most_passes =
+      static_cast<std::size_t>(config.accumulate * session_.plan.growth(state_.counters.epoch));
+  const std::size_t passes = std::min(samples, most_passes);
+  sit_out(update, std::min(share.most_samples, most_passes) - passes);
   double loss = 0;
   if (samples == 0 || updates_.alternate()) {
     // A rank that has no part of the last batch adds zeros and takes part in every collective; and so do
     // weights that this update does not reach.
-    std::fill(flat.exchange().begin(), flat.exchange().end(), 0.0F);
+    clear_exchange();
   }
   const bool measures = measures_noise();
   std::optional<SmallGradient> own;
@@ -114,6 +122,7 @@ bool TrainingStep::take(const Update& update, const Share& share) {
                                 state_.counters.loss_scale.value, rate()};
   if (!lags) {
     exchange_.finish();
+    if (state_.shares_gradients()) state_.shared->all_summed();
     return measures ? apply(update, now, mean_over_ranks(own)) : apply(update, now);
   }
   const auto before = state_.lagged.exchange(flat.exchange(), now, wire());
@@ -126,15 +135,39 @@ bool TrainingStep::take_lagged() {
   return !last || apply(updates_.all().front(), *last);
 }
 
+void TrainingStep::clear_exchange() {
+  const std::span<float> all = state_.flat.exchange();
+  if (!state_.shares_gradients()) {
+    std::ranges::fill(all, 0.0F);
+    return;
+  }
+  std::ranges::fill(all.first(static_cast<std::size_t>(state_.flat.gradients_begin())), 0.0F);
+  state_.shared->clear_gradients();
+}
+
+// The passes that other ranks make for more samples than this one has.
+void TrainingStep::sit_out(const Update& update, std::size_t passes) {
+  for (std::size_t pass = 0; pass < passes; ++pass) {
+    update.network->sit_out(Network::Pass::forward);
+    update.network->sit_out(Network::Pass::backward);
+  }
+}
+
 // Applies the sums over the ranks, which are in state_.flat.exchange().
 bool TrainingStep::apply(const Update& update, const LaggedSums::Step& step,
                          const std::optional<SmallGradient>& small) {
   FlatState& flat = state_.flat;
   TrainingCounters& counters = state_.counters;
   const auto global_batch = static_cast<std::size_t>(step.samples);
-  if (counters.loss_scale.on) multiply(flat.gradients(), 1 / step.loss_scale);
+  const std::vector<std::span<float>> gradients = state_.applied_gradients();
+  double largest = 0;
+  for (const std::span<float> part : gradients) {
+    if (counters.loss_scale.on) multiply(part, 1 / step.loss_scale);
+    largest = std::max(largest, largest_of(part));
+  }
+  if (state_.shares_gradients())
+    largest = std::ranges::max(gather_values(session_.communicator, std::vector<double>{largest}));
   const double total = flat.scalar(Scalar::loss);
-  const double largest = largest_of(flat.gradients());
   const double loss = total / static_cast<double>(global_batch * update.heads.terms());
   const auto number = static_cast<std::size_t>(&update - updates_.all().data());
   const bool taken = counters.loss_scale.takes(std::isfinite(largest));
@@ -159,7 +192,7 @@ bool TrainingStep::apply(const Update& update, const LaggedSums::Step& step,
   }
   inject(BitFlip::Where::optimizer, state_.optimizer.slots().back().values);
   state_.optimizer.step(flat.values(), flat.gradients(), step.rate, update.learn);
-  gather_shares(session_.communicator, state_.shards, flat.values());
+  state_.weights_changed();
   if (!updates_.alternate()) state_.average.update(flat.values(), counters.step + 1);
   updates_.values_changed();
   return true;

@@ -52,11 +52,14 @@ class TrainingStep {
   // This rank's part of a batch.
   struct Share {
     std::size_t samples = 0;
-    std::size_t first = 0;  // position of its first sample in the global batch
+    std::size_t most_samples = 0;  // of any rank
+    std::size_t first = 0;         // position of its first sample in the global batch
     std::size_t global_batch = 0;
   };
   bool is_due(const Update& update) const { return state_.counters.step % update.every == 0; }
   bool take(const Update& update, const Share& share);
+  void sit_out(const Update& update, std::size_t passes);
+  void clear_exchange();
   // A pass over samples of this rank up to its last backward pass, which is that of `network` for the
   // gradient in output_gradients_.
   struct Pass {
