@@ -36,6 +36,7 @@ const std::array<std::string, 7> kDecays = {"none", "cosine",    "linear", "poly
                                             "step", "one_cycle", "plateau"};
 const std::array<std::string, 2> kSelects = {"last", "best"};
 const std::array<std::string, 4> kShards = {"none", "optimizer", "gradients", "weights"};
+const std::array<std::string, 2> kRecomputes = {"none", "blocks"};
 const std::array<std::string, 3> kBackends = {"auto", "torch", "onednn"};
 const std::array<std::string, 3> kStages = {"none", "local", "memory"};
 const std::array<std::string, 3> kPrecisions = {"full", "bf16", "fp16"};
@@ -1255,10 +1256,9 @@ void check_train(yaml::MapReader& reader, TrainConfig& config) {
                       fmt::format("'noise_scale' needs whole gradients, and 'shard: {}' divides them: say "
                                   "'shard: optimizer', or leave 'noise_scale' out",
                                   name_of(config.shard)));
-  if (config.shard != Shard::none && !(config.parts.empty() && config.alternate.empty()))
+  if (config.shard != Shard::none && !config.alternate.empty())
     diagnostics.error(reader.mark_of("shard"),
-                      "'shard' divides the state of one optimizer for all weights: leave out 'parts' and "
-                      "'alternate', or 'shard'");
+                      "'shard' and 'alternate' do not go together: leave out one of them");
   check_heads(reader, config);
   check_alternate(reader, config);
   check_composed(reader, config);
@@ -1518,6 +1518,11 @@ const config::Table<TrainConfig>& train_table() {
                       "optimizer's state; `gradients`, also the gradients; `weights`, also the weights "
                       "([Shared state](#shared-state))")
            .only_if_set(),
+       config::choice(
+           "recompute", &TrainConfig::recompute, kRecomputes,
+           "`blocks`: convolutions before a norm or a pool are computed again in the backward pass, "
+           "so that a step needs less memory ([Memory of a step](#memory-of-a-step))")
+           .only_if_set(),
        config::choice("select", &TrainConfig::select, kSelects,
                       "weights for test and model: of the last epoch, or `best` in validation"),
        config::custom<TrainConfig>(
@@ -1622,6 +1627,9 @@ const char* name_of(Select select) {
 }
 const char* name_of(Shard shard) {
   return kShards[static_cast<std::size_t>(shard)].c_str();
+}
+const char* name_of(Recompute recompute) {
+  return kRecomputes[static_cast<std::size_t>(recompute)].c_str();
 }
 const char* name_of(InitialWeights initial) {
   return kInitialWeights[static_cast<std::size_t>(initial)].c_str();

@@ -70,6 +70,8 @@ enum class Select { last, best };
 // The state that the ranks of a training divide among them: none, or that of the value and of all values
 // before it. none: each rank has all.
 enum class Shard { none, optimizer, gradients, weights };
+// Activations that are computed again in the backward pass, instead of being kept.
+enum class Recompute { none, blocks };
 // Library for convolutions on a processor. torch: libtorch and the kernels for few channels; onednn: oneDNN
 // wherever it has kernels; automatic: the faster of the two for each layer.
 enum class Backend { automatic, torch, onednn };
@@ -316,6 +318,7 @@ struct TrainConfig {
   std::vector<AlternateConfig> alternate;  // empty: one update, with the losses of all heads
   OptimizerConfig optimizer;
   Shard shard = Shard::none;
+  Recompute recompute = Recompute::none;
   std::vector<PartConfig> parts;
   GradientConfig gradients;
   ScheduleConfig schedule;
@@ -362,6 +365,7 @@ const char* name_of(OptimizerName name);
 const char* name_of(Decay decay);
 const char* name_of(Select select);
 const char* name_of(Shard shard);
+const char* name_of(Recompute recompute);
 const char* name_of(Backend backend);
 const char* name_of(Stage stage);
 const char* name_of(Precision precision);

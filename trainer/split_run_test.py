@@ -52,6 +52,12 @@ class Split(whole.TrainRun):
         slow = {"optimizer": {"name": "sgd", "learning_rate": 0.002}}
         self.compare("cosmoflow", [(2, [1, 2, 1]), (4, [2, 2, 1])], **slow)
 
+    def test_recomputed_blocks_change_no_bit(self):
+        keys = {**STEPS, "ranks": 2, "grid": [2, 1, 1], "model": {"name": "cosmoflow", "width": 16, "norm": "batch"}}
+        for recompute in ("none", "blocks"):
+            self.train(self.config(f"recompute-{recompute}", recompute=recompute, **keys), 2)
+        self.assertEqual(self.weights("recompute-none")[0], self.weights("recompute-blocks")[0])
+
     def test_dropout_has_the_mask_of_one_rank(self):
         self.compare("dropout", [(2, [1, 1, 2])], model={"name": "mlperf", "width": 4, "dropout": 0.3})
 

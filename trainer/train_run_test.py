@@ -1703,12 +1703,12 @@ class SharedState(TrainRun):
         }.items():
             self.equal_in_all_stages(name, self.numbers, 2, **keys)
 
-    def equal_in_all_stages(self, name, config, ranks, **keys):
-        self.train(config(name, **keys), ranks)
+    def equal_in_all_stages(self, name, config, ranks, env=None, **keys):
+        self.train(config(name, **keys), ranks, env=env)
         whole, header = self.weights(name)
         result = self.result(name)
         for stage in self.STAGES:
-            self.train(config(f"{name}_{stage}", shard=stage, **keys), ranks)
+            self.train(config(f"{name}_{stage}", shard=stage, **keys), ranks, env=env)
             shared, shared_header = self.weights(f"{name}_{stage}")
             self.assertEqual(whole, shared, (name, stage))
             self.assertEqual(header["arrays"], shared_header["arrays"])
@@ -1716,6 +1716,11 @@ class SharedState(TrainRun):
 
     def result(self, name):
         return json.loads((self.root / name / "result.json").read_text())
+
+    def test_between_nodes(self):
+        # Two groups of two ranks, which act as nodes; their sums travel in 16 bits.
+        keys = {"gradients": {"wire": "half"}, "optimizer": {"name": "adamw", "clip_norm": 0.1}}
+        self.equal_in_all_stages("nodes", self.numbers, 4, env={"WFLOW_RANKS_PER_GROUP": "2"}, **keys)
 
     def test_passes_that_some_ranks_do_not_make(self):
         # 30 samples in batches of 7: the last one has 2, for four ranks. Passes are added up, or sums come a step late.
@@ -1764,9 +1769,9 @@ class SharedState(TrainRun):
             self.assertIn("going back to step", done.stdout + done.stderr)
             self.assertEqual(self.weights(f"flipped_{stage}")[0], self.weights(f"sound_{stage}")[0])
 
-    def test_refuses_several_optimizers(self):
-        done = self.train(self.config("parts", shard="optimizer", parts={"encoder": {"rate": 0.5}}), code=3)
-        self.assertIn("'shard' divides the state of one optimizer for all weights", done.stderr)
+    def test_parts_with_settings_of_their_own(self):
+        for name, settings in {"rate": {"rate": 0.5}, "frozen": {"freeze": True}}.items():
+            self.equal_in_all_stages(name, self.config, 2, parts={"encoder": settings})
 
     def test_refuses_measurements_of_whole_gradients(self):
         done = self.train(self.config("noise", shard="gradients", noise_scale=2), code=3)

@@ -46,7 +46,8 @@ void wrap_border(float* padded, std::int64_t channels, const BoxSize& box) {
 // gradient of its input, which needs no border then.
 class DirectBlock final : public UnaryLayer {
  public:
-  DirectBlock(std::span<const Layer> layers, std::span<const LayerTensors> tensors, bool periodic);
+  DirectBlock(std::span<const Layer> layers, std::span<const LayerTensors> tensors, bool periodic,
+              bool recomputes);
   at::Tensor forward(const at::Tensor& x, const StepKey& key) override;
   at::Tensor predict(const at::Tensor& x) override;
   at::Tensor backward(const at::Tensor& gradient, bool wants_input) override;
@@ -67,6 +68,7 @@ class DirectBlock final : public UnaryLayer {
     kernels_.pad(x, channels, box_, padded);
     if (periodic_) wrap_border(padded, channels, box_);
   }
+  void convolve_again();
   void activate(const float* y, float* z) const;
   void measure_batch(std::int64_t samples);
   void set_running_activations();
@@ -74,6 +76,7 @@ class DirectBlock final : public UnaryLayer {
 
   const DirectKernels& kernels_ = direct_kernels();
   bool periodic_;
+  bool recomputes_;
   TensorShape output_;
   BoxSize box_;
   std::int64_t in_;
@@ -97,8 +100,10 @@ class DirectBlock final : public UnaryLayer {
   std::int64_t samples_ = 0;
 };
 
-DirectBlock::DirectBlock(std::span<const Layer> layers, std::span<const LayerTensors> tensors, bool periodic)
+DirectBlock::DirectBlock(std::span<const Layer> layers, std::span<const LayerTensors> tensors, bool periodic,
+                         bool recomputes)
     : periodic_(periodic),
+      recomputes_(recomputes),
       output_(layers.back().output),
       box_(box_of(layers.front().output)),
       in_(layers.front().input.channels),
@@ -229,7 +234,9 @@ at::Tensor DirectBlock::run(const at::Tensor& x_tensor, std::vector<float>& padd
 
 at::Tensor DirectBlock::forward(const at::Tensor& x, const StepKey&) {
   samples_ = x.size(0);
-  return run(x, padded_, y_, true);
+  at::Tensor z = run(x, padded_, y_, true);
+  if (recomputes_) y_ = {};
+  return z;
 }
 
 at::Tensor DirectBlock::predict(const at::Tensor& x) {
@@ -239,7 +246,18 @@ at::Tensor DirectBlock::predict(const at::Tensor& x) {
   return run(x, padded, y, false);
 }
 
+void DirectBlock::convolve_again() {
+  y_.resize(static_cast<std::size_t>(samples_ * y_stride_));
+  pack_weights(conv_.parameters[0].value.data_ptr<float>(), in_, out_, false, packed_.data());
+  at::parallel_for(0, samples_, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t n = begin; n < end; ++n)
+      kernels_.convolve(padded_.data() + n * padded_stride_, packed_.data(), bias(), in_, out_, box_,
+                        y_.data() + n * y_stride_);
+  });
+}
+
 at::Tensor DirectBlock::backward(const at::Tensor& gradient, bool wants_input) {
+  if (recomputes_ && !plain_) convolve_again();
   const at::Tensor dz_tensor = gradient.contiguous();
   const float* dz = dz_tensor.data_ptr<float>();
   const auto dz_of = [&](std::int64_t n, std::int64_t c) { return dz + (n * out_ + c) * output_.voxels(); };
@@ -315,6 +333,7 @@ at::Tensor DirectBlock::backward(const at::Tensor& gradient, bool wants_input) {
     }
   });
   reduce_weight_sums(weight_sums_, threads);
+  if (recomputes_) y_ = {};
   // A norm cancels the bias.
   for (std::int64_t c = 0; c < out_ && bias() != nullptr; ++c)
     conv_.parameters[1].gradient.data_ptr<float>()[c] =
@@ -371,9 +390,9 @@ std::size_t direct_block_length(std::span<const Layer> layers) {
 }
 
 std::unique_ptr<TorchLayer> make_direct_block(std::span<const Layer> layers,
-                                              std::span<const LayerTensors> tensors) {
+                                              std::span<const LayerTensors> tensors, bool recomputes) {
   const std::size_t wraps = wraps_before(layers);
-  return std::make_unique<DirectBlock>(layers.subspan(wraps), tensors.subspan(wraps), wraps > 0);
+  return std::make_unique<DirectBlock>(layers.subspan(wraps), tensors.subspan(wraps), wraps > 0, recomputes);
 }
 
 }  // namespace wflow::trainer

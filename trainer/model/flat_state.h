@@ -50,6 +50,15 @@ struct FlatLayout {
   FlatLayout() = default;
   explicit FlatLayout(const std::vector<ParameterSpec>& specs);
   const FlatEntry* find(std::string_view name) const;
+  // Only the arrays that are wanted, at their places.
+  template <class IsWanted>
+  FlatLayout some(const IsWanted& is_wanted) const {
+    FlatLayout layout;
+    layout.size = size;
+    for (const FlatEntry& entry : entries)
+      if (is_wanted(entry)) layout.entries.push_back(entry);
+    return layout;
+  }
 };
 
 // Numbers that a rank adds to the gradient exchange, so that a step has only one collective.

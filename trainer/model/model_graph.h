@@ -101,6 +101,9 @@ struct ModelGraph {
   std::vector<Layer> layers;
   std::vector<Output> outputs;
   bool learns_input = false;  // backward() finds the gradient of the first input too
+  // Convolutions are computed again in the backward pass, where norms and pools need their outputs, so that
+  // these need not be kept.
+  bool recomputes = false;
 
   // True for a user's module, whose layers are not known.
   bool is_module() const { return layers.size() == 1 && layers.front().kind == LayerKind::module; }

@@ -42,7 +42,7 @@ class Block final : public OnednnBlock {
   // `convolution`: null for layers without one, which work on blocks of `block` channels.
   Block(std::span<const Layer> layers, std::span<const LayerTensors> tensors,
         std::unique_ptr<OnednnConvolution> convolution, int block, bool own_weight_gradient,
-        std::shared_ptr<BlockScratch> scratch, BlockPart part);
+        std::shared_ptr<BlockScratch> scratch, bool recomputes, BlockPart part);
 
   void store_in(const BoxSize& frame, const BoxSize& first) override;
   at::Tensor forward(const at::Tensor& x, const StepKey& key) override;
@@ -88,6 +88,7 @@ class Block final : public OnednnBlock {
   }
 
   at::Tensor run(const at::Tensor& x, std::int64_t samples, bool training);
+  void convolve(const at::Tensor& x, std::int64_t samples, float* y);
   void activate(float* y, std::int64_t samples, float* z, unsigned char* places);
   std::size_t group_of(std::int64_t sample, std::int64_t channel) const;
   std::size_t group_count(std::int64_t samples) const;
@@ -118,6 +119,7 @@ class Block final : public OnednnBlock {
   std::unique_ptr<OnednnConvolution> convolution_;
   bool own_weight_gradient_;
   std::shared_ptr<BlockScratch> scratch_;
+  bool recomputes_;
   std::int64_t block_;   // channels per block
   std::int64_t blocks_;  // blocks in the output
   BlockedReorder input_order_;
@@ -153,12 +155,13 @@ class Block final : public OnednnBlock {
 
 Block::Block(std::span<const Layer> layers, std::span<const LayerTensors> tensors,
              std::unique_ptr<OnednnConvolution> convolution, int block, bool own_weight_gradient,
-             std::shared_ptr<BlockScratch> scratch, BlockPart part)
+             std::shared_ptr<BlockScratch> scratch, bool recomputes, BlockPart part)
     : layer_(layers.front()),
       y_shape_(convolution != nullptr ? layer_.output : layer_.input),
       convolution_(std::move(convolution)),
       own_weight_gradient_(own_weight_gradient),
       scratch_(std::move(scratch)),
+      recomputes_(recomputes),
       block_(block),
       blocks_((y_shape_.channels + block_ - 1) / block_),
       input_order_(layer_.input, block),
@@ -354,17 +357,13 @@ at::Tensor Block::run(const at::Tensor& x, std::int64_t samples, bool training) 
     if (training && needs_output()) y_ = x;
   } else if (in_place()) {
     y = z.data_ptr<float>();
-  } else if (training && needs_output()) {
+  } else if (training && needs_output() && !recomputes_) {
     if (!y_.defined() || y_.numel() != y_count) y_ = floats(y_count);
     y = y_.data_ptr<float>();
   } else {
     y = scratch_->take(y_count);
   }
-  if (convolution_ != nullptr) {
-    const bool bias = tensors_.parameters.size() > 1;
-    convolution_->forward(samples, x.data_ptr<float>(), parameter(tensors_, 0),
-                          bias ? parameter(tensors_, 1) : nullptr, y);
-  }
+  if (convolution_ != nullptr) convolve(x, samples, y);
   if (adds_bias()) set_factors(samples);
   if (norm_ != nullptr && (training || by_sample_)) measure(y, samples);
   if (in_place() && slope_ == 1 && !adds_bias()) return z;
@@ -372,6 +371,12 @@ at::Tensor Block::run(const at::Tensor& x, std::int64_t samples, bool training) 
   if (places) places_.resize(static_cast<std::size_t>(z.numel()));
   activate(y, samples, z.data_ptr<float>(), places ? places_.data() : nullptr);
   return z;
+}
+
+void Block::convolve(const at::Tensor& x, std::int64_t samples, float* y) {
+  const bool bias = tensors_.parameters.size() > 1;
+  convolution_->forward(samples, x.data_ptr<float>(), parameter(tensors_, 0),
+                        bias ? parameter(tensors_, 1) : nullptr, y);
 }
 
 at::Tensor Block::forward(const at::Tensor& x, const StepKey&) {
@@ -522,15 +527,22 @@ void Block::own_weight_gradient(const float* dy, std::int64_t samples) {
 }
 
 at::Tensor Block::backward(const at::Tensor& dz, bool wants_input) {
+  const std::int64_t y_count = samples_ * blocks_ * block_ * shape_.in.voxels();
+  const bool has_own_y = convolution_ != nullptr && needs_output() && !in_place();
+  if (has_own_y && recomputes_) {
+    y_ = at::from_blob(scratch_->take(y_count), {y_count}, at::TensorOptions().dtype(at::kFloat));
+    convolve(input_for_kernels(x_, samples_), samples_, y_.data_ptr<float>());
+  }
   if (norm_ != nullptr) gradient_of_norm(dz.data_ptr<float>(), samples_);
   // The kernels find the sign of the activation's argument: z has it where it stands in the place of y.
   if (in_place()) constants_.assign(constants_.size(), 0.0F);
   at::Tensor dx;
   if (wants_input)
     dx = floats(samples_ * (reads_plain() ? layer_.input.count() : input_order_.blocked_count()));
-  float* dy = convolution_ == nullptr && wants_input
-                  ? dx.data_ptr<float>()
-                  : scratch_->take(samples_ * blocks_ * block_ * shape_.in.voxels());
+  // Each cell of y is read before that of dy is written.
+  float* dy = has_own_y                                ? y_.data_ptr<float>()
+              : convolution_ == nullptr && wants_input ? dx.data_ptr<float>()
+                                                       : scratch_->take(y_count);
   gradient_of_fields(dz.data_ptr<float>(), samples_, dy);
   const auto find_input_gradient = [&] {
     if (wants_input && convolution_ != nullptr)
@@ -543,7 +555,7 @@ at::Tensor Block::backward(const at::Tensor& dz, bool wants_input) {
   find_weight_gradient(dy);
   x_.reset();
   z_.reset();
-  if (in_place() || convolution_ == nullptr) y_.reset();
+  if (!has_own_y || recomputes_) y_.reset();
   if (!part_.send) find_input_gradient();
   return dx;
 }
@@ -616,7 +628,7 @@ class BlockedConcatenation final : public TorchLayer {
 std::unique_ptr<OnednnBlock> make_onednn_block(std::span<const Layer> layers,
                                                std::span<const LayerTensors> tensors, bool wants_input,
                                                Precision precision, std::shared_ptr<BlockScratch> scratch,
-                                               BlockPart part) {
+                                               bool recomputes, BlockPart part) {
   const bool own = !wants_input && has_own_weight_gradient(layers.front());
   OnednnConvolution::Wanted wanted;
   wanted.bias = layers.front().kind == LayerKind::convolution && layers.front().parameters.size() > 1;
@@ -627,13 +639,14 @@ std::unique_ptr<OnednnBlock> make_onednn_block(std::span<const Layer> layers,
   if (convolution == nullptr) return nullptr;
   const int block = convolution->block();
   return std::make_unique<Block>(layers, tensors, std::move(convolution), block, own, std::move(scratch),
-                                 std::move(part));
+                                 recomputes, std::move(part));
 }
 
 std::unique_ptr<OnednnBlock> make_blocked_tail(std::span<const Layer> layers,
                                                std::span<const LayerTensors> tensors, int block,
                                                std::shared_ptr<BlockScratch> scratch, BlockPart part) {
-  return std::make_unique<Block>(layers, tensors, nullptr, block, false, std::move(scratch), std::move(part));
+  return std::make_unique<Block>(layers, tensors, nullptr, block, false, std::move(scratch), false,
+                                 std::move(part));
 }
 
 std::unique_ptr<TorchLayer> make_blocked_concatenation(std::span<const TensorShape> inputs) {

@@ -53,10 +53,11 @@ class OnednnBlock : public UnaryLayer {
 };
 
 // nullptr if oneDNN has only its reference kernels for the convolution. `tensors`: one entry per layer.
+// `recomputes`: as in ModelGraph.
 std::unique_ptr<OnednnBlock> make_onednn_block(std::span<const Layer> layers,
                                                std::span<const LayerTensors> tensors, bool wants_input,
                                                Precision precision, std::shared_ptr<BlockScratch> scratch,
-                                               BlockPart part = {});
+                                               bool recomputes, BlockPart part = {});
 
 // Norm, activation and pool of fields that are in blocks already.
 std::unique_ptr<OnednnBlock> make_blocked_tail(std::span<const Layer> layers,

@@ -220,6 +220,7 @@ ModelGraph update_graph(const ModelGraph& graph, std::span<const ModelGraph::Out
   ModelGraph cut = some_layers(graph, layers_before(graph, values), std::move(numbers), graph.inputs.size(),
                                learn, outputs);
   cut.inputs = graph.inputs;
+  cut.recomputes = graph.recomputes;
   return cut;
 }
 

@@ -290,7 +290,7 @@ BlockedGroup convolution_group(const BlockedPlan& plan, std::size_t first) {
   BlockPart part = part_of(plan, group);
   part.send = [to = stage.get()](const at::Tensor& dx) { to->send_back(dx); };
   auto block = make_onednn_block(local, plan.state.tensors_of(group, found.arrays), plan.uses.learned[input],
-                                 Precision::full, plan.scratch, std::move(part));
+                                 Precision::full, plan.scratch, plan.graph.recomputes, std::move(part));
   // A rank whose part has another shape might have other kernels, or none.
   const std::array<int, 2> blocks = {block ? block->input_block() : 0, block ? block->output_block() : 0};
   if (!all_agree(plan.group, blocks)) return {};

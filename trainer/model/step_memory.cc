@@ -132,12 +132,16 @@ class StepCounter {
         stored_cells(output) * channels_of_group(convolution, graph_.shape_of(output).channels) * kFloatBytes;
     in_blocks_[output] = true;
     std::int64_t kept = bytes_[output] + places(group, output);
-    if (std::any_of(group.begin(), group.end(), [](const Layer& layer) {
-          return layer.kind == LayerKind::batch_norm || layer.kind == LayerKind::group_norm ||
-                 layer.kind == LayerKind::average_pool;
-        }))
+    if (std::any_of(group.begin(), group.end(),
+                    [](const Layer& layer) {
+                      return layer.kind == LayerKind::batch_norm || layer.kind == LayerKind::group_norm ||
+                             layer.kind == LayerKind::average_pool;
+                    }) &&
+        !graph_.recomputes) {
       kept += y;
-    scratch_ = std::max(scratch_, y);
+    } else {
+      scratch_ = std::max(scratch_, y);
+    }
     if (!uses_.learned[convolution.inputs.front()] && has_own_weight_gradient(convolution))
       padded_ += cells_read(first) * convolution.input.channels * kFloatBytes;
     // A field of another order, with its halo.
@@ -200,7 +204,7 @@ class StepCounter {
   std::vector<std::int64_t> bytes_;  // of each value, as it is stored
   std::vector<bool> in_blocks_;
   std::vector<Stage> stages_;
-  std::int64_t scratch_ = 0;  // of the largest group, before pool and activation
+  std::int64_t scratch_ = 0;  // of the largest output of a convolution that is not kept
   std::int64_t padded_ = 0;   // inputs with a border, for the hand-written weight gradient
 };
 

@@ -89,9 +89,9 @@ std::unique_ptr<TorchLayer> make_dense_block(const LayerTensors& tensors);
 // kernel, odd size, many channels).
 std::size_t direct_block_length(std::span<const Layer> layers);
 
-// `tensors`: one entry per layer.
+// `tensors`: one entry per layer. `recomputes`: as in ModelGraph.
 std::unique_ptr<TorchLayer> make_direct_block(std::span<const Layer> layers,
-                                              std::span<const LayerTensors> tensors);
+                                              std::span<const LayerTensors> tensors, bool recomputes);
 
 // module_layer.cc: a module of module_graph() in network.h. Its parameters are the layer's tensors. In
 // training its own norms change its buffers; layer.statistics has the change on this rank times the samples.

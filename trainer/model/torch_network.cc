@@ -282,7 +282,7 @@ std::size_t TorchNetwork::add_fused_stage(std::span<const Layer> chain, std::siz
     Stage stage;
     const std::span<const Layer> group = chain.first(blocked);
     const std::vector<LayerTensors> tensors = arrays_.tensors_of(group, stage.arrays);
-    auto block = make_onednn_block(group, tensors, wants_input, precision_, scratch_);
+    auto block = make_onednn_block(group, tensors, wants_input, precision_, scratch_, graph_.recomputes);
     if (block != nullptr &&
         (direct == 0 ||
          (fills_vectors(*block) && useful_part(chain[0], *block, wants_input) >= kLeastUsefulPart))) {
@@ -299,7 +299,7 @@ std::size_t TorchNetwork::add_fused_stage(std::span<const Layer> chain, std::siz
   Stage stage;
   const std::span<const Layer> group = chain.first(direct);
   const std::vector<LayerTensors> tensors = arrays_.tensors_of(group, stage.arrays);
-  stage.layer = make_direct_block(group, tensors);
+  stage.layer = make_direct_block(group, tensors, graph_.recomputes);
   add_stage(group, first, "direct", std::move(stage));
   return direct;
 }
@@ -309,8 +309,8 @@ std::size_t TorchNetwork::add_fused_stage(std::span<const Layer> chain, std::siz
 bool TorchNetwork::onednn_is_faster(std::span<const Layer> chain, bool wants_input) {
   Stage scratch;
   const std::span<const Layer> group = chain.first(1);
-  const auto block =
-      make_onednn_block(group, arrays_.tensors_of(group, scratch.arrays), wants_input, precision_, scratch_);
+  const auto block = make_onednn_block(group, arrays_.tensors_of(group, scratch.arrays), wants_input,
+                                       precision_, scratch_, false);
   if (block == nullptr) return false;
   const std::vector<std::string> names = block->kernels();
   const auto is_product = [](const std::string& name) { return name.find("gemm") != std::string::npos; };
@@ -327,7 +327,7 @@ std::size_t TorchNetwork::add_wrapped_stage(std::span<const Layer> chain, std::s
   if (direct > 0 && (kernels == KernelChoice::direct || !onednn_is_faster(chain.subspan(1), wants_input))) {
     const std::span<const Layer> group = chain.first(direct);
     const std::vector<LayerTensors> tensors = arrays_.tensors_of(group, stage.arrays);
-    stage.layer = make_direct_block(group, tensors);
+    stage.layer = make_direct_block(group, tensors, graph_.recomputes);
     add_stage(group, first, "direct", std::move(stage));
     return direct;
   }

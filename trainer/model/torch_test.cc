@@ -847,6 +847,30 @@ TEST(Onednn, GivesTheSameBitsAgainWithTheSameThreads) {
   at::set_num_threads(threads);
 }
 
+// Convolutions that are computed again, before norms and pools of all kinds and in the kernels of both kinds.
+TEST(Recompute, ChangesNoBit) {
+  for (const FamilyCase& c :
+       {FamilyCase{"cnn", ModelName::cnn, {{kCube}, {2, {1, 1, 1}}}, Norm::batch},
+        FamilyCase{"unet", ModelName::unet, {{kCube}, {2, {8, 8, 8}}}, Norm::group},
+        FamilyCase{"unet_batch", ModelName::unet, {{kCube}, {2, {8, 8, 8}}}, Norm::batch},
+        FamilyCase{"resnet", ModelName::resnet, {{kCube}, {2, {1, 1, 1}}}, Norm::batch}}) {
+    for (const int width : {4, 16}) {
+      ModelConfig model = default_model(c.model);
+      model.width = width;
+      model.depth = 2;
+      model.norm = c.norm;
+      model.blocks = std::min<std::int64_t>(model.blocks, 2);
+      ModelGraph graph = build_model(model, c.task);
+      for (const KernelChoice kernels : {KernelChoice::fastest, KernelChoice::direct, KernelChoice::onednn}) {
+        graph.recomputes = false;
+        const std::vector<float> kept = two_steps(graph, 2, kernels);
+        graph.recomputes = true;
+        EXPECT_EQ(kept, two_steps(graph, 2, kernels)) << c.name << width << static_cast<int>(kernels);
+      }
+    }
+  }
+}
+
 bool has_blocked_kernels() {
   const std::string set = onednn_instruction_set();
   return set == "AVX2" || set.starts_with("AVX512");

@@ -16,9 +16,9 @@ namespace wflow::trainer {
 class PartOptimizers {
  public:
   // `alternating`: parts that have an optimizer of their own even without settings.
-  // `shards`: this rank's share of the state, where there is one optimizer for all weights; null: all of it.
+  // `ranks`, `rank`: of those that divide the state. `add_up`: as in Optimizer.
   PartOptimizers(const OptimizerConfig& common, std::span<const PartConfig> parts, const FlatLayout& layout,
-                 std::span<const std::string> alternating = {}, const StateShards* shards = nullptr,
+                 std::span<const std::string> alternating = {}, int ranks = 1, int rank = 0,
                  const AddUp& add_up = {});
 
   // As Optimizer::step(); `learning_rate`: that of the common optimizer, which the others follow in
@@ -42,21 +42,13 @@ class PartOptimizers {
   std::vector<Slot> slots();
 
  private:
-  // The weights of one optimizer. Unless they are all weights in their order, they are packed for each step.
+  // The weights of one optimizer.
   struct Group {
-    std::vector<FlatEntry> entries;  // places in the whole arrays
-    FlatLayout layout;
+    FlatLayout layout;  // their places in the whole arrays
     Optimizer optimizer;
     double rate = 1;   // over the common rate
     std::string part;  // empty: those without an optimizer of their own
-    FloatBuffer values = {};
-    FloatBuffer gradients = {};
   };
-  void add(Optimizer optimizer, double rate, std::vector<FlatEntry> entries, FlatLayout layout,
-           std::string part);
-  void step(Group& group, std::span<float> values, std::span<float> gradients, double learning_rate);
-
-  bool whole_ = true;  // one group with all weights
   std::vector<Group> groups_;
 };
 

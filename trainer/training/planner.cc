@@ -241,7 +241,7 @@ std::string advice(const PlanTask& task, std::int64_t program) {
   for (const Shard shard : {Shard::optimizer, Shard::gradients, Shard::weights}) {
     TrainConfig config = task.config;
     config.shard = shard;
-    if (shard <= task.config.shard || task.ranks == 1 || !config.parts.empty()) continue;
+    if (shard <= task.config.shard || task.ranks == 1 || !config.alternate.empty()) continue;
     for (const GridPlan& plan :
          possible_grids({config, task.graph, task.target_values, task.given, task.ranks}, program))
       if (plan.fits)

@@ -30,6 +30,7 @@ ModelGraph network_graph(const TrainConfig& config, const ModelTask& task, Commu
   if (config.model.name != ModelName::module) {
     ModelGraph graph = build_model(config.model, task);
     apply_parts(graph, config.parts);
+    graph.recomputes = config.recompute == Recompute::blocks;
     return graph;
   }
   std::string bytes;

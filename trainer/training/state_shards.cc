@@ -3,11 +3,20 @@
 
 #include <algorithm>
 
+#include "base/random.h"
+
 namespace wflow::trainer {
 namespace {
 
 constexpr std::int64_t kLeastBlock = 4096;
 constexpr std::int64_t kMostBlocks = 1024;
+constexpr std::uint64_t kTurns = 11;  // seed
+
+// A part begins on a cache line.
+std::int64_t round_up(std::int64_t count) {
+  constexpr std::int64_t kLine = 16;
+  return (count + kLine - 1) / kLine * kLine;
+}
 
 }  // namespace
 
@@ -18,19 +27,20 @@ std::int64_t block_of(std::int64_t count) {
 
 StateShards::StateShards(const FlatLayout& layout, int ranks, int rank) : ranks_(ranks), rank_(rank) {
   for (const FlatEntry& entry : layout.entries) {
-    arrays_.push_back({entry.offset, entry.count, active() ? own_size_ : entry.offset});
-    own_size_ += own(arrays_.size() - 1).count();
+    arrays_.push_back({entry.offset, entry.count, own_size_});
+    own_size_ += round_up(own(arrays_.size() - 1).count());
   }
-  if (!active()) own_size_ = layout.size;
 }
 
 Range StateShards::of(std::size_t array, int rank) const {
   const Array& what = arrays_[array];
   const std::int64_t block = block_of(what.count);
   const std::int64_t blocks = (what.count + block - 1) / block;
-  // Arrays of few blocks go to the ranks in turn.
-  const std::int64_t turn = blocks < ranks_ ? static_cast<std::int64_t>(array) % ranks_ : 0;
-  const std::int64_t place = (rank + turn) % ranks_;
+  // Arrays of few blocks go to any ranks, always the same ones: layouts of some of the arrays have other
+  // numbers for them.
+  const auto turn = static_cast<std::int64_t>(hash64(kTurns, static_cast<std::uint64_t>(what.begin)) %
+                                              static_cast<std::uint64_t>(ranks_));
+  const std::int64_t place = blocks < ranks_ ? (rank + turn) % ranks_ : rank;
   const auto cut = [&](std::int64_t at) { return std::min(what.count, blocks * at / ranks_ * block); };
   return {what.begin + cut(place), what.begin + cut(place + 1)};
 }

@@ -39,8 +39,8 @@ class StateShards {
   Range of(std::size_t array, int rank) const;
   Range own(std::size_t array) const { return of(array, rank_); }
 
-  // Arrays of a share's length have the rank's parts one after the other. One rank's are laid out as the flat
-  // array.
+  // Arrays of a share's length have the rank's parts one after the other: those of one rank are laid out as
+  // the flat array, if the layout has all of its arrays.
   std::int64_t own_size() const { return own_size_; }
   std::span<float> kept(std::size_t array, std::span<float> share) const;
   std::span<const float> kept(std::size_t array, std::span<const float> share) const;

@@ -197,11 +197,12 @@ void load_shares(const CheckpointReader& checkpoint, const FlatLayout& layout, c
 }
 
 // The weights that this rank has: all, or its share.
-void load_weights(const CheckpointReader& checkpoint, const std::string& kind, TrainingState& state) {
-  FlatState& flat = state.flat;
-  if (!state.shares_weights()) return load(checkpoint, flat.parameters(), kind, flat.values());
-  load_shares(checkpoint, flat.parameters(), state.shards, kind,
-              [&](std::size_t array) { return in(flat.values(), state.shards.own(array)); });
+void load_weights(const CheckpointReader& checkpoint, const FlatLayout& layout, const std::string& kind,
+                  TrainingState& state) {
+  if (!state.shares_weights()) return load(checkpoint, layout, kind, state.flat.values());
+  const StateShards shards(layout, state.shards.ranks(), state.shards.rank());
+  load_shares(checkpoint, layout, shards, kind,
+              [&](std::size_t array) { return in(state.flat.values(), shards.own(array)); });
 }
 
 void flatten(const nlohmann::json& json, const std::string& prefix, std::map<std::string, std::string>& out) {
@@ -219,7 +220,7 @@ nlohmann::json fingerprint(const TrainConfig& config, const DatasetInfo& data) {
   nlohmann::json json = json_of(to_yaml(config));
   for (const char* key :
        {"data", "output", "ranks", "grid", "memory", "threads", "loader_threads", "cache", "stage", "members",
-        "checkpoint", "guard", "max_seconds", "backend", "noise_scale", "shard"}) {
+        "checkpoint", "guard", "max_seconds", "backend", "noise_scale", "shard", "recompute"}) {
     json.erase(key);
   }
   if (config.init_from == kInitFromLast) json.erase("init_from");  // only matters at the beginning
@@ -281,7 +282,7 @@ TrainingState::TrainingState(const ModelGraph& graph, const OptimizerConfig& met
       shards(shard == Shard::none || communicator == nullptr
                  ? StateShards(flat.parameters())
                  : StateShards(flat.parameters(), communicator->size(), communicator->rank())),
-      optimizer(method, parts, flat.parameters(), alternating, &shards,
+      optimizer(method, parts, flat.parameters(), alternating, shards.ranks(), shards.rank(),
                 [communicator](std::span<double> values) { communicator->add_up(values); }),
       average(average_decay, shards, flat.parameters()),
       lagged(communicator),
@@ -427,7 +428,7 @@ std::vector<std::int64_t> best_steps(const std::vector<EpochRow>& history, std::
 }
 
 void restore_network(const CheckpointReader& checkpoint, TrainingState& state) {
-  load_weights(checkpoint, "parameter", state);
+  load_weights(checkpoint, state.flat.parameters(), "parameter", state);
   load(checkpoint, state.flat.buffers(), "buffer", state.flat.buffer_values());
   if (!state.average.active()) return;
   load_shares(checkpoint, state.flat.parameters(), state.shards, kAverage,
@@ -441,22 +442,15 @@ static const char* evaluated_kind(const CheckpointReader& checkpoint) {
   return std::any_of(arrays.begin(), arrays.end(), averaged) ? kAverage : "parameter";
 }
 
-static FlatLayout of_part(const FlatLayout& whole, const std::string& part) {
-  FlatLayout layout;
-  layout.size = whole.size;
-  for (const FlatEntry& entry : whole.entries)
-    if (entry.spec.part == part) layout.entries.push_back(entry);
-  return layout;
-}
-
 void restore_part(const CheckpointReader& checkpoint, const std::string& part, TrainingState& state) {
-  load(checkpoint, of_part(state.flat.parameters(), part), evaluated_kind(checkpoint), state.flat.values());
-  load(checkpoint, of_part(state.flat.buffers(), part), "buffer", state.flat.buffer_values());
+  const auto is_of_part = [&](const FlatEntry& entry) { return entry.spec.part == part; };
+  load_weights(checkpoint, state.flat.parameters().some(is_of_part), evaluated_kind(checkpoint), state);
+  load(checkpoint, state.flat.buffers().some(is_of_part), "buffer", state.flat.buffer_values());
   state.average.begin_with(state.flat.values());
 }
 
 Normalisation restore_weights(const CheckpointReader& checkpoint, TrainingState& state) {
-  load_weights(checkpoint, evaluated_kind(checkpoint), state);
+  load_weights(checkpoint, state.flat.parameters(), evaluated_kind(checkpoint), state);
   load(checkpoint, state.flat.buffers(), "buffer", state.flat.buffer_values());
   state.average.begin_with(state.flat.values());
   try {
