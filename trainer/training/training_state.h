@@ -20,6 +20,7 @@
 #include "trainer/training/objective.h"
 #include "trainer/training/part_optimizers.h"
 #include "trainer/training/state_shards.h"
+#include "trainer/training/tournament.h"
 
 namespace wflow::trainer {
 
@@ -56,7 +57,8 @@ struct TrainingCounters {
   std::vector<EpochRow> history;
   std::int64_t rollbacks = 0;  // to an earlier checkpoint, over all segments
   LossScale loss_scale;        // on only with `precision: fp16`
-  std::string begun_from;      // checkpoint of the initial weights; empty: random weights
+  TournamentRecord tournament;
+  std::string begun_from;  // checkpoint of the initial weights; empty: random weights
 };
 
 // The state of a training.
