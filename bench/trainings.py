@@ -33,7 +33,7 @@ class Training:
 
     def __init__(self, root, train, name, ranks=1, **keys):
         self.output, self.path, self.ranks, self.program = root / name, root / f"{name}.yaml", ranks, train
-        settings = {"data": str(root / "shards"), **keys, "output": str(self.output)}
+        settings = {"data": str(root / "shards"), "ranks": ranks, **keys, "output": str(self.output)}
         self.path.write_text(json.dumps(settings))
 
     def command(self, *options):

@@ -17,6 +17,7 @@
 #include "trainer/formula.h"
 #include "trainer/metric_name.h"
 #include "trainer/search_config.h"
+#include "trainer/tournament_config.h"
 
 namespace wflow::trainer {
 namespace {
@@ -1190,7 +1191,8 @@ void check_grid(yaml::MapReader& reader, const TrainConfig& config) {
     diagnostics.error(reader.mark_of("grid"),
                       fmt::format("{} ranks share each sample, so that 'ranks' ({}) must be a multiple of {}",
                                   sharing, config.ranks, sharing));
-  } else if (config.ranks / sharing > config.batch && config.grid.choice == GridChoice::given) {
+  } else if (config.ranks / config.tournament.groups() / sharing > config.batch &&
+             config.grid.choice == GridChoice::given) {
     diagnostics.error(
         reader.mark_of("ranks"),
         sharing == 1
@@ -1218,6 +1220,102 @@ void check_grid(yaml::MapReader& reader, const TrainConfig& config) {
   if (config.noise_scale_every > 0) refuse("noise_scale", "a rank has the gradients of its cells only");
   if (config.precision != Precision::full) refuse("precision", "ranks that share samples compute in 32 bits");
   if (config.backend == Backend::onednn) refuse("backend", "ranks that share samples compute with libtorch");
+}
+
+std::optional<MetricName> judging_metric(const std::string& text, const TrainConfig& config) {
+  if (const auto metric = metric_named(text)) return metric;
+  std::vector<std::string> own;
+  for (const MetricConfig& metric : config.metrics) own.push_back(metric.name);
+  return own_metric_named(text, own);
+}
+
+// Where an error of a key of the block is shown.
+yaml::Mark mark_in_block(yaml::MapReader& reader, const char* key) {
+  const yaml::Node* block = reader.find("tournament");
+  const yaml::Node* node = block == nullptr ? nullptr : block->find(key);
+  return node == nullptr ? reader.mark_of("tournament") : node->mark;
+}
+
+void check_judging_metrics(yaml::MapReader& reader, const TrainConfig& config) {
+  for (const std::string& text : config.tournament.metrics) {
+    const std::optional<MetricName> metric = judging_metric(text, config);
+    if (!metric) {
+      std::vector<std::string> names = metric_names();
+      for (const MetricConfig& own : config.metrics) names.push_back(own.name);
+      reader.diagnostics().error(
+          mark_in_block(reader, "metrics"),
+          fmt::format(
+              "'metrics' of a tournament are metrics in validation: {} (N: the number of a class), or "
+              "one of them with /TARGET; found '{}'{}",
+              text::join(names, ", "), text, text::suggestion(text, names)));
+    } else if (config.heads.empty() && !metric->is_of(kind_of(config.loss.name))) {
+      reader.diagnostics().error(
+          mark_in_block(reader, "metrics"),
+          fmt::format("'{}' is for {}, and the loss {} learns {}: choose another metric for the tournament",
+                      text, metric->kinds(), name_of(config.loss.name), name_of(kind_of(config.loss.name))));
+    }
+  }
+}
+
+// Parts of a network by name are known once the data are.
+void check_exchanged_parts(yaml::MapReader& reader, const TrainConfig& config) {
+  if (config.model.name != ModelName::layers) return;
+  std::vector<std::string> parts;
+  for (const LayerConfig& layer : config.model.layers)
+    if (!layer.part.empty()) parts.push_back(layer.part);
+  for (const std::string& name : config.tournament.parts) {
+    if (std::ranges::find(parts, name) != parts.end()) continue;
+    reader.diagnostics().error(mark_in_block(reader, "exchange"),
+                               fmt::format("'exchange' names '{}', which is no part of the network{}", name,
+                                           text::suggestion(name, parts)));
+  }
+}
+
+void check_tournament(yaml::MapReader& reader, const TrainConfig& config) {
+  const TournamentConfig& tournament = config.tournament;
+  if (!tournament.on()) return;
+  yaml::Diagnostics& diagnostics = reader.diagnostics();
+  const std::int64_t ranks = tournament.trainers * config.grid.ranks();
+  if (config.ranks % ranks != 0)
+    diagnostics.error(
+        mark_in_block(reader, "trainers"),
+        config.grid.ranks() == 1
+            ? fmt::format("'ranks' ({}) must be a multiple of 'trainers' ({}), which have as many ranks each",
+                          config.ranks, tournament.trainers)
+            : fmt::format("'ranks' ({}) must be a multiple of {}: {} trainers, and {} ranks that share each "
+                          "sample",
+                          config.ranks, ranks, tournament.trainers, config.grid.ranks()));
+  const auto refuse = [&](const char* key, const char* reason) {
+    diagnostics.error(
+        reader.mark_of(key),
+        fmt::format("'tournament' and '{}' do not go together: {}; leave out one of them", key, reason));
+  };
+  if (config.members > 1) refuse("members", "the trainers end with one model");
+  if (reader.has("search")) refuse("search", "a search ranks trainings that do not exchange models");
+  if (config.early_stop_epochs > 0) refuse("early_stop", "all trainers come to every round");
+  if (config.shard != Shard::none) refuse("shard", "the ranks of a trainer exchange whole models");
+  if (config.stage != Stage::none) refuse("stage", "every trainer would copy all shards");
+  if (config.grid.choice != GridChoice::given)
+    refuse("grid", "the planner could choose another grid for each trainer: write the parts");
+  if (config.optimizer.lag > 0)
+    diagnostics.error(
+        reader.mark_of("optimizer"),
+        "'tournament' and 'lag: 1' do not go together: a gradient that is not applied yet is of "
+        "the model before the round; leave out one of them");
+  if (tournament.trainers > 1 && tournament.every_epochs >= config.epochs)
+    diagnostics.error(
+        mark_in_block(reader, "every"),
+        fmt::format("no round takes place: 'every' ({}) must be less than the {} epoch{} of the "
+                    "training",
+                    every_node(tournament).text, config.epochs, config.epochs == 1 ? "" : "s"));
+  const std::int64_t most =
+      tournament.every_epochs > 0 ? (config.epochs - 1) / tournament.every_epochs : tournament.rounds;
+  if (tournament.rounds > most)
+    diagnostics.error(mark_in_block(reader, "rounds"),
+                      fmt::format("'rounds' ({}) must be at most {}: training follows the last round",
+                                  tournament.rounds, most));
+  check_judging_metrics(reader, config);
+  check_exchanged_parts(reader, config);
 }
 
 // Keys that contradict each other.
@@ -1271,6 +1369,22 @@ void check_train(yaml::MapReader& reader, TrainConfig& config) {
   check_detection(reader, config);
   check_metrics(reader, config);
   check_grid(reader, config);
+  check_tournament(reader, config);
+}
+
+config::Key<TrainConfig> tournament_key() {
+  config::Key<TrainConfig> key =
+      config::block("tournament", &TrainConfig::tournament, tournament_table(),
+                    "[several trainers](tournaments.md) that train by themselves and take over better models "
+                    "of each other: their number, or a mapping",
+                    "trainers")
+          .usually("none")
+          .only_if_set();
+  key.read = [read = std::move(key.read)](yaml::MapReader& reader, std::string_view name,
+                                          TrainConfig& config) {
+    if (reader.has(name)) read(reader, name, config);
+  };
+  return key;
 }
 
 config::Key<TrainConfig> heads_key() {
@@ -1577,7 +1691,8 @@ const config::Table<TrainConfig>& train_table() {
                                    [](const TrainConfig& config) { return to_yaml(config.search); })
            .usually("none")
            .emitted_if([](const TrainConfig& config) { return config.search.on(); })
-           .only_if_set()},
+           .only_if_set(),
+       tournament_key()},
       check_train);
   return table;
 }
@@ -1773,6 +1888,14 @@ yaml::Node to_yaml(const TrainConfig& config) {
   return train_table().write(config);
 }
 
+std::vector<MetricName> tournament_metrics(const TrainConfig& config) {
+  if (config.tournament.metrics.empty()) return {config.metric};
+  std::vector<MetricName> metrics;
+  for (const std::string& text : config.tournament.metrics)
+    metrics.push_back(judging_metric(text, config).value());
+  return metrics;
+}
+
 config::Json train_schema() {
   config::Json schema = {{"description", "a training (docs/train.md)"}};
   schema.update(train_table().schema());
@@ -1794,6 +1917,7 @@ std::vector<config::Section> train_sections() {
           {"train.schedule", schedule_table().rows()},
           {"train.checkpoint", checkpoint_table().rows()},
           {"train.guard", guard_table().rows()},
+          {"train.tournament", tournament_table().rows()},
           {"train.search", search_table().rows()}};
 }
 

@@ -11,6 +11,7 @@
 #include "trainer/layer_config.h"
 #include "trainer/metric_name.h"
 #include "trainer/search_config.h"
+#include "trainer/tournament_config.h"
 
 namespace wflow::trainer {
 
@@ -340,6 +341,7 @@ struct TrainConfig {
   std::string init_from;
   double max_seconds = 0;  // after this time, write a checkpoint and exit with code 6; 0: no limit
   SearchConfig search;     // of a campaign's step; off: a training by itself
+  TournamentConfig tournament;
   bool operator==(const TrainConfig&) const = default;
 };
 
@@ -347,6 +349,9 @@ inline constexpr const char* kInitFromLast = "last";
 
 // The heads of a completed configuration: at least one; the name is empty where the block has no `heads`.
 std::vector<HeadConfig> heads_of(const TrainConfig& config);
+
+// The metrics that a tournament judges by; of a configuration without errors.
+std::vector<MetricName> tournament_metrics(const TrainConfig& config);
 
 // Name of the data's field among inputs and targets.
 inline constexpr const char* kField = "x";

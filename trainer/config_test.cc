@@ -36,6 +36,73 @@ TEST(TrainConfig, NeedsOnlyData) {
   EXPECT_EQ(result.config.optimizer.weight_decay, 1e-2);
 }
 
+TEST(TrainConfig, ATournamentReadsBackEqual) {
+  const ReadResult result = read(
+      "data: d\nranks: 8\nepochs: 9\nmetric: r2\n"
+      "tournament:\n"
+      "  trainers: 4\n  every: 2 epochs\n  rounds: 3\n  metrics: [loss, mae_ratio/y]\n  fraction: 0.2\n"
+      "  data: shared\n  exchange: all\n  perturb: {optimizer.learning_rate: [0.8, 1.25]}\n");
+  EXPECT_EQ(result.messages, "");
+  const TournamentConfig& tournament = result.config.tournament;
+  EXPECT_EQ(tournament.trainers, 4);
+  EXPECT_EQ(tournament.every_epochs, 2);
+  EXPECT_EQ(tournament.rounds, 3);
+  EXPECT_EQ(tournament.data, TournamentData::shared);
+  EXPECT_EQ(tournament.exchange, ModelExchange::all);
+  EXPECT_EQ(tournament.perturb.front().factors, (std::vector<double>{0.8, 1.25}));
+  EXPECT_EQ(tournament_metrics(result.config).back().target, "y");
+  for (const char* text :
+       {"{trainers: 4, every: 2 epochs, rounds: 3, exchange: all}", "{trainers: 2, every: 200}", "1",
+        "{trainers: 2, exchange: [a, b], every: 7 steps}"}) {
+    const ReadResult one = read(fmt::format("{{data: d, ranks: 4, tournament: {}}}", text));
+    EXPECT_EQ(one.messages, "") << text;
+    yaml::Diagnostics diagnostics("");
+    EXPECT_EQ(read_train_config(to_yaml(one.config), diagnostics), one.config) << text;
+  }
+  const ReadResult plain = read("{data: d}");
+  EXPECT_FALSE(plain.config.tournament.on());
+  EXPECT_THAT(yaml::emit(to_yaml(plain.config)), Not(HasSubstr("tournament")));
+  EXPECT_EQ(tournament_metrics(read("{data: d, metric: r2, tournament: 1}").config).front().name, "r2");
+  EXPECT_EQ(read("{data: d, ranks: 8, batch: 4, tournament: 2}").messages, "") << "a batch of each trainer";
+}
+
+TEST(TrainConfig, WrongTournamentsAreRefused) {
+  const auto messages = [](const std::string& keys) { return read("{data: d, " + keys + "}").messages; };
+  EXPECT_THAT(messages("ranks: 6, tournament: 4"),
+              HasSubstr("'ranks' (6) must be a multiple of 'trainers' (4)"));
+  EXPECT_THAT(messages("tournament: {every: 1 epoch}"), HasSubstr("trainers"));
+  EXPECT_THAT(messages("ranks: 2, batch: 16, tournament: {trainers: 2, metrics: acuracy}"),
+              HasSubstr("found 'acuracy'; did you mean 'accuracy'?"));
+  EXPECT_THAT(messages("ranks: 2, tournament: {trainers: 2, metrics: accuracy}"),
+              HasSubstr("'accuracy' is for classes, and the loss mse learns numbers"));
+  EXPECT_THAT(
+      messages(
+          "ranks: 2, tournament: {trainers: 2, exchange: [generator]}, model: {layers: [{dense: 1, part: "
+          "generater}]}"),
+      HasSubstr("'exchange' names 'generator', which is no part of the network; did you mean 'generater'?"));
+  EXPECT_THAT(messages("ranks: 2, tournament: {trainers: 2, exchange: some}"),
+              HasSubstr("a list of the network's parts"));
+  EXPECT_THAT(messages("ranks: 2, tournament: {trainers: 2, perturb: {batch: [0.5, 2]}}"),
+              HasSubstr("'perturb' can't change 'batch' in the middle of a training; it can change "
+                        "optimizer.learning_rate"));
+  EXPECT_THAT(messages("ranks: 2, tournament: {trainers: 2, perturb: {optimizer.learning_rate: [0, 2]}}"),
+              HasSubstr("must be factors from 0.001 to 1000"));
+  for (const char* every : {"0", "0 epochs", "1 day", "often", "-3"})
+    EXPECT_THAT(messages(fmt::format("ranks: 2, tournament: {{trainers: 2, every: {}}}", every)),
+                HasSubstr("'every' is the time between two rounds"))
+        << every;
+  EXPECT_THAT(messages("ranks: 2, epochs: 3, tournament: {trainers: 2, every: 3 epochs}"),
+              HasSubstr("no round takes place: 'every' (3 epochs) must be less than the 3 epochs"));
+  EXPECT_THAT(messages("ranks: 2, epochs: 6, tournament: {trainers: 2, every: 2 epochs, rounds: 3}"),
+              HasSubstr("'rounds' (3) must be at most 2"));
+  for (const char* other : {"members: 2", "early_stop: 2", "shard: optimizer", "stage: memory", "grid: auto",
+                            "search: {rungs: [1, 2]}, epochs: 2"})
+    EXPECT_THAT(messages(fmt::format("ranks: 2, tournament: 2, {}", other)), HasSubstr("do not go together"))
+        << other;
+  EXPECT_THAT(messages("ranks: 2, tournament: 2, optimizer: {name: sgd, lag: 1}"),
+              HasSubstr("'lag: 1' do not go"));
+}
+
 TEST(TrainConfig, AModelMayBeATorchScriptFile) {
   for (const char* text : {"{data: d, model: nets/my.pt}", "{data: d, model: {file: nets/my.pt}}"}) {
     const auto result = read(text);

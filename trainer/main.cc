@@ -103,7 +103,7 @@ Configuration read_configuration(const std::string& path) {
 
 void check_batch(const trainer::TrainConfig& config, const trainer::Communicator& communicator) {
   if (config.grid.choice != trainer::GridChoice::given) return;  // the planner looks at the batch
-  if (communicator.size() / config.grid.ranks() <= config.batch) return;
+  if (communicator.size() / config.tournament.groups() / config.grid.ranks() <= config.batch) return;
   throw trainer::CommonError(ExitCode::spec,
                              fmt::format("{} ranks can't share a batch of {}: start fewer ranks or raise "
                                          "'batch'",
@@ -183,9 +183,10 @@ int run(const Arguments& arguments, trainer::Communicator& communicator) {
       trainer::find_rate(config, communicator, options);
       return static_cast<int>(stop_signal != 0 ? ExitCode::interrupted : ExitCode::ok);
     }
-    const trainer::Outcome outcome = config.members > 1
-                                         ? trainer::train_members(config, communicator, options)
-                                         : trainer::train(config, communicator, options);
+    const auto train = config.tournament.on() ? trainer::train_tournament
+                       : config.members > 1   ? trainer::train_members
+                                              : trainer::train;
+    const trainer::Outcome outcome = train(config, communicator, options);
     return static_cast<int>(outcome == trainer::Outcome::finished ? ExitCode::ok : ExitCode::interrupted);
   } catch (const trainer::CommonError& error) {
     if (leader) std::fprintf(stderr, "wflow-train: %s\n", error.what());

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <limits>
 #include <span>
+#include <utility>
 
 #include "base/error.h"
 #include "base/normal.h"
@@ -130,10 +131,11 @@ FieldScale as_recorded(const DataField& field) {
 
 }  // namespace
 
-RunData::RunData(const TrainConfig& config, Communicator& communicator)
+RunData::RunData(const TrainConfig& config, Communicator& communicator, const TrainerPart* part)
     : config_(config),
       staging_(config.stage == Stage::none ? nullptr : std::make_unique<Staging>(config, communicator)),
       dataset_(staging_ ? staging_->open_dataset() : open_dataset(config.data)),
+      beside_(take_part(dataset_.train, part)),
       roles_(roles_of(config, dataset_.info)),
       heads_(heads_of(config)),
       targets_(target_shapes(config, dataset_.info, roles_)),
@@ -142,13 +144,15 @@ RunData::RunData(const TrainConfig& config, Communicator& communicator)
       train_(*dataset_.train, parts_of(config, dataset_.info, roles_), budget_),
       validation_(*dataset_.validation, train_.parts(), budget_),
       test_(*dataset_.test, train_.parts(), budget_) {
+  if (beside_.held_out) held_out_.emplace(*beside_.held_out, train_.parts(), budget_);
   for (std::size_t h = 0; h < heads_.size(); ++h) {
     if (!is_classification(heads_[h].loss.name)) continue;
     const DataRoles::Head& head = roles_.heads[h];
-    const double usual = head.learns_fields()
-                             ? usual_class_of_field(*dataset_.train, roles_.parts[head.fields.front()].field,
-                                                    field_of(head.fields.front()).shape)
-                             : usual_class_of_label(*dataset_.train, head.labels.front());
+    const double usual =
+        head.learns_fields()
+            ? usual_class_of_field(all_training_samples(), roles_.parts[head.fields.front()].field,
+                                   field_of(head.fields.front()).shape)
+            : usual_class_of_label(all_training_samples(), head.labels.front());
     targets_[h].usual_class = static_cast<std::int64_t>(usual);
     if (heads_[h].loss.class_weighting != ClassWeighting::listed)
       targets_[h].class_counts = training_class_counts(h, communicator);
@@ -157,8 +161,9 @@ RunData::RunData(const TrainConfig& config, Communicator& communicator)
 
 std::vector<std::uint64_t> RunData::training_class_counts(std::size_t head,
                                                           Communicator& communicator) const {
-  const auto [first, end] = even_part(dataset_.train->size(), static_cast<std::size_t>(communicator.rank()),
-                                      static_cast<std::size_t>(communicator.size()));
+  const auto [first, end] =
+      even_part(all_training_samples().size(), static_cast<std::size_t>(communicator.rank()),
+                static_cast<std::size_t>(communicator.size()));
   std::vector<std::uint64_t> own(static_cast<std::size_t>(targets_[head].classes), 0);
   for (std::size_t sample = first; sample < end; ++sample) count_sample(head, sample, own);
   return sum_values(communicator, own);
@@ -169,7 +174,7 @@ void RunData::count_sample(std::size_t head, std::size_t sample, std::span<std::
   const auto read = [&](std::size_t part) {
     std::vector<float> values(static_cast<std::size_t>(field_of(part).shape.count()));
     const std::span<float> to = values;
-    dataset_.train->read_scaled(roles_.parts[part].field, {&sample, 1}, {&to, 1}, {}, nullptr);
+    all_training_samples().read_scaled(roles_.parts[part].field, {&sample, 1}, {&to, 1}, {}, nullptr);
     return values;
   };
   std::vector<float> values;
@@ -178,7 +183,7 @@ void RunData::count_sample(std::size_t head, std::size_t sample, std::span<std::
     values = read(of.fields.front());
     if (of.masks.front()) mask = read(*of.masks.front());
   } else {
-    values = {static_cast<float>(dataset_.train->targets(sample)[of.labels.front()])};
+    values = {static_cast<float>(all_training_samples().targets(sample)[of.labels.front()])};
   }
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (std::isnan(values[i]) || (!mask.empty() && mask[i] < 0.5)) continue;
@@ -470,6 +475,7 @@ void RunData::share(std::vector<Box> inputs, Communicator& communicator) {
   train_.set_boxes(cached_boxes(*dataset_.train, config_.augment.moves()));
   validation_.set_boxes(cached_boxes(*dataset_.validation, false));
   test_.set_boxes(cached_boxes(*dataset_.test, false));
+  if (held_out_) held_out_->set_boxes(cached_boxes(*beside_.held_out, false));
   divide_cache(cache_bytes(config_, communicator));
 }
 
@@ -502,7 +508,9 @@ void RunData::divide_cache(std::int64_t bytes) {
   std::int64_t decoded = 0;
   std::int64_t stored = 0;
   bool moves_parts = false;
-  for (const CachedSplit* split : {&train_, &validation_, &test_}) {
+  std::vector<const CachedSplit*> splits = {&train_, &validation_, &test_};
+  if (held_out_) splits.push_back(&*held_out_);
+  for (const CachedSplit* split : splits) {
     decoded += static_cast<std::int64_t>(split->values() * sizeof(float) * split->size());
     for (std::size_t part = 0; part < roles_.parts.size(); ++part) {
       const std::size_t field = roles_.parts[part].field;
@@ -523,7 +531,8 @@ void RunData::divide_cache(std::int64_t bytes) {
 
 converters::ReadCounts RunData::read_counts() const {
   converters::ReadCounts counts;
-  for (const SampleSource* split : {dataset_.train.get(), dataset_.validation.get(), dataset_.test.get()})
+  for (const SampleSource* split :
+       {&all_training_samples(), &std::as_const(*dataset_.validation), &std::as_const(*dataset_.test)})
     counts += split->counts();
   return counts;
 }

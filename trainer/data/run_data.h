@@ -12,6 +12,7 @@
 #include "trainer/data/roles.h"
 #include "trainer/data/sample_source.h"
 #include "trainer/data/staging.h"
+#include "trainer/data/trainer_part.h"
 #include "trainer/data/transform.h"
 #include "trainer/model/layout.h"
 #include "trainer/parallel/communicator.h"
@@ -32,7 +33,8 @@ std::int64_t usual_cache_bytes(const Communicator& communicator);
 
 class RunData {
  public:
-  RunData(const TrainConfig& config, Communicator& communicator);
+  // `part`: of a trainer of a tournament, which has its part of the training samples alone.
+  RunData(const TrainConfig& config, Communicator& communicator, const TrainerPart* part = nullptr);
 
   // nullptr if the shards are not staged.
   const Staging* staging() const { return staging_.get(); }
@@ -44,6 +46,8 @@ class RunData {
   CachedSplit& train() { return train_; }
   CachedSplit& validation() { return validation_; }
   CachedSplit& test() { return test_; }
+  // The samples on which a trainer of a tournament judges models; of several trainers.
+  CachedSplit& held_out() { return held_out_.value(); }
 
   // Fields with a recorded normalisation that is not linear (quantile): mean and deviation replace it.
   std::vector<std::string> normalised_otherwise() const;
@@ -86,6 +90,8 @@ class RunData {
   std::vector<double> truths(const SampleSource& source, std::size_t head) const;
 
  private:
+  // The samples of all trainers: what follows from them is the same for all.
+  const SampleSource& all_training_samples() const { return beside_.all ? *beside_.all : *dataset_.train; }
   void normalise_inputs();
   Box box_of_part(std::size_t part) const;
   std::vector<Box> cached_boxes(const SampleSource& source, bool moves) const;
@@ -110,6 +116,7 @@ class RunData {
   TrainConfig config_;
   std::unique_ptr<Staging> staging_;
   Dataset dataset_;
+  SamplesBeside beside_;
   DataRoles roles_;
   std::vector<HeadConfig> heads_;
   std::vector<TargetShape> targets_;
@@ -118,6 +125,7 @@ class RunData {
   CachedSplit train_;
   CachedSplit validation_;
   CachedSplit test_;
+  std::optional<CachedSplit> held_out_;
   Normalisation normalisation_;
   std::vector<Box> input_boxes_;  // of share(): for each input
   std::vector<Box> boxes_;        // of each part

@@ -28,6 +28,9 @@ class CommonGuard {
     own_alarm_.clear();
   }
 
+  // The model is another one now: its losses are not those that were seen.
+  void forget() { guards_.assign(guards_.size(), Guard(config_)); }
+
   // True if the last gradient was wrong on this rank. A gradient is a sum over the ranks, but one rank alone
   // may have a wrong copy in its memory and must not leave the others: it sends this flag with the next step
   // (Scalar::alarm), which the step back undoes.

@@ -49,7 +49,6 @@ bool records_physical(const OutputUnits& units, const Objective& objective) {
 
 Evaluation Evaluator::validate() {
   const Clock::time_point begin = Clock::now();
-  use_evaluation_weights();
   made_.clear();
   const std::span<const Heads::Head> heads = heads_.all();
   const ModelGraph& graph = session_.graph;
@@ -59,12 +58,22 @@ Evaluation Evaluator::validate() {
     made_.push_back({h, heads[h].name, graph.shape_of(value), {}});
   }
   const auto keep = [this](std::size_t, std::size_t samples) { keep_made(samples); };
-  Evaluation evaluation = evaluation_of(predict(session_.data.validation(), keep));
+  Evaluation evaluation = errors_on(session_.data.validation(), keep);
   // Checkpoints hold the evaluations of all epochs; a matrix for each would be too much.
   for (TargetErrors& errors : evaluation.targets)
     if (errors.classification) errors.classification->confusion.clear();
-  use_training_weights();
   seconds_ += seconds_since(begin);
+  return evaluation;
+}
+
+Evaluation Evaluator::errors_on(CachedSplit& split) {
+  return errors_on(split, [](std::size_t, std::size_t) {});
+}
+
+Evaluation Evaluator::errors_on(CachedSplit& split, const PassDone& done) {
+  use_evaluation_weights();
+  Evaluation evaluation = evaluation_of(predict(split, done));
+  use_training_weights();
   return evaluation;
 }
 

@@ -33,6 +33,8 @@ class Evaluator {
   // norms' statistics stay those of the evaluation.
   Evaluation validate();
   double seconds() const { return seconds_; }  // in validate()
+  // The same on other samples.
+  Evaluation errors_on(CachedSplit& split);
   // On rank 0: samples that heads without a truth made in the last validate().
   const std::vector<Made>& made() const { return made_; }
 
@@ -53,6 +55,7 @@ class Evaluator {
   // Calls `done(first row, samples)` after each pass, as often on every rank; there may be no samples.
   using PassDone = std::function<void(std::size_t first, std::size_t samples)>;
   Records predict(CachedSplit& split, const PassDone& done);
+  Evaluation errors_on(CachedSplit& split, const PassDone& done);
   void write_rows(PredictionFile* file, std::size_t first, std::size_t samples);
   void use_training_weights();
   void swap_weights();

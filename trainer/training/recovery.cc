@@ -9,13 +9,20 @@
 #include <utility>
 
 #include "base/file.h"
+#include "trainer/training/contest.h"
 #include "trainer/training/search.h"
 #include "trainer/training/share_exchange.h"
+#include "trainer/training/tournament.h"
 
 namespace wflow::trainer {
 namespace {
 
 namespace fs = std::filesystem;
+
+std::int64_t rounds_in(const CheckpointReader& checkpoint) {
+  const nlohmann::json& header = checkpoint.header();
+  return header.contains("tournament") ? header.at("tournament").value("rounds", std::int64_t{0}) : 0;
+}
 
 // The steps of start_training().
 struct Start {
@@ -30,6 +37,9 @@ struct Start {
   }
   using File = std::unique_ptr<CheckpointFile>;
   File newest() const;
+  File newest_of_round(std::int64_t round) const;
+  std::vector<std::int64_t> offered_rounds() const;
+  std::unique_ptr<SharedCheckpoint> agreed(bool has_one) const;
   void forget(const CheckpointReader& newest) const;
   void keep_last_model(const fs::path& newest) const;
   bool differs_in_data_only(const CheckpointReader& checkpoint) const;
@@ -39,6 +49,7 @@ struct Start {
   void begin() const;
   void initialise_with_data(std::span<const std::string> begun) const;
   void begin_with(const CheckpointReader& checkpoint) const;
+  void share_normalisation() const;
   std::vector<std::string> begin_parts() const;
   void take_input_scales(const PartConfig& part, const CheckpointReader& checkpoint) const;
 };
@@ -56,6 +67,43 @@ Start::File Start::newest() const {
   }
   if (options.search.rung > 1) take_over_checkpoints(options.search, checkpoints.directory());
   return checkpoints.newest(warnings());
+}
+
+// Rounds after which there are checkpoints: the newest one, and the one before.
+std::vector<std::int64_t> Start::offered_rounds() const {
+  std::vector<std::int64_t> rounds;
+  std::int64_t limit = CheckpointDirectory::kNoLimit;
+  while (const File file = checkpoints.newest(warnings(), limit)) {
+    limit = file->header().at("step").get<std::int64_t>();
+    if (rounds.empty() || rounds.back() != rounds_in(*file)) rounds.push_back(rounds_in(*file));
+    if (rounds.size() == 2) break;
+  }
+  return rounds;
+}
+
+Start::File Start::newest_of_round(std::int64_t round) const {
+  std::int64_t limit = CheckpointDirectory::kNoLimit;
+  while (File file = checkpoints.newest(warnings(), limit)) {
+    if (rounds_in(*file) <= round) return file;
+    limit = file->header().at("step").get<std::int64_t>();
+  }
+  return nullptr;
+}
+
+// In a tournament: the newest checkpoint of the newest round after which every trainer has one.
+std::unique_ptr<SharedCheckpoint> Start::agreed(bool has_one) const {
+  Contest& contest = *session.options.contest;
+  const std::vector<std::int64_t> offered = session.leader() ? offered_rounds() : std::vector<std::int64_t>();
+  const auto round = contest.start(offered, RoundPlan(contest.rules(), session.plan).most_rounds());
+  File file;
+  if (round && session.leader()) {
+    file = newest_of_round(*round);
+    checkpoints.remove_from(file->header().at("step").get<std::int64_t>() + 1);
+  } else if (has_one && !round) {
+    report.announce("not every trainer has a checkpoint of the same round: the training starts anew");
+    if (session.leader()) checkpoints.clear();
+  }
+  return SharedCheckpoint::share(session.communicator, std::move(file));
 }
 
 bool Start::differs_in_data_only(const CheckpointReader& checkpoint) const {
@@ -127,12 +175,17 @@ std::unique_ptr<SharedCheckpoint> Start::initial_weights(const std::string& from
 void Start::begin() const {
   Communicator& communicator = session.communicator;
   if (session.config.precision == Precision::fp16) state.counters.loss_scale = LossScale::begun();
-  if (const auto source = initial_weights(session.config.init_from)) {
+  const auto source = initial_weights(session.config.init_from);
+  if (source) {
     begin_with(*source);
+  } else {
+    session.data.compute_normalisation(communicator);
+  }
+  share_normalisation();
+  if (source) {
     begin_parts();
     return;
   }
-  session.data.compute_normalisation(communicator);
   const std::vector<std::string> begun = begin_parts();
   if (session.config.model.initial == InitialWeights::data) initialise_with_data(begun);
 }
@@ -145,6 +198,15 @@ void Start::initialise_with_data(std::span<const std::string> begun) const {
   initialise_from_data(session.graph, session.data, session.communicator, state.flat, begun);
   state.flat.set_on_use(shares);
   if (state.shares_weights()) shares->keep_own_weights();
+}
+
+// The trainers of a tournament exchange models: all have the normalisation of the first one.
+void Start::share_normalisation() const {
+  Contest* contest = session.options.contest;
+  if (contest == nullptr || contest->trainers() == 1) return;
+  const std::vector<nlohmann::json> all =
+      contest->meet("normalisation", {{"normalisation", to_json(session.data.normalisation())}});
+  session.data.set_normalisation(normalisation_from_json(all.front().at("normalisation")));
 }
 
 // Returns the names of the parts that begin with weights of another training.
@@ -223,6 +285,7 @@ void start_training(Session& session, TrainingState& state, const CheckpointDire
     start.forget(*newest);
     newest.reset();
   }
+  if (session.options.contest != nullptr) newest = start.agreed(newest != nullptr);
   if (newest == nullptr) {
     start.begin();
   } else {
@@ -294,13 +357,23 @@ void Recovery::write() {
   const TrainingCounters& counters = state_.counters;
   if (++written_ == 2) checkpoints_.remove_beginning();
   writer_.write(
-      counters.step, snapshot_now(),
-      best_steps(counters.history, session_.config.checkpoint.keep_best, session_.config.metric),
+      counters.step, snapshot_now(), kept_steps(),
       [this, epoch = counters.epoch, step = counters.step](const CheckpointDirectory::Written& written) {
         report_.checkpoint_written(written, epoch, step);
       },
       source());
   seconds_ += seconds_since(begin);
+}
+
+// Trainers of a tournament may have to go back to the last round but one.
+std::vector<std::int64_t> Recovery::kept_steps() const {
+  const TrainingCounters& counters = state_.counters;
+  std::vector<std::int64_t> steps =
+      best_steps(counters.history, session_.config.checkpoint.keep_best, session_.config.metric);
+  const std::vector<Bout>& bouts = counters.tournament.bouts;
+  for (std::size_t i = bouts.size() < 2 ? 0 : bouts.size() - 2; i < bouts.size(); ++i)
+    steps.push_back(bouts[i].step);
+  return steps;
 }
 
 void Recovery::finish() {
@@ -318,7 +391,7 @@ void Recovery::go_back(CommonGuard& guard) {
   TrainingCounters& counters = state_.counters;
   const std::int64_t from = counters.step;
   if (counters.rollbacks >= session_.config.guard.rollbacks) {
-    throw CommonError(
+    throw GuardGaveUp(
         ExitCode::data,
         fmt::format(
             "{} at epoch {}, step {}; the training has gone back {} time{} already; lower "
@@ -329,9 +402,14 @@ void Recovery::go_back(CommonGuard& guard) {
   const auto earlier =
       SharedCheckpoint::share(session_.communicator, session_.leader() ? file_before(guard, from) : nullptr);
   if (earlier == nullptr) {
-    throw CommonError(ExitCode::data,
+    throw GuardGaveUp(ExitCode::data,
                       fmt::format("{} at epoch {}, step {}, and there is no checkpoint to go back to",
                                   guard.reason(), counters.epoch + 1, from + 1));
+  }
+  if (rounds_in(*earlier) < counters.tournament.rounds) {
+    throw GuardGaveUp(ExitCode::data,
+                      fmt::format("{} at epoch {}, step {}, and the checkpoint of round {} can't be read",
+                                  guard.reason(), counters.epoch + 1, from + 1, counters.tournament.rounds));
   }
   const std::int64_t rollbacks = counters.rollbacks + 1;
   const std::int64_t segments = counters.segments;
@@ -358,7 +436,10 @@ void Recovery::go_back(CommonGuard& guard) {
 // the weights that the loss was computed with; where ranks differ, every checkpoint since they last agreed
 // may come from a wrong one.
 std::unique_ptr<CheckpointFile> Recovery::file_before(const CommonGuard& guard, std::int64_t from) const {
-  const std::int64_t limit = guard.compares_ranks() ? std::min(from, guard.agreed_step() + 1) : from;
+  std::int64_t limit = guard.compares_ranks() ? std::min(from, guard.agreed_step() + 1) : from;
+  // The other trainers will not hold a round again.
+  if (const std::vector<Bout>& bouts = state_.counters.tournament.bouts; !bouts.empty())
+    limit = std::max(limit, bouts.back().step + 1);
   const auto warn = [this](const std::string& sentence) { report_.warn(sentence); };
   if (auto found = checkpoints_.newest(warn, limit)) return found;
   if (auto found = checkpoints_.beginning(warn)) return found;

@@ -24,6 +24,12 @@ void start_training(Session& session, TrainingState& state, const CheckpointDire
 // The beginning alone, whatever checkpoints there are. A collective call.
 void begin_training(Session& session, TrainingState& state, RunReport& report);
 
+// The guard has gone back too often, or can't go back.
+class GuardGaveUp : public CommonError {
+ public:
+  using CommonError::CommonError;
+};
+
 // Every call but find_best() is made on all ranks; rank 0 writes.
 class Recovery {
  public:
@@ -38,15 +44,18 @@ class Recovery {
   void write();
   void write_best();
   // Returns when all checkpoints are durable.
+  void wait() { writer_.finish(); }
+  // The same, at the end.
   void finish();
 
-  // Collective: restores the newest checkpoint that the error cannot have touched. CommonError where there is
-  // none, or after too many steps back.
+  // Collective: restores the newest checkpoint that the error cannot have touched. GuardGaveUp where there is
+  // none, or after too many steps back. Never goes back before a round of a tournament.
   void go_back(CommonGuard& guard);
 
   double seconds() const { return seconds_; }  // for which the training stood still
 
  private:
+  std::vector<std::int64_t> kept_steps() const;
   std::unique_ptr<CheckpointFile> file_before(const CommonGuard& guard, std::int64_t from) const;
   Snapshot snapshot_now();
   PieceSource source();

@@ -97,7 +97,7 @@ std::string metrics_csv(const std::vector<std::string>& labels, const std::vecto
   return out;
 }
 
-std::string metrics_jsonl(const std::vector<EpochRow>& history) {
+std::string metrics_jsonl(const std::vector<EpochRow>& history, std::span<const Bout> bouts) {
   std::string out;
   for (const EpochRow& row : history) {
     nlohmann::json line = {{"epoch", row.epoch},
@@ -124,6 +124,8 @@ std::string metrics_jsonl(const std::vector<EpochRow>& history) {
         line["validation"][t.label][metric.name] =
             metric.value ? nlohmann::json(*metric.value) : nlohmann::json();
     }
+    for (const Bout& bout : bouts)
+      if (bout.epoch == row.epoch) line["rounds"].push_back(to_json(bout));
     out += line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   }
   return out;

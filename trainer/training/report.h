@@ -16,8 +16,8 @@ namespace wflow::trainer {
 
 std::string metrics_csv(const std::vector<std::string>& labels, const std::vector<EpochRow>& history);
 // The same with each target's RMSE and R2, and with several heads the loss of each: one JSON object per epoch
-// and line. NaN and infinity are null.
-std::string metrics_jsonl(const std::vector<EpochRow>& history);
+// and line. NaN and infinity are null. An epoch with rounds of a tournament has `rounds`.
+std::string metrics_jsonl(const std::vector<EpochRow>& history, std::span<const Bout> bouts = {});
 
 // The gradient noise scale for result.json: of each epoch, and of the second half of them together, because
 // it rises while the loss falls.

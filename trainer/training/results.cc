@@ -13,6 +13,7 @@
 #include "base/resources.h"
 #include "base/version.h"
 #include "trainer/model/parts.h"
+#include "trainer/training/contest.h"
 #include "trainer/training/pictures.h"
 #include "trainer/training/report.h"
 
@@ -230,6 +231,25 @@ bool learns_numbers(const Session& session) {
                       [](const DataRoles::Head& head) { return head.learns_fields(); });
 }
 
+// The entry of a trainer of a tournament.
+nlohmann::json trainer_result(const Contest& contest, const TournamentRecord& record) {
+  nlohmann::json bouts = nlohmann::json::array();
+  for (const Bout& bout : record.bouts) bouts.push_back(to_json(bout));
+  return {{"trainer", contest.trainer() + 1},
+          {"trainers", contest.trainers()},
+          {"rate_factor", record.rate_factor},
+          {"rounds", bouts},
+          {"seconds_in_rounds_this_segment", contest.seconds()}};
+}
+
+Contest::End end_of_trainer(const Session& session, const EpochRow& exported, nlohmann::json result,
+                            std::string table) {
+  Contest::End end = {session.config, std::move(result), std::move(table), {}};
+  for (const MetricName& metric : tournament_metrics(session.config))
+    end.values.push_back(value_of(exported, metric));
+  return end;
+}
+
 }  // namespace
 
 void write_results(Session& session, const Heads& heads, TrainingState& state, const Network& network,
@@ -255,7 +275,7 @@ void write_results(Session& session, const Heads& heads, TrainingState& state, c
   const Evaluation test = evaluator.evaluation_of(records);
   write_pictures(session, inputs);
   write_file_durably(output / "predictions.csv", file->table());
-  report.write_metrics(counters.history);
+  report.write_metrics(counters);
   write_file_durably(output / "train.yaml", yaml::emit(to_yaml(session.config)));
   const PartModel exported = exported_model(session);
   export_model(exported.graph, state.flat, exported.units, (output / "model.pt").string());
@@ -267,8 +287,13 @@ void write_results(Session& session, const Heads& heads, TrainingState& state, c
   if (session.training_plan) result["plan"] = plan_result(session, performance);
   result["reading"] = reading;
   if (session.config.noise_scale_every > 0) result["noise_scale"] = noise_result(counters.history);
+  if (Contest* contest = session.options.contest) {
+    result["tournament"] = trainer_result(*contest, counters.tournament);
+    contest->end = end_of_trainer(session, counters.history.at(static_cast<std::size_t>(epoch - 1)), result,
+                                  split.size() > 0 ? test_lines(test) : "");
+  }
   write_result(output, std::move(result));
-  if (split.size() > 0) report.say("\n" + test_lines(test));
+  if (split.size() > 0 && session.options.contest == nullptr) report.say("\n" + test_lines(test));
   report.say(performance_line(performance));
   report.say(
       fmt::format("results in {}: model.pt, {}predictions.h5, predictions.csv, metrics.csv, result.json",

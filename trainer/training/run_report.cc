@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "base/file.h"
+#include "trainer/training/contest.h"
 #include "trainer/training/report.h"
 
 namespace wflow::trainer {
@@ -18,10 +19,23 @@ std::optional<std::int64_t> known_flops(const ModelGraph& graph) {
   return graph.training_flops();
 }
 
+std::string trainer_words(const Contest* contest) {
+  if (contest == nullptr || contest->trainers() == 1) return {};
+  return fmt::format("trainer {}/{} ", contest->trainer() + 1, contest->trainers());
+}
+
+// The events of a tournament are those of its first trainer.
+bool sends_events(const Session& session) {
+  const Contest* contest = session.options.contest;
+  return session.leader() && (contest == nullptr || contest->trainer() == 0);
+}
+
 }  // namespace
 
 RunReport::RunReport(const Session& session)
     : leader_(session.leader()),
+      trainer_(trainer_words(session.options.contest)),
+      is_alone_(session.options.members == 1 && session.options.contest == nullptr),
       output_(session.config.output),
       labels_(session.data.labels()),
       member_(session.options.member),
@@ -31,22 +45,22 @@ RunReport::RunReport(const Session& session)
       batch_grows_(!session.config.schedule.batch_epochs.empty()),
       training_flops_(known_flops(session.graph)),
       metrics_written_(session.options.metrics_written),
-      events_(leader_ ? EventWriter::from_environment() : EventWriter("")),
+      events_(sends_events(session) ? EventWriter::from_environment() : EventWriter("")),
       tensorboard_(output_ / "tensorboard") {}
 
 void RunReport::say(const std::string& line) const {
   if (!leader_) return;
-  std::fputs((line + "\n").c_str(), stdout);
+  std::fputs((trainer_ + line + "\n").c_str(), stdout);
   std::fflush(stdout);
 }
 
 void RunReport::note(const std::string& sentence) {
-  events_.note(members_ == 1 ? sentence
+  events_.note(members_ == 1 ? trainer_ + sentence
                              : fmt::format("member {} of {}: {}", member_ + 1, members_, sentence));
 }
 
 void RunReport::warn(const std::string& sentence) {
-  std::fprintf(stderr, "wflow-train: warning: %s\n", sentence.c_str());
+  std::fprintf(stderr, "wflow-train: warning: %s%s\n", trainer_.c_str(), sentence.c_str());
   note(sentence);
 }
 
@@ -72,12 +86,12 @@ void RunReport::epoch_finished(const TrainingCounters& counters) {
     say(fmt::format("no better validation since epoch {}: stopped early", counters.best_epoch));
   epoch_events(row);
   tensorboard_.add(row);
-  write_metrics(counters.history);
+  write_metrics(counters);
 }
 
-void RunReport::write_metrics(const std::vector<EpochRow>& history) const {
-  write_file_durably(output_ / "metrics.csv", metrics_csv(labels_, history));
-  write_file_durably(output_ / "metrics.jsonl", metrics_jsonl(history));
+void RunReport::write_metrics(const TrainingCounters& counters) const {
+  write_file_durably(output_ / "metrics.csv", metrics_csv(labels_, counters.history));
+  write_file_durably(output_ / "metrics.jsonl", metrics_jsonl(counters.history, counters.tournament.bouts));
   if (metrics_written_) metrics_written_();
 }
 
@@ -88,7 +102,7 @@ void RunReport::checkpoint_written(const CheckpointDirectory::Written& written, 
 
 void RunReport::results(const Evaluation& test, const TrainingCounters& counters,
                         const std::filesystem::path& model, const std::filesystem::path& predictions) {
-  if (members_ > 1) return;
+  if (!is_alone_) return;
   for (const TargetErrors& t : test.targets) {
     if (t.ratio()) metric("test_mae_ratio/" + t.label, *t.ratio(), counters.epoch, counters.step);
     for (const NamedMetric& one : main_metrics_of(t))

@@ -58,10 +58,11 @@ class RunReport {
   void begin_tensorboard(const std::vector<EpochRow>& history);
   // The last epoch of the history: line, events, files.
   void epoch_finished(const TrainingCounters& counters);
-  void write_metrics(const std::vector<EpochRow>& history) const;
+  void write_metrics(const TrainingCounters& counters) const;
   // May be called on the thread of the checkpoint writer.
   void checkpoint_written(const CheckpointDirectory::Written& written, std::int64_t epoch, std::int64_t step);
-  // Metric and files of the finished training. Members of an ensemble send none: the ensemble does.
+  // Metric and files of the finished training. Members of an ensemble and trainers of a tournament send none:
+  // the ensemble and the tournament do.
   void results(const Evaluation& test, const TrainingCounters& counters, const std::filesystem::path& model,
                const std::filesystem::path& predictions);
 
@@ -78,6 +79,8 @@ class RunReport {
   }
 
   const bool leader_;
+  const std::string trainer_;  // "trainer 2/4 ", before every line; empty: there is one
+  const bool is_alone_;        // in no ensemble and no tournament
   const std::filesystem::path output_;
   const std::vector<std::string> labels_;
   const std::int64_t member_;

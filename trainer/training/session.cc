@@ -17,7 +17,9 @@
 #include "trainer/model/parts.h"
 #include "trainer/model/split_network.h"
 #include "trainer/model/whole_samples.h"
+#include "trainer/training/contest.h"
 #include "trainer/training/heads.h"
+#include "trainer/training/tournament.h"
 #include "trainer/training/training_state.h"
 
 namespace wflow::trainer {
@@ -155,7 +157,7 @@ Session::Session(PlannedConfig planned, Communicator& ranks, const RunOptions& r
       training_plan(std::move(planned.plan)),
       communicator(ranks),
       options(run_options),
-      data(config, communicator),
+      data(config, communicator, options.contest == nullptr ? nullptr : &options.contest->part()),
       graph(network_graph(config, task_of(config, data.info(), data.roles()), &communicator)),
       sharing(sharing_of(config, graph, communicator)),
       plan(step_plan(config, options.search, data, communicator)),
@@ -223,6 +225,28 @@ ExportedUnits Session::units() const {
 
 namespace {
 
+// The trainers' samples, and their rounds: those of the trainer with the least of them.
+std::string tournament_lines(const TrainConfig& config, const SampleSource& samples, TrainingOrder order) {
+  const auto trainers = static_cast<int>(config.tournament.trainers);
+  TrainerPart part = {config.seed, 0, trainers, config.tournament.fraction,
+                      config.tournament.data == TournamentData::disjoint};
+  std::string lines;
+  std::optional<std::int64_t> rounds;
+  for (; part.trainer < trainers; ++part.trainer) {
+    const DividedSamples own = divided(samples, part);
+    order.samples = own.training.size();
+    const StepPlan plan(order, config.schedule, config.epochs);
+    const std::int64_t most = RoundPlan(config.tournament, plan).most_rounds();
+    rounds = std::min(most, rounds.value_or(most));
+    lines += fmt::format("trainer {:<7} {} training and {} held-out samples, {} steps\n", part.trainer + 1,
+                         own.training.size(), own.held_out.size(), plan.total_steps());
+  }
+  if (config.tournament.rounds > 0) rounds = std::min(*rounds, config.tournament.rounds);
+  return fmt::format("tournament      {} trainers of {} ranks, {} rounds\n", trainers,
+                     config.ranks / config.tournament.trainers, *rounds) +
+         lines;
+}
+
 // A line for each part of the network, with what is said of it.
 std::string part_lines(const TrainConfig& config, const ModelGraph& graph) {
   std::string lines;
@@ -270,7 +294,8 @@ std::string describe_run(const TrainConfig& asked, const std::optional<SpaceGrid
   const Heads heads = network_heads(config, target_shapes(config, dataset.info, roles), graph);
   std::optional<SpaceGrid> grid = asked_grid;
   if (!grid && !config.grid.space.empty()) grid = grid_of(config.grid, graph);
-  const auto groups = static_cast<std::size_t>(config.ranks / config.grid.ranks());
+  const auto groups =
+      static_cast<std::size_t>(config.ranks / config.tournament.groups() / config.grid.ranks());
   const TrainingOrder order = {0, dataset.train->size(), static_cast<std::size_t>(config.batch), 0, groups};
   const StepPlan plan(order, config.schedule, config.epochs);
   const auto steps = static_cast<std::uint64_t>(plan.total_steps());
@@ -310,6 +335,7 @@ std::string describe_run(const TrainConfig& asked, const std::optional<SpaceGrid
   for (const std::int64_t epoch : config.schedule.batch_epochs)
     out += fmt::format("                batch {} and {} steps an epoch after epoch {}\n",
                        plan.order_in(epoch).batch, plan.steps(epoch), epoch);
+  if (config.tournament.trainers > 1) out += tournament_lines(config, *dataset.train, order);
   if (config.members > 1) {
     const auto members = static_cast<std::uint64_t>(config.members);
     out += fmt::format(

@@ -27,6 +27,8 @@
 
 namespace wflow::trainer {
 
+class Contest;
+
 using Clock = std::chrono::steady_clock;
 
 inline double seconds_since(Clock::time_point begin) {
@@ -43,6 +45,7 @@ struct RunOptions {
   std::int64_t member = 0;
   std::int64_t members = 1;
   std::function<void()> metrics_written = {};  // called on rank 0 after each write of the metrics
+  Contest* contest = nullptr;                  // of the tournament that this trainer belongs to
 };
 
 // Groups of consecutive ranks that share their samples.

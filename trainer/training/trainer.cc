@@ -7,7 +7,9 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <set>
 
 #include "base/events.h"
@@ -16,12 +18,14 @@
 #include "base/text.h"
 #include "trainer/model/network.h"
 #include "trainer/training/common_guard.h"
+#include "trainer/training/contest.h"
 #include "trainer/training/evaluation.h"
 #include "trainer/training/heads.h"
 #include "trainer/training/mosaic.h"
 #include "trainer/training/pictures.h"
 #include "trainer/training/recovery.h"
 #include "trainer/training/results.h"
+#include "trainer/training/rounds.h"
 #include "trainer/training/run_report.h"
 #include "trainer/training/search.h"
 #include "trainer/training/training_loop.h"
@@ -101,6 +105,14 @@ void check_metrics(Session& session) {
                     session.config.metric.text()));
   check_metric(session, session.config.metric,
                fmt::format("epochs are compared by '{}'", session.config.metric.text()));
+  if (session.config.tournament.trainers > 1) {
+    if (!validates)
+      throw CommonError(ExitCode::spec,
+                        "a tournament ranks its models on the validation samples, and the data set has none; "
+                        "raise the second fraction of 'split'");
+    for (const MetricName& metric : tournament_metrics(session.config))
+      check_metric(session, metric, fmt::format("the tournament judges by '{}'", metric.text()));
+  }
   const SearchConfig& search = session.options.search;
   if (!search.on()) return;
   const auto metric = search_metric(search.metric);
@@ -172,6 +184,27 @@ void write_mosaic(const Session& session, const Made& made, std::int64_t epoch) 
   write_file_durably(folder / fmt::format("{}-{:04}.png", made.head, epoch), mosaic_png(made));
 }
 
+void pass_epoch(TrainingCounters& counters, const EpochRow& row) {
+  counters.history.push_back(row);
+  ++counters.epoch;
+  counters.step_of_epoch = 0;
+  counters.epoch_loss = 0;
+  counters.epoch_samples = 0;
+  counters.epoch_seconds = 0;
+  counters.epoch_noise = {};
+}
+
+// An epoch that a trainer of a tournament waits through, because its model has diverged.
+EpochRow epoch_of_waiting(const Session& session, const TrainingCounters& counters) {
+  EpochRow row;
+  row.epoch = counters.epoch + 1;
+  row.step = session.plan.first_step(row.epoch);
+  row.train_loss = std::numeric_limits<double>::quiet_NaN();
+  row.validation.loss = row.train_loss;
+  row.batch = static_cast<std::int64_t>(session.plan.order_in(counters.epoch).batch);
+  return row;
+}
+
 // Validates, moves the counters on to the next epoch, writes checkpoints and reports.
 void finish_epoch(Session& session, TrainingCounters& counters, Evaluator& evaluator, Recovery& recovery,
                   RunReport& report, EpochRow row) {
@@ -185,13 +218,7 @@ void finish_epoch(Session& session, TrainingCounters& counters, Evaluator& evalu
     counters.best_value = value;
     counters.best_epoch = row.epoch;
   }
-  counters.history.push_back(row);
-  ++counters.epoch;
-  counters.step_of_epoch = 0;
-  counters.epoch_loss = 0;
-  counters.epoch_samples = 0;
-  counters.epoch_seconds = 0;
-  counters.epoch_noise = {};
+  pass_epoch(counters, row);
   Progress progress(early_stop_of(config));
   for (const EpochRow& epoch : counters.history) progress.add(value_of(epoch, config.metric));
   counters.stopped_early = progress.has_stopped();
@@ -202,6 +229,32 @@ void finish_epoch(Session& session, TrainingCounters& counters, Evaluator& evalu
   if (last || (every > 0 && counters.epoch % every == 0)) recovery.write();
   report.epoch_finished(counters);
 }
+
+// Runs of the loop, with steps back of the guard between them.
+struct Attempts {
+  TrainingLoop& loop;
+  Recovery& recovery;
+  CommonGuard& guard;
+  Updates& updates;
+  Rounds* rounds;  // nullptr: no tournament, and an error of the model ends the training
+
+  TrainingLoop::End go_on(TrainingLoop::End before) {
+    try {
+      if (before == TrainingLoop::End::unsound) {
+        recovery.go_back(guard);
+        updates.values_changed();
+      }
+      return loop.run();
+    } catch (const NotFinite& error) {
+      if (rounds == nullptr) throw;
+      rounds->lose(error.what());
+    } catch (const GuardGaveUp& error) {
+      if (rounds == nullptr) throw;
+      rounds->lose(error.what());
+    }
+    return TrainingLoop::End::lost;
+  }
+};
 
 Outcome run(Session& session) {
   const TrainConfig& config = session.config;
@@ -246,14 +299,35 @@ Outcome run(Session& session) {
   hooks.epoch_done = [&](EpochRow row) {
     finish_epoch(session, counters, evaluator, recovery, report, std::move(row));
   };
+  std::optional<Rounds> rounds;
+  if (session.options.contest != nullptr)
+    rounds.emplace(*session.options.contest, session, state, updates, evaluator, guard, report);
+  if (rounds) {
+    hooks.round_is_due = [&] { return rounds->is_due(); };
+    hooks.hold_round = [&] {
+      // Before a trainer goes on to the next round, all have their checkpoints of this one.
+      recovery.wait();
+      const AfterRound after = rounds->hold();
+      if (after != AfterRound::stop) recovery.write();
+      return after;
+    };
+  }
   TrainingLoop loop(session, heads.terms(), state, step, guard, hooks);
 
-  TrainingLoop::End end = loop.run();
-  for (; end == TrainingLoop::End::unsound; end = loop.run()) {
-    recovery.go_back(guard);
-    updates.values_changed();
+  using End = TrainingLoop::End;
+  const auto wait_for_round = [&] {
+    return rounds->skip_to_next([&] { pass_epoch(counters, epoch_of_waiting(session, counters)); });
+  };
+  Attempts attempts = {loop, recovery, guard, updates, rounds ? &*rounds : nullptr};
+  End end = counters.tournament.diverged ? End::lost : attempts.go_on(End::complete);
+  while (end == End::unsound || (end == End::lost && wait_for_round())) end = attempts.go_on(end);
+  if (session.options.contest != nullptr) session.options.contest->bouts = counters.tournament.bouts;
+  if (end == End::lost) {
+    recovery.finish();
+    report.announce("has diverged after the last round: this trainer has no model");
+    return Outcome::finished;
   }
-  if (end == TrainingLoop::End::interrupted) {
+  if (end == End::interrupted) {
     recovery.write();
     recovery.finish();
     report.announce(fmt::format("stopped at epoch {}, step {}; the same command continues", counters.epoch,
@@ -263,7 +337,7 @@ Outcome run(Session& session) {
   recovery.finish();
   if (search.on() && !search.is_last_rung()) {
     // A kill may have come between the last checkpoint and the metrics.
-    if (session.leader()) report.write_metrics(counters.history);
+    if (session.leader()) report.write_metrics(counters);
     report.say(fmt::format("the search's rung {} ends at {} epochs", search.rung, session.plan.end_epoch));
     return Outcome::finished;
   }

@@ -20,4 +20,9 @@ Outcome train(const TrainConfig& config, Communicator& communicator, const RunOp
 // predictions.h5, model.pt and result.json to OUTPUT. Every rank calls it.
 Outcome train_members(const TrainConfig& config, Communicator& communicator, const RunOptions& options);
 
+// A tournament (docs/tournaments.md): the ranks of `world` are trainers of as many consecutive ranks, each
+// with a part of the training samples, the seed `seed + K - 1` and the folder OUTPUT/trainer-K, K from 1.
+// Then writes the results of the best model to OUTPUT. Every rank calls it.
+Outcome train_tournament(const TrainConfig& config, Communicator& world, const RunOptions& options);
+
 }  // namespace wflow::trainer

@@ -20,7 +20,7 @@ TrainingLoop::End TrainingLoop::run() {
   double waited = 0;
   while (end == End::complete && counters.epoch < session_.plan.end_epoch && !counters.stopped_early) {
     end = run_epoch(loader);
-    if (end != End::unsound && !ranks_agree()) end = End::unsound;
+    if (end != End::unsound && end != End::lost && !ranks_agree()) end = End::unsound;
     const double waited_in_epoch = loader.waited_seconds() - waited;
     waited += waited_in_epoch;
     if (end == End::complete) hooks_.epoch_done(finished_epoch(waited_in_epoch));
@@ -33,6 +33,7 @@ TrainingLoop::End TrainingLoop::run_epoch(DataLoader& loader) {
   TrainingCounters& counters = state_.counters;
   const std::int64_t steps = session_.plan.steps(counters.epoch);
   while (counters.step_of_epoch < steps) {
+    if (const End end = hold_round(); end != End::complete) return end;
     const Clock::time_point begin = Clock::now();
     const Batch* batch = loader.next();
     WFLOW_CHECK(batch != nullptr);
@@ -50,9 +51,24 @@ TrainingLoop::End TrainingLoop::run_epoch(DataLoader& loader) {
     if (agree_every > 0 && counters.step % agree_every == 0 && !ranks_agree()) return End::unsound;
     hooks_.step_sound();
   }
+  if (const End end = hold_round(); end != End::complete) return end;
   // Before an evaluation all gradients are applied.
   if (!step_.take_lagged()) return End::unsound;
   return step_.stopping() ? End::interrupted : End::complete;
+}
+
+TrainingLoop::End TrainingLoop::hold_round() {
+  if (!hooks_.round_is_due || !hooks_.round_is_due()) return End::complete;
+  if (!ranks_agree()) return End::unsound;
+  switch (hooks_.hold_round()) {
+    case AfterRound::go_on:
+      return End::complete;
+    case AfterRound::stop:
+      return End::interrupted;
+    case AfterRound::lost:
+      return End::lost;
+  }
+  return End::complete;
 }
 
 bool TrainingLoop::ranks_agree() {
@@ -86,15 +102,17 @@ EpochRow TrainingLoop::finished_epoch(double waited_seconds) {
   const TrainingCounters& counters = state_.counters;
   const auto samples = static_cast<double>(counters.epoch_samples);
   EpochRow row;
-  row.learning_rate = learning_rate(
-      session_.config, session_.plan.point({counters.epoch, counters.step_of_epoch - 1}, counters.plateaus));
+  row.learning_rate =
+      counters.tournament.rate_factor *
+      learning_rate(session_.config,
+                    session_.plan.point({counters.epoch, counters.step_of_epoch - 1}, counters.plateaus));
   row.batch = static_cast<std::int64_t>(session_.plan.order_in(counters.epoch).batch);
   row.noise = counters.epoch_noise;
   row.epoch = counters.epoch + 1;
   row.step = counters.step;
   row.train_loss = counters.epoch_loss / (samples * static_cast<double>(loss_terms_));
   row.seconds = counters.epoch_seconds;
-  row.samples_per_second = samples / counters.epoch_seconds;
+  row.samples_per_second = counters.epoch_seconds > 0 ? samples / counters.epoch_seconds : 0;
   row.data_wait = std::min(1.0, waited_seconds / row.seconds);
   row.exposed_communication = std::min(1.0, exposed_seconds_ / row.seconds);
   exposed_seconds_ = 0;

@@ -12,6 +12,9 @@
 
 namespace wflow::trainer {
 
+// How a training goes on after a round: `lost`, without a model that can be trained.
+enum class AfterRound { go_on, stop, lost };
+
 // Called by the loop, on every rank at the same step.
 struct LoopHooks {
   std::function<void()> step_done;
@@ -19,12 +22,15 @@ struct LoopHooks {
   std::function<void()> step_sound;
   // A row without validation. The hook moves the counters on to the next epoch, or sets stopped_early.
   std::function<void(EpochRow row)> epoch_done;
+  // In a tournament: before the next step, or behind the last one of an epoch.
+  std::function<bool()> round_is_due = {};
+  std::function<AfterRound()> hold_round = {};
 };
 
 class TrainingLoop {
  public:
-  // unsound: the guard wants a step back; run() may be called again after it.
-  enum class End { complete, interrupted, unsound };
+  // unsound: the guard wants a step back; run() may be called again after it. lost: AfterRound::lost.
+  enum class End { complete, interrupted, unsound, lost };
 
   // `loss_terms`: Heads::terms().
   TrainingLoop(Session& session, std::size_t loss_terms, TrainingState& state, TrainingStep& step,
@@ -42,6 +48,7 @@ class TrainingLoop {
 
  private:
   End run_epoch(DataLoader& loader);
+  End hold_round();  // if one is due; complete: the training goes on
   bool ranks_agree();
   DataLoader::Plan batches();
   EpochRow finished_epoch(double waited_seconds);

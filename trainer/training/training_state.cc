@@ -239,6 +239,10 @@ nlohmann::json upgraded_fingerprint(const nlohmann::json& fingerprint) {
   yaml::Node block = node_of(words);
   std::erase_if(block.entries, [](const auto& entry) { return entry.first.text == "data_hash"; });
   block.entries.emplace_back(yaml::scalar("data"), yaml::scalar("-"));
+  // A fingerprint has no ranks, and trainers need some.
+  if (words.contains("tournament") && words["tournament"].is_object() && !words.contains("ranks"))
+    block.entries.emplace_back(yaml::scalar("ranks"),
+                               node_of(words["tournament"].value("trainers", nlohmann::json())));
   yaml::Diagnostics diagnostics("checkpoint");
   TrainConfig config = read_train_config(block, diagnostics);
   if (diagnostics.has_errors()) return fingerprint;
@@ -359,6 +363,7 @@ Snapshot snapshot(TrainingState& state, const Normalisation& normalisation,
       {"segments", counters.segments},
       {"rollbacks", counters.rollbacks},
       {"history", history}};
+  if (counters.tournament.has_begun()) header["tournament"] = counters.tournament.to_json();
   if (!counters.begun_from.empty()) header["begun_from"] = counters.begun_from;
   if (counters.loss_scale.on)
     header["loss_scale"] = {counters.loss_scale.value, counters.loss_scale.good_steps};
@@ -502,6 +507,9 @@ Normalisation restore_checkpoint(const CheckpointReader& checkpoint, TrainingSta
     counters.segments = header.at("segments").get<std::int64_t>();
     counters.rollbacks = header.value("rollbacks", std::int64_t{0});
     counters.begun_from = header.value("begun_from", "");
+    counters.tournament = {};
+    if (header.contains("tournament"))
+      counters.tournament = TournamentRecord::from_json(header.at("tournament"));
     counters.loss_scale = {};
     if (header.contains("loss_scale")) {
       const nlohmann::json& scale = header.at("loss_scale");

@@ -22,6 +22,7 @@
 #include "trainer/training/part_optimizers.h"
 #include "trainer/training/share_exchange.h"
 #include "trainer/training/state_shards.h"
+#include "trainer/training/tournament.h"
 
 namespace wflow::trainer {
 
@@ -58,7 +59,8 @@ struct TrainingCounters {
   std::vector<EpochRow> history;
   std::int64_t rollbacks = 0;  // to an earlier checkpoint, over all segments
   LossScale loss_scale;        // on only with `precision: fp16`
-  std::string begun_from;      // checkpoint of the initial weights; empty: random weights
+  TournamentRecord tournament;
+  std::string begun_from;  // checkpoint of the initial weights; empty: random weights
 };
 
 // The seed of the initial weights.

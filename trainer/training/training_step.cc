@@ -40,7 +40,8 @@ TrainingStep::TrainingStep(Session& session, const Heads& heads, TrainingState& 
 double TrainingStep::rate() const {
   const TrainingCounters& counters = state_.counters;
   if (fixed_rate_) return *fixed_rate_;
-  return learning_rate(session_.config,
+  return counters.tournament.rate_factor *
+         learning_rate(session_.config,
                        session_.plan.point({counters.epoch, counters.step_of_epoch}, counters.plateaus));
 }
 
