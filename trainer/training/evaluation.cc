@@ -91,15 +91,12 @@ void Evaluator::measure_norms() {
   if (state_.buffers().size == 0 || session_.graph.is_module()) return;
   RunData& data = session_.data;
   const TrainingOrder& order = session_.plan.order;
-  const std::size_t count = std::min(kNormSamples, data.train().size());
-  const Permutation permutation(data.train().size(), hash64(session_.config.seed, 6));
-  const auto [first, end] = even_part(count, order.rank, order.ranks);
+  const std::vector<std::size_t> samples_of_rank = order.some(kNormSamples, hash64(session_.config.seed, 6));
   const std::size_t most = pass_samples(order);
-  DataLoader loader(
-      data.train(), data.scales(), most, static_cast<int>(session_.config.loader_threads),
-      in_passes(first, end, most,
-                [&permutation](std::size_t row) { return static_cast<std::size_t>(permutation(row)); }),
-      data.boxes());
+  DataLoader loader(data.train(), data.scales(), most, static_cast<int>(session_.config.loader_threads),
+                    in_passes(0, samples_of_rank.size(), most,
+                              [&samples_of_rank](std::size_t row) { return samples_of_rank[row]; }),
+                    data.boxes());
   NormStatistics sums(state_.buffers());
   while (const Batch* batch = loader.next()) {
     const auto samples = static_cast<std::int64_t>(batch->items.size());

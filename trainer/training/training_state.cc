@@ -103,7 +103,8 @@ nlohmann::json json_of(const EpochRow& row) {
           {"data_wait", row.data_wait},
           {"exposed_communication", row.exposed_communication},
           {"batch", row.batch},
-          {"noise", row.noise.to_json()}};
+          {"noise", row.noise.to_json()},
+          {"ranks", row.ranks.to_json()}};
 }
 
 // NaN and both infinities rank last. A checkpoint stores all three as null: their order must be the same
@@ -135,6 +136,7 @@ EpochRow row_of(const nlohmann::json& json) {
   row.exposed_communication = json.value("exposed_communication", 0.0);
   row.batch = json.value("batch", std::int64_t{0});
   if (json.contains("noise")) row.noise = NoiseSums::from_json(json.at("noise"));
+  if (json.contains("ranks")) row.ranks = RankTimes::from_json(json.at("ranks"));
   return row;
 }
 
@@ -196,8 +198,12 @@ nlohmann::json fingerprint(const TrainConfig& config, const DatasetInfo& data) {
   nlohmann::json json = json_of(to_yaml(config));
   for (const char* key :
        {"data", "output", "ranks", "grid", "memory", "threads", "loader_threads", "cache", "stage", "members",
-        "checkpoint", "guard", "max_seconds", "backend", "noise_scale", "shard"}) {
+        "checkpoint", "guard", "max_seconds", "backend", "noise_scale", "shard", "exclude_slow"}) {
     json.erase(key);
+  }
+  if (config.stage_subset > 0) {  // the samples that are drawn
+    json["stage"] = {{"subset", std::to_string(config.stage_subset)}};
+    json["ranks"] = std::to_string(config.ranks);
   }
   if (config.init_from == kInitFromLast) json.erase("init_from");  // only matters at the beginning
   json["data_hash"] = data.hash;
