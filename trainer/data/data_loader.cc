@@ -131,10 +131,16 @@ void CachedSplit::read_samples(std::span<const std::size_t> indices, std::span<c
   }
 }
 
-void CachedSplit::hold(std::span<const std::size_t> samples, std::span<float> memory, int threads) {
-  constexpr std::size_t kAtOnce = 16;  // neighbours of a shard are read together
+void CachedSplit::hold(std::span<const std::size_t> samples, std::span<float> memory) {
   WFLOW_CHECK(memory.size() == samples.size() * values());
   holds_ = true;
+  for (std::size_t k = 0; k < samples.size(); ++k)
+    values_[samples[k]] = memory.subspan(k * values(), values()).data();
+}
+
+void CachedSplit::read(std::span<const std::size_t> samples, std::span<float> memory, int threads) const {
+  constexpr std::size_t kAtOnce = 16;  // neighbours of a shard are read together
+  WFLOW_CHECK(memory.size() == samples.size() * values());
   std::atomic<std::size_t> next = 0;
   std::mutex mutex;
   std::exception_ptr failure;
@@ -146,7 +152,6 @@ void CachedSplit::hold(std::span<const std::size_t> samples, std::span<float> me
         for (std::size_t k = 0; k < some.size(); ++k)
           whole.push_back(memory.subspan((at + k) * values(), values()));
         read_samples(some, whole, nullptr);
-        for (std::size_t k = 0; k < some.size(); ++k) values_[some[k]] = whole[k].data();
       }
     } catch (...) {
       const std::lock_guard lock(mutex);

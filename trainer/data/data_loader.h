@@ -74,9 +74,11 @@ class CachedSplit {
   void read_cells(std::size_t part, std::size_t i, const PeriodicBox& cells, std::span<float> values) const;
   // All cells of a part, from the cache if it has them.
   std::span<const float> whole(std::size_t part, std::size_t i, std::vector<float>& scratch);
-  // Reads these samples and keeps them, and no others, in `memory` in place of the budget's: values() numbers
-  // for each. To be called before the first batch; the memory must outlive this split.
-  void hold(std::span<const std::size_t> samples, std::span<float> memory, int threads);
+  // Reads whole samples one after the other into `memory`, values() numbers for each.
+  void read(std::span<const std::size_t> samples, std::span<float> memory, int threads) const;
+  // Gives these samples from `memory`, as read() fills it, and keeps no others. Before the first batch; the
+  // memory must outlive this split.
+  void hold(std::span<const std::size_t> samples, std::span<float> memory);
   // True if read_scaled() can be used: the values only need scaling, and the cache does not hold this
   // sample and has no space for it.
   bool passes_by_cache(std::size_t i) const;

@@ -97,7 +97,8 @@ TEST(DataLoader, HeldSamplesAreNeverReadAgain) {
     const std::vector<std::size_t> held = {0, 3, 4, 7, 8, 9, 11, 12, 13, 14, 20, 21, 22, 30, 31, 32, 33, 39};
     std::vector<float> memory(held.size() * 54);
     source.reads_ = 0;
-    split.hold(held, memory, threads);
+    split.read(held, memory, threads);
+    split.hold(held, memory);
     EXPECT_EQ(source.reads_.load(), static_cast<int>(held.size()));
     DataLoader loader(split, {kNoChange}, 3, threads, plan_of({{0, 39, 20}, {13, 13, 33}, {8}}));
     for (const float first : {0.0F, 13000.0F, 8000.0F}) EXPECT_EQ(loader.next()->values(0)[0], first);
@@ -117,7 +118,7 @@ TEST(DataLoader, AnErrorOfAHeldSampleComesThrough) {
   CacheBudget budget(1 << 20);
   CachedSplit split(source, kOneField, budget);
   std::vector<float> memory(3 * 54);
-  EXPECT_THROW(split.hold(std::vector<std::size_t>{1, 17, 18}, memory, 2), Error);
+  EXPECT_THROW(split.read(std::vector<std::size_t>{1, 17, 18}, memory, 2), Error);
 }
 
 // The values are the same from the cache, read and kept, or read straight into the batch.

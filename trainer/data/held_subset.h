@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The drawn samples of a rank (`stage: {subset: N}`), decoded and transformed, kept from the start of the
 // training to its end: no training sample is read or sent afterwards (Kurth et al. 2018, "Exascale deep
-// learning for climate analytics", section V-A).
+// learning for climate analytics", section V-A). As there, each drawn sample is read once in the whole job,
+// and sent to the ranks that have drawn it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "base/file.h"
 #include "trainer/config.h"
@@ -36,9 +38,11 @@ class HeldSubset {
   const Report& report() const { return report_; }
 
  private:
-  std::span<float> map(std::size_t values);
+  void reserve(const TrainConfig& config, std::size_t values, Communicator& communicator);
+  void fill(const CachedSplit& split, Communicator& communicator, int threads);
 
   const SubsetDraw draw_;
+  std::vector<std::vector<std::size_t>> wanted_;  // by each rank, ascending; only while the samples are read
   FileDescriptor file_;
   std::span<float> values_;
   Report report_;
