@@ -51,6 +51,7 @@ const std::array<std::string, 7> kActivations = {"leaky_relu", "relu",    "elu",
 const std::array<std::string, 4> kAugmentations = {"shift", "flip", "permute", "noise"};
 
 constexpr std::int64_t kMany = std::int64_t{1} << 40;
+constexpr std::int64_t kMostStaged = std::int64_t{1} << 31;
 
 // Earlier revisions wrote `batch_norm: true | false` for `norm: batch | none`.
 void read_batch_norm(yaml::MapReader& reader, std::string_view key, ModelConfig& model) {
@@ -646,8 +647,10 @@ void read_stage(yaml::MapReader& reader, std::string_view key, TrainConfig& conf
   if (node == nullptr) return;
   if (node->is_map()) {
     yaml::MapReader block(*node, "the stage: block", reader.diagnostics());
-    config.stage = Stage::local;
-    config.stage_folder = block.required_string("local");
+    config.stage_subset = block.has("subset") ? block.integer("subset", 1, 1, kMostStaged) : 0;
+    const bool in_files = config.stage_subset == 0 || block.has("local");
+    config.stage = in_files ? Stage::local : Stage::memory;
+    if (in_files) config.stage_folder = block.required_string("local");
     block.finish();
     return;
   }
@@ -902,8 +905,11 @@ void read_epochs(yaml::MapReader& reader, std::string_view key, TrainConfig& con
 }
 
 yaml::Node stage_node(const TrainConfig& config) {
-  if (config.stage_folder.empty()) return yaml::scalar(name_of(config.stage));
-  return yaml::map({{"local", yaml::quoted(config.stage_folder)}});
+  if (config.stage_subset == 0 && config.stage_folder.empty()) return yaml::scalar(name_of(config.stage));
+  std::vector<std::pair<std::string, yaml::Node>> entries;
+  if (config.stage_subset > 0) entries.emplace_back("subset", config::emit_integer(config.stage_subset));
+  if (!config.stage_folder.empty()) entries.emplace_back("local", yaml::quoted(config.stage_folder));
+  return yaml::map(std::move(entries));
 }
 
 yaml::Node transform_node(const TrainConfig& config) {
@@ -935,9 +941,11 @@ config::Json described(config::Json schema, const char* description) {
 }
 
 config::Json stage_schema() {
-  return config::any_of(
-      {config::choice_schema(kStages),
-       single_key_schema("local", {{"description", "folder on a disk of each node"}, {"type", "string"}})});
+  const config::Json folder = {{"description", "folder on a disk of each node"}, {"type", "string"}};
+  config::Json subset = single_key_schema(
+      "subset", described(config::integer_schema(1, kMostStaged), "training samples that each rank draws"));
+  subset["properties"]["local"] = folder;
+  return config::any_of({config::choice_schema(kStages), single_key_schema("local", folder), subset});
 }
 
 config::Json transform_schema() {
@@ -1318,6 +1326,28 @@ void check_tournament(yaml::MapReader& reader, const TrainConfig& config) {
   check_exchanged_parts(reader, config);
 }
 
+// Refuses what does not go together with `stage: {subset: N}`.
+void check_subset(yaml::MapReader& reader, const TrainConfig& config) {
+  if (config.stage_subset == 0) return;
+  const auto refuse = [&](const std::string& sentence) {
+    reader.diagnostics().error(reader.mark_of("stage"), sentence);
+  };
+  if (config.grid.ranks() > 1 || config.grid.choice != GridChoice::given)
+    refuse(
+        "'stage: {subset: N}' gives each rank samples of its own, and with 'grid' several ranks share a "
+        "sample: leave out one of them");
+  if (!config.batch_by.empty())
+    refuse(
+        "'batch_by' orders the samples of the whole data set, and with 'stage: {subset: N}' each rank has "
+        "its own: leave out one of them");
+  if (config.memory > 0)
+    refuse(
+        "'memory' leaves the rest to a cache, and 'stage: {subset: N}' keeps samples beside it: leave out "
+        "one "
+        "of them");
+  if (const std::string why = subset_refusal(config, config.ranks); !why.empty()) refuse(why);
+}
+
 // Keys that contradict each other.
 void check_train(yaml::MapReader& reader, TrainConfig& config) {
   yaml::Diagnostics& diagnostics = reader.diagnostics();
@@ -1354,13 +1384,14 @@ void check_train(yaml::MapReader& reader, TrainConfig& config) {
                       fmt::format("'noise_scale' needs whole gradients, and 'shard: {}' divides them: say "
                                   "'shard: optimizer', or leave 'noise_scale' out",
                                   name_of(config.shard)));
-  if (config.shard != Shard::none && !config.alternate.empty())
-    diagnostics.error(reader.mark_of("shard"),
-                      "'shard' and 'alternate' do not go together: leave out one of them");
   check_heads(reader, config);
   check_alternate(reader, config);
   check_composed(reader, config);
   const bool adversarial = config.model.name == ModelName::gan || config.model.name == ModelName::wae;
+  if (config.shard != Shard::none && (adversarial || !config.alternate.empty()))
+    diagnostics.error(reader.mark_of("shard"),
+                      fmt::format("'shard' and {} do not go together: leave out one of them",
+                                  adversarial ? "a model of several updates" : "'alternate'"));
   if (compares_scores(config.loss.name) && !adversarial)
     diagnostics.error(
         reader.mark_of("loss"),
@@ -1370,6 +1401,7 @@ void check_train(yaml::MapReader& reader, TrainConfig& config) {
   check_metrics(reader, config);
   check_grid(reader, config);
   check_tournament(reader, config);
+  check_subset(reader, config);
 }
 
 config::Key<TrainConfig> tournament_key() {
@@ -1465,6 +1497,33 @@ config::Key<TrainConfig> memory_key() {
       .only_if_set();
 }
 
+config::Key<TrainConfig> stage_key() {
+  return config::custom<TrainConfig>("stage", stage_schema(),
+                                     "where shards are read from: `none` (where they lie), `memory` or "
+                                     "`local` (a copy spread over the nodes, "
+                                     "[Staging](#staging)), `{local: FOLDER}`; `{subset: N}`: each rank "
+                                     "draws N training samples and keeps them "
+                                     "([Subsets](#subsets))",
+                                     read_stage, stage_node);
+}
+
+config::Key<TrainConfig> exclude_slow_key() {
+  return config::real(
+             "exclude_slow", &TrainConfig::exclude_slow, 0, 1000,
+             "in a campaign: starts the training again without a node that takes so many times as long "
+             "as the others, such as 1.5 ([slow nodes](#slow-nodes)). 0: only names it")
+      .only_if_set()
+      .then([](yaml::MapReader& reader, TrainConfig& config) {
+        if (config.exclude_slow > 0 && config.exclude_slow < kSlowNode)
+          reader.diagnostics().error(
+              reader.mark_of("exclude_slow"),
+              fmt::format(
+                  "'exclude_slow' is {:g}: a node counts as slow from {:g} times the others' time on; "
+                  "say that or more",
+                  config.exclude_slow, kSlowNode));
+      });
+}
+
 const config::Table<TrainConfig>& train_table() {
   static const config::Table<TrainConfig> table(
       "the train: block",
@@ -1551,11 +1610,8 @@ const config::Table<TrainConfig>& train_table() {
                      "has available and the limits of the control groups leave")
            .usually("a quarter of the free memory")
            .only_if_set(),
-       config::custom<TrainConfig>(
-           "stage", stage_schema(),
-           "where shards are read from: `none` (where they lie), `memory` or `local` (a copy spread "
-           "over the nodes, [Staging](#staging)), `{local: FOLDER}`",
-           read_stage, stage_node),
+       stage_key(),
+       exclude_slow_key(),
        config::custom<TrainConfig>(
            "model",
            config::any_of({model_table().schema()["properties"]["name"],
@@ -1868,6 +1924,20 @@ std::int64_t GridConfig::ranks() const {
   std::int64_t product = 1;
   for (const std::int64_t parts : space) product *= parts;
   return product;
+}
+
+std::string subset_refusal(const TrainConfig& config, std::int64_t ranks) {
+  if (ranks > config.ranks)
+    return fmt::format(
+        "'stage: {{subset: N}}' draws samples for {} ranks ('ranks'), and there are {}: start as many or "
+        "fewer",
+        config.ranks, ranks);
+  if (config.batch % config.ranks != 0)
+    return fmt::format(
+        "'stage: {{subset: N}}' needs a 'batch' that is a multiple of 'ranks': each of the {} ranks takes an "
+        "equal part of its own samples in each step, and 'batch' is {}",
+        config.ranks, config.batch);
+  return {};
 }
 
 std::vector<HeadConfig> heads_of(const TrainConfig& config) {

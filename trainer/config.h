@@ -310,6 +310,11 @@ struct TrainConfig {
   std::int64_t cache_bytes = -1;  // memory per rank for decoded samples; -1: a quarter of the free memory
   Stage stage = Stage::none;
   std::string stage_folder;  // for `local`; empty: $TMPDIR, else /tmp
+  // Above 0: each of `ranks` draws so many training samples, with replacement, and keeps them in `stage`
+  // (data/subset.h).
+  std::int64_t stage_subset = 0;
+  // Above 0: asks for a restart without a node whose ranks take so many times as long as the others.
+  double exclude_slow = 0;
   ModelConfig model;
   TransformConfig transform;
   bool normalise = true;
@@ -346,6 +351,12 @@ struct TrainConfig {
 };
 
 inline constexpr const char* kInitFromLast = "last";
+// A node whose ranks take so many times as long as the others is named as slow.
+inline constexpr double kSlowNode = 1.2;
+
+// Why `stage: {subset: N}` can't be used on this many ranks: a sentence, empty if it can. The subsets are
+// those of config.ranks ranks.
+std::string subset_refusal(const TrainConfig& config, std::int64_t ranks);
 
 // The heads of a completed configuration: at least one; the name is empty where the block has no `heads`.
 std::vector<HeadConfig> heads_of(const TrainConfig& config);

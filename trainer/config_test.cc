@@ -197,6 +197,17 @@ TEST(TrainConfig, RefusesContradictions) {
   EXPECT_THAT(read("{data: d, augment: [flip, noise]}").messages, HasSubstr("as in {noise: 0.01}"));
   EXPECT_THAT(read("{data: d, stage: lokal}").messages, HasSubstr("did you mean 'local'?"));
   EXPECT_THAT(read("{data: d, stage: {memory: /x}}").messages, HasSubstr("needs the key 'local'"));
+  EXPECT_THAT(read("{data: d, stage: {subset: 0}}").messages, HasSubstr("'subset' must be"));
+  EXPECT_THAT(read("{data: d, stage: {subset: 4, memory: 1}}").messages, HasSubstr("'memory'"));
+  EXPECT_THAT(read("{data: d, ranks: 3, batch: 8, stage: {subset: 4}}").messages,
+              HasSubstr("needs a 'batch' that is a multiple of 'ranks'"));
+  EXPECT_THAT(read("{data: d, ranks: 2, grid: {space: 2}, stage: {subset: 4}}").messages,
+              HasSubstr("with 'grid' several ranks share a sample"));
+  EXPECT_THAT(read("{data: d, batch_by: [type], stage: {subset: 4}}").messages,
+              HasSubstr("'batch_by' orders the samples of the whole data set"));
+  EXPECT_THAT(read("{data: d, memory: 1 GiB, stage: {subset: 4}}").messages,
+              HasSubstr("leave out one of them"));
+  EXPECT_THAT(read("{data: d, exclude_slow: 1.1}").messages, HasSubstr("'exclude_slow' is 1.1"));
   EXPECT_THAT(read("{data: d, transform: {lag: 1}}").messages, HasSubstr("needs the key 'log'"));
   EXPECT_THAT(read("{data: d, gradients: {wire: quarter}}").messages, HasSubstr("'wire'"));
   EXPECT_THAT(read("{data: d, members: 2, search: {rungs: [1, 2]}}").messages,
@@ -212,7 +223,7 @@ TEST(TrainConfig, RefusesContradictions) {
 // A training without newer keys keeps its configuration file, and in a campaign its hash.
 TEST(TrainConfig, NewerKeysAreNotWrittenWithoutAValue) {
   const std::string text = yaml::emit(to_yaml(read("{data: d}").config));
-  for (const char* key : {"plateau_epochs", "batch_epochs", "batch_factor", "noise_scale"})
+  for (const char* key : {"plateau_epochs", "batch_epochs", "batch_factor", "noise_scale", "exclude_slow"})
     EXPECT_THAT(text, Not(HasSubstr(key)));
 }
 
@@ -249,6 +260,14 @@ TEST(TrainConfig, ReadsBackEqual) {
   EXPECT_EQ(noisy.config.augment.noise, 0.02);
   EXPECT_EQ(noisy.config.stage, Stage::memory);
   EXPECT_EQ(read(yaml::emit(to_yaml(noisy.config))).config, noisy.config);
+  const ReadResult drawn = read("{data: d, ranks: 4, batch: 8, stage: {subset: 100}, exclude_slow: 1.5}");
+  EXPECT_EQ(drawn.messages, "");
+  EXPECT_EQ(drawn.config.stage, Stage::memory);
+  EXPECT_EQ(drawn.config.stage_subset, 100);
+  EXPECT_EQ(read(yaml::emit(to_yaml(drawn.config))).config, drawn.config);
+  const ReadResult on_disk = read("{data: d, stage: {subset: 100, local: /scratch}}");
+  EXPECT_EQ(on_disk.config.stage, Stage::local);
+  EXPECT_EQ(read(yaml::emit(to_yaml(on_disk.config))).config, on_disk.config);
   const ReadResult rung =
       read("{data: d, search: {rungs: [2, 6], rung: 2, trainings: [a], folders: [/f, /g]}}");
   EXPECT_EQ(rung.config.search.rung, 2);

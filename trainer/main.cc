@@ -66,6 +66,7 @@ struct Arguments {
   std::vector<std::string> scale_from;
   bool allow_any_ranks = false;
   std::vector<std::string> bit_flips;
+  std::vector<std::string> slow_ranks;
 };
 
 struct Configuration {
@@ -162,6 +163,12 @@ std::vector<trainer::BitFlip> bit_flips_of(const Arguments& arguments) {
   return flips;
 }
 
+std::vector<trainer::SlowRank> slow_ranks_of(const Arguments& arguments) {
+  std::vector<trainer::SlowRank> slow;
+  for (const std::string& text : arguments.slow_ranks) slow.push_back(trainer::read_slow_rank(text));
+  return slow;
+}
+
 int run(const Arguments& arguments, trainer::Communicator& communicator) {
   const bool leader = communicator.rank() == 0;
   try {
@@ -177,8 +184,9 @@ int run(const Arguments& arguments, trainer::Communicator& communicator) {
     if (leader) check_machine(config);
     std::signal(SIGTERM, remember_signal);
     std::signal(SIGUSR1, remember_signal);
-    const trainer::RunOptions options = {arguments.fresh, arguments.fresh_on_new_data,
-                                         [] { return stop_signal != 0; }, bit_flips_of(arguments), search};
+    const trainer::RunOptions options = {
+        arguments.fresh,         arguments.fresh_on_new_data, [] { return stop_signal != 0; },
+        bit_flips_of(arguments), slow_ranks_of(arguments),    search};
     if (arguments.find_rate) {
       trainer::find_rate(config, communicator, options);
       return static_cast<int>(stop_signal != 0 ? ExitCode::interrupted : ExitCode::ok);
@@ -275,6 +283,12 @@ int body(int argc, char** argv) {
                  "step=N, bit=N, seed=N, rank=N after commas")
       ->type_name("WHERE,...")
       ->allow_extra_args(false);
+  app.add_option("--inject-slow-rank", arguments.slow_ranks,
+                 "test of what is said of slow nodes: a rank, or all of a host, sleep in each step; "
+                 "rank=N,seconds=S or "
+                 "host=NAME,seconds=S")
+      ->type_name("RANK,SECONDS")
+      ->allow_extra_args(false);
   PredictArguments predict;
   const CLI::App& predict_command = add_predict(app, predict);
   app.set_version_flag("--version", std::string("wflow-train ") + wflow::kVersion);
@@ -291,6 +305,7 @@ int body(int argc, char** argv) {
   if (arguments.config.empty())
     throw Error(ExitCode::usage, "name the YAML file of the training: wflow-train --help");
   bit_flips_of(arguments);  // reports wrong ones before MPI_Init
+  slow_ranks_of(arguments);
   std::optional<trainer::SpaceGrid> grid;
   if (!arguments.grid.empty()) grid = trainer::read_space_grid(arguments.grid);
   if (grid && !arguments.dry_run)

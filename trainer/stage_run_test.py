@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Whole runs of wflow-train with `stage:`: the same bits, each byte of a shard read once, nothing left behind."""
+"""Whole runs of wflow-train with `stage:`: the same bits, each byte read once at the start, nothing left behind."""
 
 import argparse
 import collections
@@ -22,17 +22,13 @@ import train_run_test
 MEMORY_AND_FILES = ("memory", "local")
 
 
-class Staging(train_run_test.TrainRun):
+class StageRun(train_run_test.TrainRun):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
         cls.scratch = cls.root / "scratch"
         cls.scratch.mkdir()
         cls.shards = sorted(p for p in (cls.root / "shards").rglob("*.h5"))
-
-    def staged(self, name, where, **keys):
-        stage = {"local": str(self.scratch)} if where == "local" else where
-        return self.config(name, stage=stage, cache=0, epochs=2, batch=8, **keys)
 
     def reads(self, config, ranks, env):
         """Returns the bytes that all processes of a job have read of each file of the data set; None in a sanitized build, where they can't be counted."""
@@ -47,6 +43,12 @@ class Staging(train_run_test.TrainRun):
             path, count = line.rsplit(" ", 1)
             bytes_of[pathlib.Path(path)] += int(count)
         return bytes_of, done
+
+
+class Staging(StageRun):
+    def staged(self, name, where, **keys):
+        stage = {"local": str(self.scratch)} if where == "local" else where
+        return self.config(name, stage=stage, cache=0, epochs=2, batch=8, **keys)
 
     def test_same_bits_and_each_byte_read_once(self):
         sizes = {path: path.stat().st_size for path in self.shards}
@@ -154,6 +156,89 @@ class Staging(train_run_test.TrainRun):
         done = self.train(self.config("damage", data=str(shards), stage="memory", cache=0), 2, code=4,
                           env={"WFLOW_RANKS_PER_GROUP": "1"})
         self.assertRegex(done.stderr, r"x of samples \d+ to \d+ of .*/damaged/train/shard-0000\d.h5 is damaged")
+
+
+class Subsets(StageRun):
+    """`stage: {subset: N}`: each rank draws samples and keeps them."""
+
+    def drawn(self, name, size=10, folder=False, **keys):
+        stage = {"subset": size, **({"local": str(self.scratch)} if folder else {})}
+        return self.config(name, **{"stage": stage, "batch": 8, "ranks": 2, "epochs": 3, "cache": 0, **keys})
+
+    def test_same_bits_in_files_and_on_fewer_ranks(self):
+        done = self.train(self.drawn("memory"), 2)
+        self.assertRegex(done.stdout, r"each of 2 ranks trains on 10 draws from \d+ samples \(seed 1\): \d+ distinct ones in all")
+        self.train(self.drawn("file", folder=True), 2)
+        self.assertEqual(list(self.scratch.iterdir()), [])
+        self.assertEqual(self.weights("file")[0], self.weights("memory")[0])
+        self.train(self.drawn("other_seed", seed=2), 2)
+        self.assertNotEqual(self.weights("other_seed")[0], self.weights("memory")[0])
+        result = self.result("memory")
+        self.assertEqual(result["steps"], 3 * 3)  # 2 ranks of 10 samples in batches of 8
+        staging = result["staging"]
+        self.assertEqual((staging["subset"], staging["subsets"], staging["seed"]), (10, 2, 1))
+        self.assertLessEqual(staging["distinct_on_a_rank"][1], 10)
+        self.assertLessEqual(staging["distinct"], sum(staging["distinct_on_a_rank"]))
+        # One rank keeps both subsets: the same samples in each step, summed in another order.
+        self.train(self.drawn("one"), 1, "--allow-any-ranks")
+        self.assertEqual(self.result("one")["staging"]["distinct"], staging["distinct"])
+        self.assertAlmostEqual(self.result("one")["train_loss"], result["train_loss"], delta=1e-4 * result["train_loss"])
+
+    def test_reads_nothing_of_the_training_samples_after_the_start(self):
+        train = [path for path in self.shards if path.parent.name == "train"]
+        totals = []
+        for epochs in (1, 6):
+            found, _ = self.reads(self.drawn(f"epochs{epochs}", epochs=epochs, checkpoint={"every_epochs": 0}), 2, {})
+            if found is None:
+                self.skipTest("reads can't be counted in a sanitized build")
+            totals.append(sum(found[path] for path in train))
+        self.assertGreater(totals[0], 0)
+        self.assertEqual(*totals)
+
+    def test_a_sample_is_read_once_in_the_whole_job(self):
+        """Four ranks draw nearly every sample each: together they read little more than the shards have."""
+        root = self.root / "large"
+        root.mkdir()
+        with unittest.mock.patch.object(train_run_test, "CELLS", 16):  # chunks of one sample
+            train_run_test.make_data(root, "compression: none\n")
+        read = {}
+        for ranks in (1, 4):
+            keys = {"data": str(root / "shards"), "epochs": 1, "ranks": ranks, "transform": None}
+            self.train(self.drawn(f"once{ranks}", 150, **keys), ranks)
+            result = self.result(f"once{ranks}")
+            self.assertGreater(result["staging"]["distinct_on_a_rank"][0], 25)
+            read[ranks] = sum(result["reading"]["bytes_this_segment"])
+        self.assertLess(read[4], 1.2 * read[1])
+
+    def test_killed_in_the_middle(self):
+        whole = self.drawn("whole", epochs=8, checkpoint={"every_steps": 2})
+        self.train(whole, 2)
+        killed = self.drawn("killed", epochs=8, checkpoint={"every_steps": 2})
+        self.kill_after_step(killed, 4, 2)
+        self.assertRegex(self.train(killed, 2).stdout, r"continued from epoch \d+, step \d+")
+        self.assertEqual(self.weights("killed")[0], self.weights("whole")[0])
+
+    def test_labels_alone(self):
+        keys = {"inputs": ["amplitude"], "targets": ["slope"], "model": "mlp", "transform": None, "augment": None}
+        self.train(self.drawn("labels", **keys), 2)
+        self.assertEqual(self.result("labels")["staging"]["bytes"], 0)
+
+    def test_another_draw_is_another_training(self):
+        self.train(self.drawn("size", epochs=1), 2)
+        done = self.train(self.drawn("size", 12, epochs=1), 2, code=4)
+        self.assertIn("'stage.subset' was 10 and is 12", done.stderr)
+        # Without `ranks` in the file, there are as many subsets as ranks.
+        self.train(self.drawn("by_hand", epochs=1, ranks=None), 2)
+        done = self.train(self.drawn("by_hand", epochs=1, ranks=None), 1, code=4)
+        self.assertIn("'ranks' was 2 and is 1", done.stderr)
+
+    def test_refused(self):
+        done = self.train(self.drawn("uneven", ranks=None, batch=7), 2, code=3)
+        self.assertIn("needs a 'batch' that is a multiple of 'ranks'", done.stderr)
+        done = self.train(self.drawn("too_many"), 4, code=3)
+        self.assertIn("draws samples for 2 ranks ('ranks'), and there are 4", done.stderr)
+        done = self.train(self.drawn("huge", 2000000000, epochs=1), 1, "--allow-any-ranks", "--dry-run")
+        self.assertIn("subset          2000000000 draws on each of 2 ranks", done.stdout)
 
 
 if __name__ == "__main__":

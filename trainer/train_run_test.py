@@ -12,6 +12,7 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -1682,6 +1683,55 @@ class Ranks(TrainRun):
         shard.write_bytes(data)
         done = self.train(self.config("damage", data=str(shards)), 2, code=4)
         self.assertRegex(done.stderr, r"wflow-train: rank \d: .*shard-0000")
+
+
+class SlowNodes(TrainRun):
+    """A rank that sleeps in each step: what is said of it."""
+
+    def slow(self, name, *options, nodes=3, **keys):
+        events = self.root / f"{name}.events"
+        env = {"WFLOW_EVENTS": str(events)}
+        if nodes > 1:
+            env["WFLOW_RANKS_PER_GROUP"] = "1"
+        done = self.train(self.config(name, batch=6, **keys), 3, *options, env=env)
+        rows = [json.loads(line) for line in (self.root / name / "metrics.jsonl").read_text().splitlines()]
+        return done, rows, [json.loads(line) for line in events.read_text().splitlines()]
+
+    def test_names_the_node_that_the_others_wait_for(self):
+        done, rows, events = self.slow("slow", "--inject-slow-rank", "rank=1,seconds=0.1", exclude_slow=1.5)
+        node = f"{socket.gethostname()}/1"
+        said = re.findall(r"node (\S+) takes [\d.]+ times as long as the others \(rank (\d): \S+ s of an epoch against \S+ s, computing\)",
+                          done.stdout)
+        self.assertEqual(set(said), {(node, "1")}, done.stdout)
+        for row in rows:
+            self.assertEqual((row["ranks"]["ranks"], row["ranks"]["slowest"]["rank"]), (3, 1))
+            least, median, most = row["ranks"]["rank_wait"]
+            self.assertLess(least, median)  # the slow one waits least
+            self.assertGreater(row["ranks"]["computing"][2], 0.5)  # 5 steps
+        result = self.result("slow")["ranks_this_segment"]
+        self.assertEqual(result["slowest"]["name"], f"node {node}")
+        self.assertIn(f"node {node} takes ", result["slow"])
+        notes = [event["text"] for event in events if event["type"] == "note"]
+        self.assertTrue(any(f"node {node} takes" in note for note in notes), notes)
+        metrics = [event for event in events if event["type"] == "metric" and event["name"] == f"slow_node/{node}"]
+        self.assertGreater(metrics[0]["value"], 1.2)
+        asked = [event for event in events if event["type"] == "exclude_node"]
+        self.assertEqual(asked[0]["node"], node)
+        # There is a checkpoint to go on from when the campaign is asked.
+        before = [event["type"] for event in events[:events.index(asked[0])]]
+        self.assertIn("checkpoint", before)
+        _, rows, events = self.slow("even", exclude_slow=1000)
+        self.assertEqual(self.weights("even")[0], self.weights("slow")[0])
+        self.assertNotIn("exclude_node", [event["type"] for event in events])
+
+    def test_names_the_rank_where_there_is_one_node(self):
+        done, _, events = self.slow("one", "--inject-slow-rank", "rank=2,seconds=0.1", nodes=1, exclude_slow=1.5)
+        self.assertRegex(done.stdout, rf"rank 2 of node {socket.gethostname()} takes [\d.]+ times as long as the others \(\S+ s of an epoch")
+        self.assertNotIn("exclude_node", [event["type"] for event in events])
+
+    def test_wrong_delays(self):
+        for wrong in ("rank=1", "seconds=1,node=3", "rank=x,seconds=1"):
+            self.assertIn("--inject-slow-rank", self.train(self.config("wrong"), 1, "--inject-slow-rank", wrong, code=2).stderr)
 
 
 class SharedState(TrainRun):

@@ -228,6 +228,9 @@ void add_results(const TrainingResult& training, Page& page) {
     for (const auto& [target, errors] : training.result.at("test").at("targets").items())
       if (errors.contains("classes")) add_classes(training, target, errors, page);
     add_metrics(training, page);
+    const nlohmann::json ranks = training.result.value("ranks_this_segment", nlohmann::json::object());
+    if (ranks.contains("slow"))
+      page.paragraph(fmt::format("{}: {}.", training.task, ranks.at("slow").get<std::string>()));
     if (!training.pictures.is_null()) add_pictures(training, page);
   } catch (const nlohmann::json::exception& error) {
     page.note(

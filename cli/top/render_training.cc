@@ -95,6 +95,12 @@ std::vector<std::string> facts_of(const Training& training, const TopData& data)
     const bool said = name == "samples_per_second" || name == "gflops" || name == "data_wait" ||
                       name == "exposed_communication" || name == "learning_rate";
     if (said || std::ranges::find(shown, curve) != shown.end()) continue;
+    constexpr std::string_view kSlowNode = "slow_node/";
+    if (name.starts_with(kSlowNode)) {
+      facts.push_back(fmt::format("{} takes {:.1f} times as long as the others",
+                                  name.substr(kSlowNode.size()), curve->points.back().value));
+      continue;
+    }
     facts.push_back(fmt::format("{} {:.4g}", name, curve->points.back().value));
   }
   return facts;

@@ -106,16 +106,16 @@ class Results : public testing::Test {
   ~Results() override { fs::remove_all(folder_); }
 
   // The lines for the training of one campaign with this ratio of its errors.
-  void train(const std::string& campaign, double ratio) {
+  void train(const std::string& campaign, double ratio, const std::string& more = "") {
     make_directories(folder_ / campaign / ".wflow");
     make_directories(folder_ / campaign / "train");
-    write_file_durably(folder_ / campaign / "train" / "result.json", fmt::format(R"({{
+    write_file_durably(folder_ / campaign / "train" / "result.json", fmt::format(R"({{{1}
       "epochs": 40, "selected_epoch": 36, "model": {{"name": "cosmoflow", "parameters": 1234}},
       "test": {{"mean_mae_ratio": {0}, "targets": {{"omega_m": {{"mae": 0.0123, "mae_ratio": {0}, "r2": 0.99}},
                                                   "class": {{"mae": 0.5, "mae_ratio": null, "accuracy": 0.5,
                                                     "mean_iou": 0.25, "classes": [{{"iou": 0.25}}, {{"iou": null}}],
                                                     "metrics": {{"map": 0.75, "ap_1": null}}}}}}}}}})",
-                                                                                 ratio));
+                                                                                 ratio, more));
   }
   std::vector<std::string> lines_of(const std::string& campaign) const {
     engine::CampaignStatus status;
@@ -136,6 +136,12 @@ TEST_F(Results, HaveTheNetworkAndItsTestErrors) {
                            "  class          0.5       -                  -",
                            "  omega_m        0.0123    0.085              0.99",
                            "  class: accuracy 0.5, mean IoU 0.25 (0 0.250)", "  class: ap_1 -, map 0.75"));
+}
+
+TEST_F(Results, NameASlowNode) {
+  train("study_20261121-160001", 0.085,
+        R"("ranks_this_segment": {"ranks": 4, "slow": "node n3 takes 1.4 times as long as the others"},)");
+  EXPECT_EQ(lines_of("study_20261121-160001").back(), "  node n3 takes 1.4 times as long as the others");
 }
 
 TEST_F(Results, AreComparedWithTheCampaignAndTheIterationBefore) {

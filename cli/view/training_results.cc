@@ -112,6 +112,14 @@ std::string metrics_line(const std::string& target, const nlohmann::json& errors
   return fmt::format("  {}: {}", target, text::join(each, ", "));
 }
 
+// The sentence of the training about a node that its ranks waited for; empty if there was none.
+std::string slow_node_of(const nlohmann::json& result) {
+  const auto ranks = result.find("ranks_this_segment");
+  if (ranks == result.end() || !ranks->is_object()) return {};
+  const auto slow = ranks->find("slow");
+  return slow != ranks->end() && slow->is_string() ? slow->get<std::string>() : std::string();
+}
+
 std::vector<std::string> lines_of_result(const nlohmann::json& result, const std::string& name,
                                          const fs::path& file, const fs::path& campaign,
                                          const Terminal& terminal) {
@@ -129,6 +137,7 @@ std::vector<std::string> lines_of_result(const nlohmann::json& result, const std
   for (const auto& [target, errors] : result["test"]["targets"].items())
     for (std::string line : {classes_line(target, errors), metrics_line(target, errors)})
       if (!line.empty()) lines.push_back(std::move(line));
+  if (const std::string slow = slow_node_of(result); !slow.empty()) lines.push_back("  " + slow);
   const auto now = number_in(result["test"], "mean_mae_ratio");
   const auto where = campaign_before(campaign);
   if (!now || !where) return lines;

@@ -104,6 +104,28 @@ TEST(CoordinatorGangs, ASilentNodeEndsTheTaskEverywhereAndItRunsAgain) {
   EXPECT_EQ(edge.failures().size(), 1U);
 }
 
+TEST(CoordinatorGangs, ATaskLeavesOutTheNodeThatSlowsItDown) {
+  GangEdge edge;
+  const std::string slow = "n" + edge.other_.substr(1);
+  wire::TaskEvent asked;
+  asked.array = edge.lease.array;
+  asked.element = edge.lease.first;
+  asked.body = wire::OtherEvent{
+      "exclude_node", R"({"type":"exclude_node","node":")" + slow + R"(.site.org","reason":"node is slow"})"};
+  wire::Results results;
+  results.sequence = 7;
+  results.events = {asked, asked};
+  edge.say(edge.lead_, std::move(results));
+  EXPECT_TRUE(GangEdge::ends_ranks(edge.revoked(edge.lead_)));
+  ASSERT_EQ(edge.failures().size(), 1U);
+  EXPECT_EQ(edge.failures()[0].outcome.detail, "without the node " + slow + ": node is slow");
+  EXPECT_EQ(edge.failures()[0].counts.failures, 0U) << "no attempt is charged";
+  edge.ended(wire::EndReason::cancelled, 0);
+  edge.live(5);
+  EXPECT_EQ(edge.leases(edge.lead_).size() + edge.leases(edge.idle_).size(), 2U)
+      << "once more, on the other two";
+}
+
 TEST(CoordinatorGangs, ANodeThatComesBackEndsWhatIsLeftThere) {
   GangEdge edge;
   edge.live(12, {edge.other_});

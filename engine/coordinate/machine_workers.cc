@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/text.h"
@@ -347,12 +348,44 @@ void CoordinatorMachine::Impl::apply_event(wire::TaskEvent& event) {
     ++notes_;
     record("note", fmt::format("{}: {}", plan_.array_name(event.array), checked_text(note->text, kNoteText)));
   }
+  const auto* other = std::get_if<wire::OtherEvent>(&event.body);
+  if (other != nullptr && other->type == "exclude_node") exclude_node(event, other->json);
   if (auto followup = followup_of(event); followup && submitted_.insert(followup->source).second) {
     record("submit", fmt::format("{}: {}", plan_.array_name(event.array),
                                  followup->spec.empty() ? followup->directory : followup->spec));
     batch_.followups.push_back(std::move(*followup));
   }
   batch_.events.push_back(std::move(event));
+}
+
+// A training asks to run without a node that slows it down (`exclude_slow`).
+void CoordinatorMachine::Impl::exclude_node(const wire::TaskEvent& event, const std::string& line) {
+  const nlohmann::json asked = nlohmann::json::parse(line, nullptr, false);
+  const auto text_of = [&](const char* key) {
+    const auto at = asked.is_object() ? asked.find(key) : asked.end();
+    return at != asked.end() && at->is_string() ? checked_text(at->get<std::string>(), kNoteText) : "";
+  };
+  const std::string host = batch::short_name(text_of("node"));
+  const auto is_there = [&](const auto& entry) {
+    const Worker& worker = entry.second;
+    return batch::short_name(worker.capacity.node) == host || batch::short_name(worker.guardian.host) == host;
+  };
+  const auto worker = std::ranges::find_if(workers_, is_there);
+  if (host.empty() || worker == workers_.end()) return;
+  const std::string node = worker->second.capacity.node;
+  const std::string name = plan_.array_name(event.array);
+  switch (scheduler_.exclude_node(event.array, event.element, event.attempt, node,
+                                  fmt::format("without the node {}: {}", node, text_of("reason")))) {
+    case Scheduler::Exclusion::done:
+    case Scheduler::Exclusion::stale:
+      return;
+    case Scheduler::Exclusion::too_few:
+      return record("note",
+                    fmt::format("{}: keeps the slow node {}: without it too few nodes are left", name, node));
+    case Scheduler::Exclusion::too_many:
+      return record("note", fmt::format("{}: keeps the slow node {}: {} nodes were left out already", name,
+                                        node, Scheduler::kMostExcluded));
+  }
 }
 
 void CoordinatorMachine::Impl::on_heartbeat(Worker& worker, wire::Heartbeat& heartbeat) {

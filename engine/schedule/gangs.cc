@@ -20,11 +20,14 @@ constexpr double kLookForAllocation_s = 1;
 
 // ---- reservations
 
-// The allocation's workers that may be of a gang of the queue, one a node.
-std::vector<Worker*> Scheduler::gang_candidates(QueueId queue, const LeaseTable::Members& members) const {
+// The allocation's workers that may be of a gang of the array, one a node.
+std::vector<Worker*> Scheduler::gang_candidates(ArrayId array, const LeaseTable::Members& members) const {
+  const QueueId queue = ready_.queue_of(array);
+  const auto excluded = excluded_nodes_.find(array);
   std::vector<Worker*> candidates;
   std::set<std::string> nodes;
   for (const auto& [number, worker] : members) {
+    if (excluded != excluded_nodes_.end() && excluded->second.contains(worker->capacity.node)) continue;
     const bool usable =
         worker->serves[queue] && !worker->draining && fits_before_end(ready_.queue(queue), *worker, now_s_);
     if (usable && nodes.insert(worker->capacity.node).second) candidates.push_back(worker);
@@ -52,10 +55,11 @@ bool Scheduler::serve_gang(QueueId queue) {
   double& look_s = gang_look_s_[queue];
   if (now_s_ < look_s) return false;
   look_s = now_s_ + kLookForAllocation_s;
+  const ArrayId array = *ready_.queue(queue).waiting.begin();
   std::map<std::string, std::vector<Worker*>> candidates;
   std::size_t most = 0;
   for (const auto& [allocation, members] : leases_.allocations()) {
-    std::vector<Worker*> workers = gang_candidates(queue, members);
+    std::vector<Worker*> workers = gang_candidates(array, members);
     most = std::max(most, workers.size());
     candidates.emplace(allocation, std::move(workers));
   }
@@ -138,7 +142,7 @@ bool Scheduler::grant_reserved(const std::string& allocation) {
   const bool all_there = static_cast<int>(members->second.size()) >= reservation.nodes;
   if (all_there && now_s_ < reservation.look_s && free < reservation.nodes) return false;
   reservations_.at(allocation).look_s = now_s_ + kLookForAllocation_s;
-  std::vector<Worker*> workers = gang_candidates(reservation.queue, members->second);
+  std::vector<Worker*> workers = gang_candidates(*queue.waiting.begin(), members->second);
   if (static_cast<int>(workers.size()) < reservation.nodes) {
     drop_reservation(allocation);
     return false;
@@ -215,6 +219,35 @@ void Scheduler::node_lost(const WorkerId& id, const Loss& loss) {
   if (worker == nullptr) return;
   const std::set<LeaseId> gangs = worker->gangs;
   for (const LeaseId lease : gangs) break_gang(lease, loss);
+}
+
+Scheduler::Exclusion Scheduler::exclude_node(ArrayId array, Element element, std::uint32_t attempt,
+                                             const std::string& node, const std::string& why) {
+  if (!valid(array, element, 1)) return Exclusion::stale;
+  const std::optional<LeaseId> holder = leases_.holder_of(array, element);
+  const LeaseState* lease = holder ? leases_.find(*holder) : nullptr;
+  if (lease == nullptr || !lease->gang || lease->broken) return Exclusion::stale;
+  const auto counts = arrays_[array].attempts.find(element);
+  if ((counts == arrays_[array].attempts.end() ? 0 : counts->second.number) != attempt)
+    return Exclusion::stale;
+  const auto is_there = [&](const Worker* worker) { return worker->capacity.node == node; };
+  if (!is_there(lease->worker) && std::ranges::none_of(lease->others, is_there)) return Exclusion::stale;
+  std::set<std::string>& excluded = excluded_nodes_[array];
+  if (excluded.size() >= kMostExcluded) return Exclusion::too_many;
+  excluded.insert(node);
+  std::size_t most = 0;
+  for (const auto& [allocation, members] : leases_.allocations())
+    most = std::max(most, gang_candidates(array, members).size());
+  const QueueId queue = ready_.queue_of(array);
+  const Gang& gang = ready_.queue(queue).gang;
+  if (most < static_cast<std::size_t>(gang.min_nodes)) {
+    excluded.erase(node);
+    return Exclusion::too_few;
+  }
+  // It has had all of its nodes: it need not wait for more than are left.
+  if (most < static_cast<std::size_t>(gang.nodes)) too_few_since_s_[queue] = now_s_ - kShrink_s;
+  break_gang(*holder, {.detail = why, .charged = false});
+  return Exclusion::done;
 }
 
 void Scheduler::break_incomplete_gangs() {

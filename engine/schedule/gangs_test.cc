@@ -303,6 +303,65 @@ TEST(Gangs, ThatLoseANodeRunAgainOnceAndAreNotCharged) {
   }
 }
 
+// The task runs again without the node, and is not charged.
+TEST(Gangs, LeaveOutANodeThatSlowsThemDown) {
+  std::vector<ArraySpec> specs = {gangs(0, 2, 2, 2)};
+  specs[0].max_retries = 0;
+  Site site(specs);
+  for (int i = 0; i < 3; ++i) site.join("w" + std::to_string(i), 2, "a");
+  site.settle();
+  ASSERT_EQ(site.gang_grants.size(), 1U);
+  EXPECT_EQ(site.scheduler.exclude_node(0, 0, 0, "node-w2", "slow"), Scheduler::Exclusion::stale)
+      << "it does not run there";
+  EXPECT_EQ(site.scheduler.exclude_node(0, 1, 0, "node-w0", "slow"), Scheduler::Exclusion::stale)
+      << "it does not run";
+  EXPECT_EQ(site.scheduler.exclude_node(0, 0, 0, "node-w0", "slow"), Scheduler::Exclusion::done);
+  EXPECT_EQ(site.scheduler.exclude_node(0, 0, 0, "node-w0", "slow"), Scheduler::Exclusion::stale)
+      << "the same event once more";
+  site.run();
+  EXPECT_EQ((site.gang_grants[{0, 0}]), 2);
+  EXPECT_EQ((site.gang_grants[{0, 1}]), 1);
+  EXPECT_EQ(site.done.size(), 2U);
+  EXPECT_EQ(site.losses, 1);
+  for (const auto& [id, node] : site.nodes) EXPECT_EQ(node.own, 0) << id;
+}
+
+TEST(Gangs, KeepASlowNodeWhereTooFewOthersAreLeft) {
+  Site site({gangs(0, 1, 2, 2)});
+  site.join("w0", 2, "a");
+  site.join("w1", 2, "a");
+  site.settle();
+  EXPECT_EQ(site.scheduler.exclude_node(0, 0, 0, "node-w1", "slow"), Scheduler::Exclusion::too_few);
+  site.run();
+  EXPECT_EQ((site.gang_grants[{0, 0}]), 1);
+}
+
+TEST(Gangs, GoOnWithFewerNodesAtOnceWithoutASlowOne) {
+  Site site({gangs(0, 1, 3, 2, 0, 2)});
+  for (int i = 0; i < 3; ++i) site.join("w" + std::to_string(i), 2, "a");
+  site.settle();
+  EXPECT_EQ(site.scheduler.exclude_node(0, 0, 0, "node-w1", "slow"), Scheduler::Exclusion::done);
+  site.run();
+  EXPECT_EQ(site.sizes, (std::vector<int>{3, 2}));
+  EXPECT_LT(site.now, 10);
+}
+
+TEST(Gangs, LeaveOutThreeNodesAtMost) {
+  Site site({gangs(0, 1, 2, 2)});
+  for (int i = 0; i < 8; ++i) site.join("w" + std::to_string(i), 2, "a");
+  site.gang_s = 100;
+  for (std::uint32_t restart = 0; restart < 4; ++restart) {
+    site.run(10 * (restart + 1));
+    std::string node;
+    for (const auto& [id, one] : site.nodes)
+      if (!one.running.empty()) node = one.capacity.node;
+    EXPECT_EQ(site.scheduler.exclude_node(0, 0, restart, node, "slow"),
+              restart < 3 ? Scheduler::Exclusion::done : Scheduler::Exclusion::too_many);
+  }
+  site.run();
+  EXPECT_EQ((site.gang_grants[{0, 0}]), 4);
+}
+
 TEST(Gangs, EndTheirRanksOnAllNodes) {
   Scheduler scheduler({gangs(0, 1, 2, 1)}, 1);
   scheduler.start();

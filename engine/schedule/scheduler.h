@@ -89,6 +89,18 @@ class Scheduler {
   // It may still live, but its node is of no use to the gangs that it is part of: they are ended, and run
   // again.
   void node_lost(const WorkerId& worker, const Loss& loss);
+  // A task on several nodes asks to run without one of them (WorkerCapacity::node), which slows it down. If
+  // enough others are left, it is ended and runs again on them, and no attempt is charged. The tasks of the
+  // array leave the node out from then on, as long as this coordinator runs.
+  enum class Exclusion : std::uint8_t {
+    done,
+    stale,     // this execution has ended, or does not run there
+    too_few,   // no allocation has enough other nodes
+    too_many,  // the array leaves out kMostExcluded nodes already
+  };
+  static constexpr std::size_t kMostExcluded = 3;
+  Exclusion exclude_node(ArrayId array, Element element, std::uint32_t attempt, const std::string& node,
+                         const std::string& why);
   // Call it after recovery: gangs with a node whose worker has not returned have lost that node.
   void break_incomplete_gangs();
   void worker_draining(const WorkerId& worker);
@@ -271,7 +283,7 @@ class Scheduler {
     int nodes = 0;
     double look_s = 0;  // at its workers one by one
   };
-  std::vector<Worker*> gang_candidates(QueueId queue, const LeaseTable::Members& members) const;
+  std::vector<Worker*> gang_candidates(ArrayId array, const LeaseTable::Members& members) const;
   int gang_size(QueueId queue, int most);
   bool serve_gang(QueueId queue);
   double gang_start_s(QueueId queue, const std::vector<Worker*>& workers, int size) const;
@@ -342,6 +354,7 @@ class Scheduler {
   RetryClock retries_;
   DiskLimit disk_;
   std::map<std::string, Reservation> reservations_;  // by allocation
+  std::map<ArrayId, std::set<std::string>> excluded_nodes_;
   std::map<QueueId, double> gang_look_s_;
   std::map<QueueId, double> too_few_since_s_;           // gangs for which no allocation has all nodes
   std::vector<std::pair<ArrayId, Range>> newly_ended_;  // whose children are not resolved yet

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import threading
 import unittest
+import unittest.mock
 import zipfile
 from pathlib import Path
 
@@ -26,6 +27,7 @@ import torch
 import wflow
 import wflow._loader
 import wflow.torch
+from wflow._stage import draw
 
 PROGRAM = ""
 COUNT = 60
@@ -475,6 +477,64 @@ class DataSet(unittest.TestCase):
                 for (x, y), (same_x, same_y) in zip(plain, kept):
                     np.testing.assert_array_equal(x.numpy(), same_x.numpy())
                     np.testing.assert_array_equal(y.numpy(), same_y.numpy())
+
+    def test_draws_are_those_of_the_trainer(self):
+        # trainer/data/data_loader_test.cc has the same numbers.
+        self.assertEqual(draw(7, 0, 50, 1000)[0], 417)
+        self.assertEqual(draw(7, 2, 50, 1000)[49], 590)
+        self.assertEqual(len(draw(2**63 - 1, 0, 3, 5)), 3)
+
+    def subset_batches(self, kind, rank, epochs):
+        """All batches of a rank's subset, in epochs without and with workers, while nothing can be read."""
+        dataset = kind(self.data.train, 4, inputs="u", targets="theta", seed=5, rank=rank, world=2, subset=6)
+        with unittest.mock.patch.object(wflow.Split, "read", None), unittest.mock.patch.object(wflow.torch, "Loader", None):
+            return dataset, [list(torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=2 * epoch)) for epoch in range(epochs)]
+
+    def test_subsets(self):
+        """Each rank has its own draws, each once an epoch, and reads nothing after the start."""
+        normalised = wflow.torch.MapDataset(self.data.train, "u", "theta")
+        for rank in range(2):
+            dataset, epochs = self.subset_batches(wflow.torch.IterableDataset, rank, 2)
+            for epoch, batches in enumerate(epochs):
+                dataset.epoch = epoch
+                order = dataset.order().reshape(3, 2, 2)[:, rank]  # batches, ranks, samples
+                self.assertEqual(sorted(order.ravel()), sorted(draw(5, rank, 6, 40)))
+                self.assertEqual(len(batches), 3)
+                for ours, (inputs, targets) in zip(order, batches):
+                    for k, i in enumerate(ours):
+                        self.assertTrue(torch.equal(inputs[k], normalised[int(i)][0]))
+                        self.assertTrue(torch.equal(targets[k], normalised[int(i)][1]))
+
+    @unittest.skipIf(WITHOUT_LOADER, "no libwflow_loader")
+    def test_fast_subsets(self):
+        _, plain = self.subset_batches(wflow.torch.IterableDataset, 1, 2)
+        _, fast = self.subset_batches(wflow.torch.FastDataset, 1, 2)
+        for ours, theirs in zip(sum(fast, []), sum(plain, [])):
+            for a, b in zip(ours, theirs):
+                torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-6)
+
+    def test_wrong_subsets(self):
+        for wrong in ({"subset": -1}, {"subset": 4, "batch_by": "energy"}, {"subset": 1}):
+            with self.assertRaises(wflow.Error):
+                wflow.torch.IterableDataset(self.data.train, 4, world=2, **wrong)
+        with self.assertRaises(wflow.Error):
+            wflow.torch.FastDataset(self.data.train, 4, subset=4, cache=1)
+
+    def test_staged_copies(self):
+        with tempfile.TemporaryDirectory() as folder:
+            staged = wflow.open(self.data.directory, stage=folder)
+            self.assertTrue(staged.directory.is_relative_to(folder))
+            np.testing.assert_array_equal(staged.train.all("theta"), self.data.train.all("theta"))
+            manifest = staged.directory / "manifest.json"
+            before = manifest.stat().st_mtime_ns
+            self.assertEqual(wflow.open(self.data.directory, stage=folder).directory, staged.directory)
+            self.assertEqual(manifest.stat().st_mtime_ns, before, "copied once")
+            manifest.unlink()  # a copy that was cut short
+            shard = staged.directory / self.data.manifest["splits"]["train"]["shards"][0]["file"]
+            shard.write_bytes(b"")
+            np.testing.assert_array_equal(wflow.open(self.data.directory, stage=folder).train.all("theta"), self.data.train.all("theta"))
+        with self.assertRaises(wflow.Error):
+            wflow.open(self.data.directory, stage="/nonexistent")
 
     def test_a_constant_channel_is_shifted(self):
         """The numbers of converters/shards/normalise_test.cc: the second channel is 5 in all training samples."""

@@ -15,6 +15,7 @@ import numpy as np
 from wflow._checksum import checked_json
 from wflow._errors import DamagedData, Error, NewerFormat
 from wflow._shard import WITH_RAGGED, Shard
+from wflow._stage import stage as copy_to_node
 
 SPLITS = ("train", "validation", "test")
 
@@ -310,6 +311,8 @@ class Data:
         return f"<wflow data '{self.name}': {parts}; fields {', '.join(self.fields)}>"
 
 
-def open_data(directory: str | os.PathLike) -> Data:
-    """Opens the data set in a folder (the one with manifest.json)."""
-    return Data(directory)
+def open_data(directory: str | os.PathLike, stage: str | os.PathLike | None = None) -> Data:
+    """Opens the data set in a folder (the one with manifest.json). `stage`: a folder on this node's own disk, such as $TMPDIR. The shards are
+    copied there first, once for all processes of the node, and samples are read from the copy. The copy stays until you remove it."""
+    data = Data(directory)
+    return data if stage is None else Data(copy_to_node(data.directory, data.manifest, stage))

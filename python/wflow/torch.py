@@ -20,6 +20,7 @@ import torch.utils.data
 from wflow._data import Split
 from wflow._errors import Error
 from wflow._loader import Loader
+from wflow._stage import draw
 
 
 class _Fields:
@@ -63,6 +64,15 @@ class _Fields:
         if name not in self._lengths:
             self._lengths[name] = self.split.lengths(name)
         return values.narrow(field.ragged_axis + 1, 0, int(self._lengths[name][indices].max()))
+
+    def by_role(self, tensors):
+        """Returns (inputs, targets) of a dictionary of tensors by the names of fields."""
+        return tuple(tensors[names[0]] if len(names) == 1 else {name: tensors[name] for name in names}
+                     for names in (self.names[role] for role in ("input", "target")))
+
+    def all_names(self):
+        """Returns each field once."""
+        return list(dict.fromkeys(name for role in ("input", "target") for name in self.names[role]))
 
     def sample(self, i):
         """Returns (inputs, targets): a tensor if the role has one field, else a dictionary of tensors."""
@@ -164,17 +174,24 @@ class IterableDataset(torch.utils.data.IterableDataset):
     run = batch // world, each rank has one run of each batch: its samples are alike, and those of the ranks differ.
 
     `trim`: ragged fields and their masks have the length of the longest sample of the rank's batch, in place of that of the data set.
+
+    `subset`: this rank draws so many samples, with replacement, reads them now, and gives batches of them alone. An epoch has world * subset
+    samples; nothing is read later. Rank r draws the samples that rank r of wflow-train draws with `stage: {subset: N}` and the same seed.
     """
 
     def __init__(self, split: Split, batch: int, inputs=None, targets=None, normalise: bool = True, shuffle: bool = True, seed: int = 1, rank: int = 0,
                  world: int = 1, drop_last: bool = True, batch_by: Sequence[str] | str | None = None, run: int = 0,
-                 trim: bool = False):
+                 trim: bool = False, subset: int = 0):
+        if subset < 0 or (subset and batch_by):
+            raise Error(f"subset ({subset}) is the number of samples that each rank draws: 1 or more, without batch_by")
         if batch < 1 or world < 1 or batch % world != 0:
             raise Error(f"batch ({batch}) must be divisible by world ({world})")
         if not 0 <= rank < world:
             raise Error(f"there is no rank {rank} in a world of {world}")
-        if drop_last and batch > len(split):
-            raise Error(f"batch ({batch}) is more than the {len(split)} samples of '{split.name}', so there would be no batch: take a smaller one, or "
+        self._draws = np.stack([draw(seed, r, subset, len(split)) for r in range(world)]) if subset else None
+        count = world * subset or len(split)
+        if drop_last and batch > count:
+            raise Error(f"batch ({batch}) is more than the {count} samples of '{split.name}', so there would be no batch: take a smaller one, or "
                         "drop_last=False")
         if run < 0 or (run and not batch_by):
             raise Error(f"run ({run}) is the number of samples that come together in the order of batch_by: 1 or more, with batch_by")
@@ -187,6 +204,20 @@ class IterableDataset(torch.utils.data.IterableDataset):
         self._advanced = False  # by advance()
         self._before = None  # epoch and position before an iteration advanced to the next epoch
         self._board = _Board()
+        self._held = self._hold() if subset else None
+
+    def _hold(self):
+        """Returns the samples of this rank's subset, ascending, and their fields by name."""
+        samples = np.unique(self._draws[self.rank])
+        return samples, self._read_fields(samples)
+
+    def _read_fields(self, samples):
+        return {name: torch.stack([self._fields._tensor(name, int(i)) for i in samples]) for name in self._fields.all_names()}
+
+    @property
+    def samples(self):
+        """The number of samples in an epoch."""
+        return len(self._fields.split) if self._draws is None else self._draws.size
 
     @property
     def epoch(self):
@@ -200,8 +231,7 @@ class IterableDataset(torch.utils.data.IterableDataset):
 
     def __len__(self):
         """The number of batches in an epoch."""
-        count = len(self._fields.split)
-        return count // self.batch if self.drop_last else -(-count // self.batch)
+        return self.samples // self.batch if self.drop_last else -(-self.samples // self.batch)
 
     def order(self) -> np.ndarray:
         """Returns the samples of this epoch in their order, over all ranks."""
@@ -209,9 +239,13 @@ class IterableDataset(torch.utils.data.IterableDataset):
 
     def _order(self, epoch):
         count = len(self._fields.split)
+        if not self.shuffle and self._draws is not None:
+            return self._in_equal_parts(self._draws)
         if not self.shuffle:
             return np.arange(count) if self._alike is None else self._alike
         random = np.random.Generator(np.random.Philox(key=[self.seed, epoch]))
+        if self._draws is not None:
+            return self._in_equal_parts(np.stack([random.permutation(of_rank) for of_rank in self._draws]))
         if self._alike is None:
             return random.permutation(count)
         runs = count // self._run
@@ -219,6 +253,11 @@ class IterableDataset(torch.utils.data.IterableDataset):
         places = (random.permutation(runs)[:, None] * self._run + np.arange(self._run)).ravel()
         places = np.concatenate([places, np.arange(runs * self._run, count)])
         return self._alike[(places + first) % count]
+
+    def _in_equal_parts(self, draws):
+        """The order in which each batch has an equal part of the row of each rank."""
+        part = self.batch // self.world
+        return np.concatenate([draws[:, at:at + part].ravel() for at in range(0, draws.shape[1], part)])
 
     def _iteration(self, batches):
         """Yields `batches` from a position on, for this worker; then the next epoch begins."""
@@ -241,12 +280,24 @@ class IterableDataset(torch.utils.data.IterableDataset):
         self._board.end(info, word)
 
     def __iter__(self) -> Iterator:
-        return self._iteration(self._batches)
+        return self._iteration(self._batches if self._held is None else self._held_batches)
+
+    def _ours(self, order, k):
+        """This rank's samples of batch k."""
+        return np.array_split(order[k * self.batch:(k + 1) * self.batch], self.world)[self.rank]
+
+    def _held_batches(self, order, numbers):
+        samples, tensors = self._held
+        for k in numbers:
+            ours = self._ours(order, k)
+            if len(ours):
+                places = torch.from_numpy(np.searchsorted(samples, ours))
+                batch = self._fields.by_role({name: values[places] for name, values in tensors.items()})
+                yield self._fields.trimmed(batch, ours) if self._trim else batch
 
     def _batches(self, order, numbers):
         for k in numbers:
-            of_batch = order[k * self.batch:(k + 1) * self.batch]
-            ours = np.array_split(of_batch, self.world)[self.rank]
+            ours = self._ours(order, k)
             if len(ours):
                 batch = torch.utils.data.default_collate([self._fields.sample(int(i)) for i in ours])
                 yield self._fields.trimmed(batch, ours) if self._trim else batch
@@ -263,10 +314,10 @@ class IterableDataset(torch.utils.data.IterableDataset):
             self._epoch, self.position = self._epoch + 1, 0
 
     def state_dict(self) -> dict:
-        return {"epoch": self.epoch, "position": self.position, "seed": self.seed, "batch": self.batch, "samples": len(self._fields.split)}
+        return {"epoch": self.epoch, "position": self.position, "seed": self.seed, "batch": self.batch, "samples": self.samples}
 
     def load_state_dict(self, state: dict):
-        for key, ours in (("seed", self.seed), ("batch", self.batch), ("samples", len(self._fields.split))):
+        for key, ours in (("seed", self.seed), ("batch", self.batch), ("samples", self.samples)):
             if state[key] != ours:
                 raise Error(f"the state is of {key} {state[key]}, but this dataset has {ours}")
         self.epoch, self.position = state["epoch"], state["position"]
@@ -286,15 +337,19 @@ class FastDataset(IterableDataset):
     groups. 0: only the kernel's page cache.
     """
 
+    _AT_ONCE = 64  # samples of a subset that are read together
+
     def __init__(self, split: Split, batch: int, *args, threads: int = 0, ahead: int = 3, cache: int = 0, **options):
-        super().__init__(split, batch, *args, **options)
         if ahead < 1 or threads < 0:
             raise Error(f"ahead ({ahead}) must be 1 or more, threads ({threads}) 0 or more")
+        if cache and options.get("subset"):
+            raise Error("a subset stays in memory anyway: leave out 'cache' or 'subset'")
         self._threads = threads or len(os.sched_getaffinity(0))
         self._ahead = ahead
         self._cache = cache
         self._loader = None
         self._pid = None
+        super().__init__(split, batch, *args, **options)
 
     def __getstate__(self):
         return {**self.__dict__, "_loader": None}  # its threads belong to this process
@@ -311,14 +366,22 @@ class FastDataset(IterableDataset):
         """A tuple for each field that is read: name, number, shape, scales, and the work that remains for Python."""
         fields = self._fields
         numbers = {name: k for k, name in enumerate(fields.split.fields)}
-        for name in dict.fromkeys(name for role in ("input", "target") for name in fields.names[role]):
+        for name in fields.all_names():
             field = fields.split.fields[name]
             scales = field.scales() if fields.normalise else None
             yield name, (numbers[name], field.shape, scales), field.normalise if fields.normalise and scales is None else None
 
+    def _read_fields(self, samples):
+        loader, wanted = self._open(), list(self._wanted())
+        parts = [self._named(loader.wait(loader.submit(some, [what for _, what, _ in wanted])), wanted)
+                 for some in np.array_split(samples, -(-len(samples) // self._AT_ONCE))]
+        loader.close()
+        self._loader = None
+        return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
     def _batches(self, order, numbers):
         loader, wanted = self._open(), list(self._wanted())
-        batches = (np.array_split(order[k * self.batch:(k + 1) * self.batch], self.world)[self.rank] for k in numbers)
+        batches = (self._ours(order, k) for k in numbers)
         submitted = ((ours, loader.submit(ours, [what for _, what, _ in wanted])) for ours in batches if len(ours))
         pending = collections.deque()
         try:
@@ -334,14 +397,14 @@ class FastDataset(IterableDataset):
 
     def _next(self, loader, pending, wanted):
         ours, number = pending.popleft()
-        batch = self._tensors(loader.wait(number), wanted)
+        batch = self._fields.by_role(self._named(loader.wait(number), wanted))
         return self._fields.trimmed(batch, ours) if self._trim else batch
 
-    def _tensors(self, arrays, wanted):
+    @staticmethod
+    def _named(arrays, wanted):
         tensors = {}
         for array, (name, _, finish) in zip(arrays, wanted):
             if finish:
                 array = np.stack([finish(values) for values in array])
             tensors[name] = torch.from_numpy(array)
-        names = self._fields.names
-        return tuple(tensors[names[role][0]] if len(names[role]) == 1 else {name: tensors[name] for name in names[role]} for role in ("input", "target"))
+        return tensors

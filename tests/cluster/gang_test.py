@@ -212,6 +212,44 @@ class GangTraining(GangTest):
         self.assertEqual(json.loads((directory / "train" / "result.json").read_text())["ranks"], 2, run.out)
         self.assert_queue_empties()
 
+    def data_set(self):
+        """24 small boxes and a target."""
+        import numpy
+        rng = numpy.random.default_rng(1)
+        rows = ["id,file,amplitude"]
+        for i in range(24):
+            numpy.save(self.folder / f"{i}.npy", rng.normal(size=(1, 8, 8, 8)).astype("f4"))
+            rows.append(f"{i},{self.folder}/{i}.npy,{rng.uniform()}")
+        (self.folder / "table.csv").write_text("\n".join(rows) + "\n")
+        (self.folder / "convert.yaml").write_text(f"samples: table.csv\ntargets: [amplitude]\nsplit: {{train: 18, validation: 3, test: 3}}\n"
+                                                  f"output: {self.folder}/data\n")
+        subprocess.run([BIN / "wflow-convert", self.folder / "convert.yaml"], check=True, stdout=subprocess.DEVNULL)
+
+    def test_leaves_out_a_slow_node(self):
+        """The node that is the second of the first start sleeps in each step: the training goes on from its checkpoint without it."""
+        self.data_set()
+        config = {"data": str(self.folder / "data"), "output": str(self.folder / "out"), "ranks": 3, "batch": 6, "epochs": 40,
+                  "model": {"name": "cosmoflow", "width": 2}, "exclude_slow": 1.5}
+        (self.folder / "train.yaml").write_text(json.dumps(config))
+        slow = self.folder / "slow"
+        run = self.wflow("run", self.gang_study(f"""
+  - name: train
+    run:
+      cmd: |
+        [ -e {slow} ] || echo $WFLOW_NODES | cut -d, -f2 > {slow}
+        $(LAUNCHER) {BIN}/wflow-train {self.folder}/train.yaml --inject-slow-rank host=`cat {slow}`,seconds=0.4
+      nodes: 3
+      min_nodes: 2
+      procs: 3
+""", "type: slurm, nodes: 3, walltime: '30:00'"))
+        directory = self.campaign()
+        node = slow.read_text().strip()
+        self.assertEqual(self.failures(directory), [("worker_lost", 0)], run.out)
+        self.assertTrue(any(f"runs again: without the node {node}: node {node} takes " in text for text in self.history()), self.history())
+        out = read_text(directory / "train" / "train.slurm.out")
+        self.assertIn("continued from epoch", out)
+        self.assertEqual(json.loads((self.folder / "out" / "result.json").read_text())["ranks"], 2)
+
     def test_goes_on_from_its_checkpoint_when_a_node_is_lost(self):
         run = self.start("run", self.training(""))
         directory = self.wait_for_campaign(run)

@@ -116,14 +116,53 @@ void CachedSplit::get_several(std::span<const std::size_t> indices, std::vector<
     samples[k] = whole.back();
   }
   if (missing.empty()) return;
-  std::vector<std::span<float>> to(missing.size());
+  read_samples(missing, whole, has_room() || holds_ ? nullptr : &budget_.stored);
+  for (std::size_t k = 0; k < missing.size() && !holds_; ++k) keep(missing[k], whole[k]);
+}
+
+void CachedSplit::read_samples(std::span<const std::size_t> indices, std::span<const std::span<float>> whole,
+                               converters::MemoryBudget* keep) const {
+  std::vector<std::span<float>> to(indices.size());
   for (std::size_t part = 0; part < parts_.size(); ++part) {
-    for (std::size_t k = 0; k < missing.size(); ++k)
+    for (std::size_t k = 0; k < indices.size(); ++k)
       to[k] = whole[k].subspan(begin_[part], this->count(part));
-    read(part, missing, to, centres(part), has_room() ? nullptr : &budget_.stored);
-    for (std::size_t k = 0; k < missing.size(); ++k) transform(part, missing[k], to[k]);
+    read(part, indices, to, centres(part), keep);
+    for (std::size_t k = 0; k < indices.size(); ++k) transform(part, indices[k], to[k]);
   }
-  for (std::size_t k = 0; k < missing.size(); ++k) keep(missing[k], whole[k]);
+}
+
+void CachedSplit::hold(std::span<const std::size_t> samples, std::span<float> memory) {
+  WFLOW_CHECK(memory.size() == samples.size() * values());
+  holds_ = true;
+  for (std::size_t k = 0; k < samples.size(); ++k)
+    values_[samples[k]] = memory.subspan(k * values(), values()).data();
+}
+
+void CachedSplit::read(std::span<const std::size_t> samples, std::span<float> memory, int threads) const {
+  constexpr std::size_t kAtOnce = 16;  // neighbours of a shard are read together
+  WFLOW_CHECK(memory.size() == samples.size() * values());
+  std::atomic<std::size_t> next = 0;
+  std::mutex mutex;
+  std::exception_ptr failure;
+  const auto work = [&] {
+    try {
+      for (std::size_t at = next.fetch_add(kAtOnce); at < samples.size(); at = next.fetch_add(kAtOnce)) {
+        const auto some = samples.subspan(at, std::min(kAtOnce, samples.size() - at));
+        std::vector<std::span<float>> whole;
+        for (std::size_t k = 0; k < some.size(); ++k)
+          whole.push_back(memory.subspan((at + k) * values(), values()));
+        read_samples(some, whole, nullptr);
+      }
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      failure = std::current_exception();
+    }
+  };
+  std::vector<std::thread> others;
+  for (int thread = 1; thread < threads; ++thread) others.emplace_back(work);
+  work();
+  for (std::thread& other : others) other.join();
+  if (failure) std::rethrow_exception(failure);
 }
 
 std::vector<ChannelScale> CachedSplit::centres(std::size_t part) const {
@@ -375,6 +414,11 @@ std::size_t TrainingOrder::global_batch(std::uint64_t step_of_epoch) const {
 }
 
 std::pair<std::size_t, std::size_t> TrainingOrder::share(std::uint64_t step_of_epoch) const {
+  if (subset) {
+    const auto [first, end] = subset->of_rank(rank, ranks);
+    const std::size_t each = global_batch(step_of_epoch) / subset->subsets;
+    return {first * each, end * each};
+  }
   return even_part(global_batch(step_of_epoch), rank, ranks);
 }
 
@@ -404,9 +448,44 @@ class EpochOrder {
   std::size_t first_;     // place where the first run begins
 };
 
+// The samples at `count` places from `first` on of each of the rank's subsets, which are shuffled by `key`.
+std::vector<std::size_t> drawn(const TrainingOrder& order, std::uint64_t key, std::size_t first,
+                               std::size_t count) {
+  const SubsetDraw& draw = *order.subset;
+  const auto [begin, end] = draw.of_rank(order.rank, order.ranks);
+  std::vector<std::size_t> list;
+  for (std::size_t subset = begin; subset < end; ++subset) {
+    const Permutation places(draw.size, hash64(key, subset));
+    for (std::size_t place = first; place < first + count; ++place)
+      list.push_back(draw.sample(subset, static_cast<std::size_t>(places(place))));
+  }
+  return list;
+}
+
 }  // namespace
 
+std::size_t TrainingOrder::most_of_rank() const {
+  if (!subset) return batch / ranks + 1;
+  return (subset->subsets + ranks - 1) / ranks * (batch / subset->subsets);
+}
+
+std::vector<std::size_t> TrainingOrder::some(std::size_t most, std::uint64_t key) const {
+  const std::size_t count = std::min(most, samples);
+  if (subset) return drawn(*this, key, 0, std::max<std::size_t>(1, count / subset->subsets));
+  const Permutation order(samples, key);
+  const auto [first, end] = even_part(count, rank, ranks);
+  std::vector<std::size_t> list;
+  for (std::size_t place = first; place < end; ++place)
+    list.push_back(static_cast<std::size_t>(order(place)));
+  return list;
+}
+
 std::vector<std::size_t> TrainingOrder::indices(std::uint64_t epoch, std::uint64_t step_of_epoch) const {
+  if (subset) {
+    const std::size_t each = batch / subset->subsets;
+    return drawn(*this, hash64(seed, epoch), static_cast<std::size_t>(step_of_epoch) * each,
+                 global_batch(step_of_epoch) / subset->subsets);
+  }
   const EpochOrder order(*this, epoch);
   const auto [first, end] = share(step_of_epoch);
   std::vector<std::size_t> list;

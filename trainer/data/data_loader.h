@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "trainer/data/sample_source.h"
+#include "trainer/data/subset_draw.h"
 #include "trainer/data/transform.h"
 #include "trainer/model/flat_state.h"
 
@@ -73,6 +74,11 @@ class CachedSplit {
   void read_cells(std::size_t part, std::size_t i, const PeriodicBox& cells, std::span<float> values) const;
   // All cells of a part, from the cache if it has them.
   std::span<const float> whole(std::size_t part, std::size_t i, std::vector<float>& scratch);
+  // Reads whole samples one after the other into `memory`, values() numbers for each.
+  void read(std::span<const std::size_t> samples, std::span<float> memory, int threads) const;
+  // Gives these samples from `memory`, as read() fills it, and keeps no others. Before the first batch; the
+  // memory must outlive this split.
+  void hold(std::span<const std::size_t> samples, std::span<float> memory);
   // True if read_scaled() can be used: the values only need scaling, and the cache does not hold this
   // sample and has no space for it.
   bool passes_by_cache(std::size_t i) const;
@@ -82,6 +88,9 @@ class CachedSplit {
 
  private:
   void transform(std::size_t part, std::size_t i, std::span<float> values) const;
+  // Whole samples, transformed.
+  void read_samples(std::span<const std::size_t> indices, std::span<const std::span<float>> whole,
+                    converters::MemoryBudget* keep) const;
   void read(std::size_t part, std::span<const std::size_t> indices, std::span<const std::span<float>> to,
             std::span<const ChannelScale> scales, converters::MemoryBudget* keep) const;
   std::vector<ChannelScale> centres(std::size_t part) const;
@@ -95,6 +104,7 @@ class CachedSplit {
   std::vector<Box> boxes_;          // of each part
   std::vector<std::size_t> begin_;  // offset of each part in a sample, then the end
   bool transforms_ = false;
+  bool holds_ = false;  // hold() was called
   CacheBudget& budget_;
   std::vector<std::atomic<float*>> values_;      // read by all threads
   std::vector<std::unique_ptr<float[]>> owned_;  // frees them
@@ -183,7 +193,8 @@ class DataLoader {
 // This rank's samples of each training batch. Every epoch has a new order of all samples, which depends only
 // on (seed, epoch). A rank takes an even part of every global batch; of the last one it may be empty. With
 // `alike`, neighbours of that order come together in runs; the epoch decides the order of the runs and where
-// they begin.
+// they begin. With `subset`, a rank takes the same number from each of its subsets, which the epoch shuffles
+// one by one; `batch` is a multiple of the number of subsets.
 struct TrainingOrder {
   std::uint64_t seed = 0;
   std::size_t samples = 0;
@@ -192,12 +203,17 @@ struct TrainingOrder {
   std::size_t ranks = 1;
   std::vector<std::uint32_t> alike = {};  // the samples in the order of batch_by (batch_order.h); empty: none
   std::size_t run = 1;                    // samples of a run
+  std::optional<SubsetDraw> subset = {};  // `samples` is then the number of all draws
 
   std::size_t steps_per_epoch() const { return (samples + batch - 1) / batch; }
   std::size_t global_batch(std::uint64_t step_of_epoch) const;
   // This rank's positions [first, second) in the global batch.
   std::pair<std::size_t, std::size_t> share(std::uint64_t step_of_epoch) const;
   std::vector<std::size_t> indices(std::uint64_t epoch, std::uint64_t step_of_epoch) const;
+  // The most samples that a rank has in a batch.
+  std::size_t most_of_rank() const;
+  // This rank's part of up to `most` samples in random order, to measure statistics.
+  std::vector<std::size_t> some(std::size_t most, std::uint64_t key) const;
 };
 
 // The part [first, second) of 0..count-1 that `rank` evaluates.

@@ -89,6 +89,38 @@ TEST(DataLoader, CachesAsFarAsTheBudgetGoes) {
   EXPECT_EQ(source.reads_.load(), 4 + 2 + 2);
 }
 
+TEST(DataLoader, HeldSamplesAreNeverReadAgain) {
+  const CountingSource source(40);
+  for (const int threads : {1, 3}) {
+    CacheBudget budget(1 << 20);
+    CachedSplit split(source, kOneField, budget);
+    const std::vector<std::size_t> held = {0, 3, 4, 7, 8, 9, 11, 12, 13, 14, 20, 21, 22, 30, 31, 32, 33, 39};
+    std::vector<float> memory(held.size() * 54);
+    source.reads_ = 0;
+    split.read(held, memory, threads);
+    split.hold(held, memory);
+    EXPECT_EQ(source.reads_.load(), static_cast<int>(held.size()));
+    DataLoader loader(split, {kNoChange}, 3, threads, plan_of({{0, 39, 20}, {13, 13, 33}, {8}}));
+    for (const float first : {0.0F, 13000.0F, 8000.0F}) EXPECT_EQ(loader.next()->values(0)[0], first);
+    EXPECT_EQ(loader.next(), nullptr);
+    EXPECT_EQ(source.reads_.load(), static_cast<int>(held.size()));
+    // Others take no memory.
+    std::vector<float> scratch;
+    for (int round = 0; round < 2; ++round) EXPECT_EQ(split.get(1, scratch)[0], 1000.0F);
+    EXPECT_EQ(source.reads_.load(), static_cast<int>(held.size()) + 2);
+    EXPECT_TRUE(budget.decoded.holds(1 << 20));
+  }
+}
+
+TEST(DataLoader, AnErrorOfAHeldSampleComesThrough) {
+  CountingSource source(40);
+  source.broken_ = 17;
+  CacheBudget budget(1 << 20);
+  CachedSplit split(source, kOneField, budget);
+  std::vector<float> memory(3 * 54);
+  EXPECT_THROW(split.read(std::vector<std::size_t>{1, 17, 18}, memory, 2), Error);
+}
+
 // The values are the same from the cache, read and kept, or read straight into the batch.
 TEST(DataLoader, TheCacheChangesNoValue) {
   const CountingSource source(20);
@@ -245,6 +277,67 @@ TEST(TrainingOrder, IsTheSameForAnyNumberOfRanks) {
     }
     std::sort(one.begin(), one.end());
     for (std::size_t i = 0; i < samples; ++i) EXPECT_EQ(one[i], i);
+  }
+}
+
+TEST(SubsetDraw, IsAFunctionOfSeedSubsetAndPlace) {
+  const SubsetDraw draw = {7, 1000, 50, 3};
+  std::set<std::size_t> all;
+  for (std::size_t subset = 0; subset < 3; ++subset)
+    for (std::size_t place = 0; place < 50; ++place) {
+      EXPECT_LT(draw.sample(subset, place), 1000U);
+      all.insert(draw.sample(subset, place));
+    }
+  EXPECT_EQ(draw.distinct({0, 3}), std::vector<std::size_t>(all.begin(), all.end()));
+  EXPECT_NE(draw.sample(0, 0), (SubsetDraw{8, 1000, 50, 3}.sample(0, 0)));
+  EXPECT_NE(draw.distinct({0, 1}), draw.distinct({1, 2}));
+  // python/tests/data_test.py has the same numbers.
+  EXPECT_EQ(draw.sample(0, 0), 417U);
+  EXPECT_EQ(draw.sample(2, 49), 590U);
+  // With replacement: of n draws from n samples about 1 - 1/e are distinct.
+  const SubsetDraw many = {1, 10000, 10000, 1};
+  EXPECT_NEAR(static_cast<double>(many.distinct({0, 1}).size()), 6321, 150);
+}
+
+// Each subset gives each of its samples once an epoch, in equal parts of every batch, and any number of ranks
+// sees the same batches.
+TEST(TrainingOrder, TakesEqualPartsOfEverySubset) {
+  TrainingOrder whole = {5, 4 * 10, 12, 0, 1};
+  whole.subset = SubsetDraw{9, 100, 10, 4};
+  EXPECT_EQ(whole.steps_per_epoch(), 4U);
+  EXPECT_EQ(whole.global_batch(3), 4U);
+  for (const std::size_t ranks : {2U, 3U, 4U}) {
+    for (std::uint64_t step = 0; step < 4; ++step) {
+      std::vector<std::size_t> all;
+      for (std::size_t rank = 0; rank < ranks; ++rank) {
+        TrainingOrder order = whole;
+        order.rank = rank;
+        order.ranks = ranks;
+        const auto own = order.indices(2, step);
+        const auto [first, end] = order.share(step);
+        EXPECT_EQ(first, all.size());
+        EXPECT_EQ(end - first, own.size());
+        EXPECT_LE(own.size(), order.most_of_rank());
+        all.insert(all.end(), own.begin(), own.end());
+      }
+      EXPECT_EQ(all, whole.indices(2, step));
+    }
+  }
+  for (std::size_t rank = 0; rank < 4; ++rank) {
+    TrainingOrder order = whole;
+    order.rank = rank;
+    order.ranks = 4;
+    std::vector<std::size_t> drawn;
+    for (std::size_t place = 0; place < 10; ++place) drawn.push_back(order.subset->sample(rank, place));
+    std::vector<std::size_t> seen;
+    for (std::uint64_t step = 0; step < 4; ++step)
+      for (const std::size_t sample : order.indices(6, step)) seen.push_back(sample);
+    EXPECT_NE(seen, drawn);
+    std::ranges::sort(seen);
+    std::ranges::sort(drawn);
+    EXPECT_EQ(seen, drawn);
+    for (const std::size_t sample : order.some(8, 3)) EXPECT_TRUE(std::ranges::binary_search(drawn, sample));
+    EXPECT_EQ(order.some(8, 3).size(), 2U);
   }
 }
 

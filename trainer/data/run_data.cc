@@ -31,11 +31,16 @@ std::int64_t cache_bytes(const TrainConfig& config, const Communicator& communic
   return usual_cache_bytes(communicator);
 }
 
+bool stages_shards(const TrainConfig& config) {
+  return config.stage != Stage::none && config.stage_subset == 0;
+}
+
 CacheBudget cache_budget(const TrainConfig& config, const Communicator& communicator, const Dataset& dataset,
                          const DataRoles& roles) {
   std::int64_t decoded = 0;
   std::int64_t stored = 0;
   for (const SampleSource* split : {dataset.train.get(), dataset.validation.get(), dataset.test.get()}) {
+    if (config.stage_subset > 0 && split == dataset.train.get()) continue;
     for (const DataRoles::Part& part : roles.parts) {
       const std::int64_t values = dataset.info.fields[part.field].shape.count();
       decoded += values * static_cast<std::int64_t>(sizeof(float) * split->size());
@@ -133,7 +138,7 @@ FieldScale as_recorded(const DataField& field) {
 
 RunData::RunData(const TrainConfig& config, Communicator& communicator, const TrainerPart* part)
     : config_(config),
-      staging_(config.stage == Stage::none ? nullptr : std::make_unique<Staging>(config, communicator)),
+      staging_(stages_shards(config) ? std::make_unique<Staging>(config, communicator) : nullptr),
       dataset_(staging_ ? staging_->open_dataset() : open_dataset(config.data)),
       beside_(take_part(dataset_.train, part)),
       roles_(roles_of(config, dataset_.info)),
@@ -157,6 +162,7 @@ RunData::RunData(const TrainConfig& config, Communicator& communicator, const Tr
     if (heads_[h].loss.class_weighting != ClassWeighting::listed)
       targets_[h].class_counts = training_class_counts(h, communicator);
   }
+  if (config.stage_subset > 0) subset_ = std::make_unique<HeldSubset>(config, train_, communicator);
 }
 
 std::vector<std::uint64_t> RunData::training_class_counts(std::size_t head,

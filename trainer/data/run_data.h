@@ -9,6 +9,7 @@
 
 #include "trainer/config.h"
 #include "trainer/data/data_loader.h"
+#include "trainer/data/held_subset.h"
 #include "trainer/data/roles.h"
 #include "trainer/data/sample_source.h"
 #include "trainer/data/staging.h"
@@ -38,6 +39,8 @@ class RunData {
 
   // nullptr if the shards are not staged.
   const Staging* staging() const { return staging_.get(); }
+  // nullptr without `stage: {subset: N}`.
+  const HeldSubset* subset() const { return subset_.get(); }
   const DatasetInfo& info() const { return dataset_.info; }
   const DataRoles& roles() const { return roles_; }
   const std::vector<TargetShape>& targets() const { return targets_; }  // one for each head
@@ -122,6 +125,7 @@ class RunData {
   std::vector<TargetShape> targets_;
   TensorShape grid_;
   CacheBudget budget_;
+  std::unique_ptr<HeldSubset> subset_;  // outlives train_, which has pointers to its samples
   CachedSplit train_;
   CachedSplit validation_;
   CachedSplit test_;

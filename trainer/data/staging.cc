@@ -3,10 +3,8 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,7 +18,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/process.h"
-#include "base/resources.h"
 #include "base/text.h"
 #include "converters/shards/shard_file.h"
 
@@ -32,49 +29,10 @@ using converters::FieldLayout;
 using converters::ShardContents;
 
 constexpr std::size_t kCopyBytes = 4 << 20;  // a read from the shared file system
-// Share of the free memory; the rest is for the network, batches and the cache.
-constexpr double kMostOfMemory = 0.75;
-constexpr rlim_t kOtherFiles = 256;  // descriptors for libraries
+constexpr rlim_t kOtherFiles = 256;          // descriptors for libraries
 
 std::string path_of(pid_t pid, int fd) {
   return fmt::format("/proc/{}/fd/{}", pid, fd);
-}
-
-// A file on this node without a name.
-FileDescriptor nameless_file(Stage stage, const fs::path& folder) {
-  if (stage == Stage::memory) {
-    FileDescriptor fd(::memfd_create("wflow-stage", MFD_CLOEXEC));
-    if (!fd) throw system_error(errno, "cannot make a file in memory for the staged shards");
-    return fd;
-  }
-  FileDescriptor fd(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
-  if (fd) return fd;
-  // The file system has no such files: the name exists for a moment.
-  std::string name = (folder / "wflow-stage-XXXXXX").string();
-  fd = FileDescriptor(::mkostemp(name.data(), O_CLOEXEC));
-  if (!fd) throw system_error(errno, fmt::format("stage: local: cannot make a file in {}", folder.string()));
-  ::unlink(name.c_str());
-  return fd;
-}
-
-std::uint64_t free_bytes(Stage stage, const fs::path& folder) {
-  if (stage == Stage::memory)
-    return static_cast<std::uint64_t>(kMostOfMemory * static_cast<double>(free_memory()));
-  struct statvfs room {};
-  if (::statvfs(folder.c_str(), &room) != 0)
-    throw system_error(errno, fmt::format("stage: local: cannot use {}", folder.string()));
-  return room.f_bavail * room.f_frsize;
-}
-
-// Exit code and message of an error; empty without one.
-template <typename Function>
-std::string failure_of(Function function) {
-  try {
-    function();
-    return {};
-  } catch (const Error& error) {
-    return static_cast<char>(error.code()) + std::string(error.what());
-  }
 }
 
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
@@ -92,12 +50,6 @@ std::uint64_t take(std::string_view& bytes) {
   std::memcpy(&number, bytes.data(), sizeof number);
   bytes.remove_prefix(sizeof number);
   return number;
-}
-
-std::size_t ranks_per_group() {
-  const char* text = std::getenv("WFLOW_RANKS_PER_GROUP");
-  if (text == nullptr) return 0;
-  return static_cast<std::size_t>(std::max<std::int64_t>(0, text::to_integer(text).value_or(0)));
 }
 
 class RemoteBytes final : public converters::ShardBytes {
@@ -164,6 +116,12 @@ std::vector<std::size_t> groups_of(std::span<const std::string> hosts, std::size
   return groups;
 }
 
+std::size_t ranks_per_group() {
+  const char* text = std::getenv("WFLOW_RANKS_PER_GROUP");
+  if (text == nullptr) return 0;
+  return static_cast<std::size_t>(std::max<std::int64_t>(0, text::to_integer(text).value_or(0)));
+}
+
 std::vector<std::size_t> owners_of(std::span<const std::uint64_t> shard_bytes,
                                    std::span<const std::size_t> groups) {
   std::vector<std::uint64_t> of_rank(groups.size(), 0);
@@ -183,15 +141,11 @@ std::vector<std::size_t> owners_of(std::span<const std::uint64_t> shard_bytes,
   return owners;
 }
 
-fs::path default_stage_folder() {
-  const char* folder = std::getenv("TMPDIR");
-  return folder != nullptr && *folder != '\0' ? folder : "/tmp";
-}
-
 Staging::Staging(const TrainConfig& config, Communicator& communicator)
     : config_(config),
       manifest_(converters::read_manifest(config.data)),
       communicator_(communicator),
+      room_(config),
       files_(std::make_shared<Files>()) {
   const auto begin = std::chrono::steady_clock::now();
   plan();
@@ -204,20 +158,11 @@ Staging::Staging(const TrainConfig& config, Communicator& communicator)
 
 Staging::~Staging() = default;
 
-fs::path Staging::folder() const {
-  return config_.stage_folder.empty() ? default_stage_folder() : fs::path(config_.stage_folder);
-}
 fs::path Staging::source(const Copy& copy) const {
   return fs::path(config_.data) / copy.file;
 }
 bool Staging::is_own(const Copy& copy) const {
   return copy.owner == static_cast<std::size_t>(communicator_.rank());
-}
-
-// If a rank has failed, all ranks throw the error of the first one.
-void Staging::agree(const std::string& failure) {
-  for (const std::string& text : communicator_.all_gather(failure))
-    if (!text.empty()) throw CommonError(static_cast<ExitCode>(text.front()), text.substr(1));
 }
 
 void Staging::plan() {
@@ -247,80 +192,47 @@ void Staging::plan() {
 
 // Uses the manifest's sizes, before anything is read.
 void Staging::check_room() {
-  std::uint64_t room = 0;
-  agree(failure_of([&] { room = free_bytes(config_.stage, folder()); }));
-  std::string own;
-  put(own, report_.own_bytes);
-  put(own, room);
-  // Bytes for all ranks of a host, whatever groups it is cut into.
-  std::map<std::string, std::pair<std::uint64_t, std::uint64_t>> hosts;  // needed and free
-  const std::vector<std::string> parts = communicator_.all_gather(own);
-  for (std::size_t rank = 0; rank < parts.size(); ++rank) {
-    std::string_view part = parts[rank];
-    const std::uint64_t needed = take(part);
-    const std::uint64_t free = take(part);
-    auto& [needed_there, free_there] = hosts.try_emplace(hosts_[rank], 0, free).first->second;
-    needed_there += needed;
-    free_there = std::min(free_there, free);
-  }
-  for (const auto& [host, room_there] : hosts) {
-    const auto [needed, free] = room_there;
-    if (needed <= free) continue;
-    const std::string what = fmt::format("stage: {}: {} would hold {} of shards, ", name_of(config_.stage),
-                                         host, text::format_bytes(needed));
-    throw CommonError(
-        ExitCode::system,
-        config_.stage == Stage::memory
-            ? fmt::format("{}and staging may take {} of its memory; use more nodes, 'stage: local' or "
-                          "'stage: none'",
-                          what, text::format_bytes(free))
-            : fmt::format(
-                  "{}and {} has {} free; use more nodes, another folder (stage: {{local: FOLDER}}) or "
-                  "'stage: none'",
-                  what, folder().string(), text::format_bytes(free)));
-  }
+  room_.check(communicator_, report_.own_bytes, "shards",
+              {"use more nodes, 'stage: local' or 'stage: none'",
+               "use more nodes, another folder (stage: {local: FOLDER}) or 'stage: none'"});
 }
 
-// Reserved space can't run out in the middle of a copy.
 void Staging::reserve() {
-  agree(failure_of([&] {
-    for (Copy& copy : copies_) {
-      if (!is_own(copy)) continue;
-      std::error_code failed;
-      copy.bytes = fs::file_size(source(copy), failed);
-      if (failed)
-        throw Error(ExitCode::data,
-                    fmt::format("cannot read {}: {}", source(copy).string(), failed.message()));
-      FileDescriptor fd = nameless_file(config_.stage, folder());
-      const int refused =
-          copy.bytes == 0 ? 0 : ::posix_fallocate(fd.get(), 0, static_cast<off_t>(copy.bytes));
-      if (refused != 0)
-        throw system_error(refused, fmt::format("stage: {}: no room for the {} of {}", name_of(config_.stage),
-                                                text::format_bytes(copy.bytes), source(copy).string()));
-      files_->fds.push_back(std::move(fd));
-    }
-  }));
+  agree(communicator_, failure_of([&] {
+          for (Copy& copy : copies_) {
+            if (!is_own(copy)) continue;
+            std::error_code failed;
+            copy.bytes = fs::file_size(source(copy), failed);
+            if (failed)
+              throw Error(ExitCode::data,
+                          fmt::format("cannot read {}: {}", source(copy).string(), failed.message()));
+            files_->fds.push_back(room_.file(
+                copy.bytes,
+                fmt::format("the {} of {}", text::format_bytes(copy.bytes), source(copy).string())));
+          }
+        }));
 }
 
 void Staging::copy() {
   std::vector<char> buffer(kCopyBytes);
-  agree(failure_of([&] {
-    for (const Copy& copy : copies_) {
-      if (!is_own(copy)) continue;
-      const fs::path path = source(copy);
-      const FileDescriptor from = open_file(path, O_RDONLY);
-      ::posix_fadvise(from.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
-      for (std::uint64_t at = 0; at < copy.bytes;) {
-        const std::size_t want = std::min<std::uint64_t>(kCopyBytes, copy.bytes - at);
-        if (read_at(from.get(), at, buffer.data(), want, path) < want)
-          throw Error(ExitCode::data, fmt::format("{} is shorter than when staging began", path.string()));
-        write_all(files_->fds[copy.number].get(), {buffer.data(), want}, "a staged shard");
-        at += want;
-      }
-      // These pages are not read again.
-      ::posix_fadvise(from.get(), 0, 0, POSIX_FADV_DONTNEED);
-    }
-  }));
+  agree(communicator_, failure_of([&] {
+          for (const Copy& copy : copies_) {
+            if (!is_own(copy)) continue;
+            const fs::path path = source(copy);
+            const FileDescriptor from = open_file(path, O_RDONLY);
+            ::posix_fadvise(from.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
+            for (std::uint64_t at = 0; at < copy.bytes;) {
+              const std::size_t want = std::min<std::uint64_t>(kCopyBytes, copy.bytes - at);
+              if (read_at(from.get(), at, buffer.data(), want, path) < want)
+                throw Error(ExitCode::data,
+                            fmt::format("{} is shorter than when staging began", path.string()));
+              write_all(files_->fds[copy.number].get(), {buffer.data(), want}, "a staged shard");
+              at += want;
+            }
+            // These pages are not read again.
+            ::posix_fadvise(from.get(), 0, 0, POSIX_FADV_DONTNEED);
+          }
+        }));
 }
 
 // Broadcasts the contents of each shard, as its owner read them with HDF5.
@@ -329,10 +241,10 @@ void Staging::share() {
   for (const Copy& copy : copies_) rounds = std::max(rounds, copy.number + 1);
   for (std::uint64_t round = 0; round < rounds; ++round) {
     std::string bytes;
-    agree(failure_of([&] {
-      for (const Copy& copy : copies_)
-        if (is_own(copy) && copy.number == round) bytes = description_of(copy);
-    }));
+    agree(communicator_, failure_of([&] {
+            for (const Copy& copy : copies_)
+              if (is_own(copy) && copy.number == round) bytes = description_of(copy);
+          }));
     const std::vector<std::string> parts = communicator_.all_gather(bytes);
     for (Copy& copy : copies_) {
       if (copy.number != round) continue;

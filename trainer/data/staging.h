@@ -17,6 +17,7 @@
 #include "converters/shards/shard_reader.h"
 #include "trainer/config.h"
 #include "trainer/data/sample_source.h"
+#include "trainer/data/stage_room.h"
 #include "trainer/parallel/communicator.h"
 #include "trainer/parallel/fetch_service.h"
 
@@ -24,13 +25,12 @@ namespace wflow::trainer {
 
 // The group of each rank: the ranks of one host, cut into parts of `ranks_per_group` if that is above 0.
 std::vector<std::size_t> groups_of(std::span<const std::string> hosts, std::size_t ranks_per_group);
+// $WFLOW_RANKS_PER_GROUP, to try several nodes on one machine; 0: the hosts are the nodes.
+std::size_t ranks_per_group();
 
 // The rank that stages each shard: the rank with the fewest bytes so far in the group with the fewest.
 std::vector<std::size_t> owners_of(std::span<const std::uint64_t> shard_bytes,
                                    std::span<const std::size_t> groups);
-
-// The folder of the copies without `stage: {local: FOLDER}`: $TMPDIR, else /tmp.
-std::filesystem::path default_stage_folder();
 
 class Staging {
  public:
@@ -65,8 +65,6 @@ class Staging {
   void share();
   converters::SplitReader open(std::string_view split);
   std::unique_ptr<converters::ShardBytes> bytes_of(const Copy& copy) const;
-  void agree(const std::string& failure);
-  std::filesystem::path folder() const;
   std::filesystem::path source(const Copy& copy) const;
   bool is_own(const Copy& copy) const;
   std::string description_of(const Copy& copy) const;
@@ -74,6 +72,7 @@ class Staging {
   const TrainConfig& config_;
   const converters::Manifest manifest_;
   Communicator& communicator_;
+  const StageRoom room_;
   std::vector<Copy> copies_;  // one per shard of the job
   std::vector<std::size_t> groups_;
   std::vector<std::string> hosts_;

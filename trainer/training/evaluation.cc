@@ -112,17 +112,16 @@ void Evaluator::measure_norms() {
   if (state_.flat.buffers().size == 0 || session_.graph.is_module()) return;
   RunData& data = session_.data;
   const TrainingOrder& order = session_.plan.order;
-  const std::size_t count = std::min(kNormSamples, data.train().size());
-  const Permutation permutation(data.train().size(), hash64(session_.config.seed, 6));
-  const auto [first, end] = even_part(count, order.rank, order.ranks);
+  const std::vector<std::size_t> samples_of_rank = order.some(kNormSamples, hash64(session_.config.seed, 6));
   const std::size_t most = pass_samples(order);
-  DataLoader loader(
-      data.train(), data.scales(), most, static_cast<int>(session_.config.loader_threads),
-      in_passes(first, end, most,
-                [&permutation](std::size_t row) { return static_cast<std::size_t>(permutation(row)); }),
-      data.boxes());
+  DataLoader loader(data.train(), data.scales(), most, static_cast<int>(session_.config.loader_threads),
+                    in_passes(0, samples_of_rank.size(), most,
+                              [&samples_of_rank](std::size_t row) { return samples_of_rank[row]; }),
+                    data.boxes());
   NormStatistics sums(state_.flat.buffers());
-  for (std::size_t pass = 0; pass < most_passes(count, order, most); ++pass) {
+  const std::size_t own_passes = (samples_of_rank.size() + most - 1) / most;
+  const std::size_t passes = std::ranges::max(gather_values(session_.communicator, std::vector{own_passes}));
+  for (std::size_t pass = 0; pass < passes; ++pass) {
     const Batch* batch = loader.next();
     if (batch == nullptr) {
       network_.sit_out(Network::Pass::forward);

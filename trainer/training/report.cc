@@ -109,6 +109,7 @@ std::string metrics_jsonl(const std::vector<EpochRow>& history, std::span<const 
                            {"data_wait", row.data_wait},
                            {"exposed_communication", row.exposed_communication}};
     if (row.batch > 0) line["batch"] = row.batch;
+    if (row.ranks.ranks > 1) line["ranks"] = row.ranks.to_json();
     if (row.noise.count > 0) line["noise_scale"] = noise_json(row.noise);
     if (!row.validation.targets.empty()) line["validation_loss"] = row.validation.loss;
     for (const Evaluation::Head& head : row.validation.heads)

@@ -93,8 +93,19 @@ void write_parts(const Session& session, const FlatState& state) {
   }
 }
 
-// A collective call. Null if the shards are not staged.
+// A collective call. Null if nothing is staged.
 nlohmann::json staging_result(Session& session) {
+  if (const HeldSubset* subset = session.data.subset()) {
+    const HeldSubset::Report& held = subset->report();
+    return {{"where", name_of(session.config.stage)},
+            {"subset", subset->draw().size},
+            {"subsets", subset->draw().subsets},
+            {"seed", subset->draw().seed},
+            {"distinct", held.all},
+            {"distinct_on_a_rank", {held.least, held.most}},
+            {"bytes", held.bytes},
+            {"seconds", held.seconds}};
+  }
   const Staging* staging = session.data.staging();
   if (staging == nullptr) return {};
   const Staging::Report& report = staging->report();
@@ -284,6 +295,7 @@ void write_results(Session& session, const Heads& heads, TrainingState& state, c
   nlohmann::json result = result_of(session, counters, network, epoch, test, performance, times);
   add_class_weights(heads, result);
   if (!staging.is_null()) result["staging"] = staging;
+  if (times.ranks.ranks > 1) result["ranks_this_segment"] = times.ranks.to_json();
   if (session.training_plan) result["plan"] = plan_result(session, performance);
   result["reading"] = reading;
   if (session.config.noise_scale_every > 0) result["noise_scale"] = noise_result(counters.history);

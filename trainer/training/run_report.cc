@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include "base/file.h"
 #include "trainer/training/contest.h"
@@ -87,6 +88,16 @@ void RunReport::epoch_finished(const TrainingCounters& counters) {
   epoch_events(row);
   tensorboard_.add(row);
   write_metrics(counters);
+}
+
+void RunReport::slow_node(const SlowNodeNews::News& news, const TrainingCounters& counters) {
+  announce(news.sentence());
+  metric("slow_node/" + (news.node.several_nodes ? news.node.node : news.node.name), news.node.factor,
+         counters.epoch, counters.step);
+}
+
+void RunReport::ask_to_exclude(const SlowNode& node) {
+  events_.emit({{"type", "exclude_node"}, {"node", node.node}, {"reason", node.sentence()}});
 }
 
 void RunReport::write_metrics(const TrainingCounters& counters) const {

@@ -58,6 +58,10 @@ class RunReport {
   void begin_tensorboard(const std::vector<EpochRow>& history);
   // The last epoch of the history: line, events, files.
   void epoch_finished(const TrainingCounters& counters);
+  // A node that the others wait for, or no longer: line, note and metric.
+  void slow_node(const SlowNodeNews::News& news, const TrainingCounters& counters);
+  // Asks the campaign to start this training again without the node, from the last checkpoint.
+  void ask_to_exclude(const SlowNode& node);
   void write_metrics(const TrainingCounters& counters) const;
   // May be called on the thread of the checkpoint writer.
   void checkpoint_written(const CheckpointDirectory::Written& written, std::int64_t epoch, std::int64_t step);

@@ -84,6 +84,10 @@ StepPlan step_plan(const TrainConfig& config, const SearchConfig& search, RunDat
   TrainingOrder order = {hash64(config.seed, 1), samples.size(), static_cast<std::size_t>(config.batch),
                          static_cast<std::size_t>(communicator.rank()) / sharing,
                          static_cast<std::size_t>(communicator.size()) / sharing};
+  if (const HeldSubset* subset = data.subset()) {
+    order.subset = subset->draw();
+    order.samples = subset->draw().size * subset->draw().subsets;
+  }
   order.alike = order_by(config.batch_by, data.info(), samples);
   order.run = static_cast<std::size_t>(config.batch_run > 0 ? config.batch_run : config.batch);
   return {order, config.schedule,
@@ -130,6 +134,11 @@ PlannedConfig planned(const TrainConfig& asked, Communicator& ranks) {
   const DatasetInfo info = read_dataset_info(asked.data);
   PlannedConfig planned = {completed(asked, info), {}};
   TrainConfig& config = planned.config;
+  if (config.stage_subset > 0) {
+    if (config.ranks == 1) config.ranks = ranks.size();  // started by hand
+    const std::string why = subset_refusal(config, ranks.size());
+    if (!why.empty()) throw CommonError(ExitCode::spec, why);
+  }
   if (config.memory == 0 && config.grid.choice == GridChoice::given) return planned;
   const ModelGraph graph = network_graph(config, task_of(config, info, roles_of(config, info)), &ranks);
   const fs::path file = fs::path(config.output) / "plan.json";
@@ -296,7 +305,9 @@ std::string describe_run(const TrainConfig& asked, const std::optional<SpaceGrid
   if (!grid && !config.grid.space.empty()) grid = grid_of(config.grid, graph);
   const auto groups =
       static_cast<std::size_t>(config.ranks / config.tournament.groups() / config.grid.ranks());
-  const TrainingOrder order = {0, dataset.train->size(), static_cast<std::size_t>(config.batch), 0, groups};
+  const std::size_t drawn = static_cast<std::size_t>(config.stage_subset * config.ranks);
+  const TrainingOrder order = {0, drawn > 0 ? drawn : dataset.train->size(),
+                               static_cast<std::size_t>(config.batch), 0, groups};
   const StepPlan plan(order, config.schedule, config.epochs);
   const auto steps = static_cast<std::uint64_t>(plan.total_steps());
   const auto parameters = static_cast<std::uint64_t>(graph.parameter_count());
@@ -330,6 +341,12 @@ std::string describe_run(const TrainConfig& asked, const std::optional<SpaceGrid
                      text::format_bytes(sample_bytes * (dataset.train->size() + dataset.validation->size())));
   out += fmt::format("samples         {} training, {} validation, {} test\n", dataset.train->size(),
                      dataset.validation->size(), dataset.test->size());
+  if (config.stage_subset > 0)
+    out += fmt::format(
+        "subset          {} draws on each of {} ranks: up to {} a rank\n", config.stage_subset, config.ranks,
+        text::format_bytes(sample_bytes *
+                           static_cast<std::uint64_t>(std::min<std::int64_t>(
+                               config.stage_subset, static_cast<std::int64_t>(dataset.train->size())))));
   out += fmt::format("steps           {} an epoch, {} in all; {} ranks of {} threads\n",
                      order.steps_per_epoch(), steps, config.ranks, config.threads);
   for (const std::int64_t epoch : config.schedule.batch_epochs)

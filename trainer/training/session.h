@@ -24,6 +24,7 @@
 #include "trainer/training/guard.h"
 #include "trainer/training/planner.h"
 #include "trainer/training/step_plan.h"
+#include "trainer/training/stragglers.h"
 
 namespace wflow::trainer {
 
@@ -40,6 +41,7 @@ struct RunOptions {
   bool fresh_on_new_data = false;    // the same, if only the data have changed since; else an error
   std::function<bool()> stop_asked;  // returns true after a signal
   std::vector<BitFlip> bit_flips;    // injected errors, each once
+  std::vector<SlowRank> slow_ranks;  // injected delays
   SearchConfig search;               // the search that this training belongs to; off: none
   // Index of this training in an ensemble, and its size (train_members).
   std::int64_t member = 0;

@@ -124,6 +124,17 @@ void check_metrics(Session& session) {
   if (metric) check_metric(session, *metric, fmt::format("the search ranks by '{}'", search.metric));
 }
 
+void report_subset(const Session& session, RunReport& report) {
+  if (session.data.subset() == nullptr) return;
+  const HeldSubset::Report& held = session.data.subset()->report();
+  const SubsetDraw& draw = session.data.subset()->draw();
+  report.announce(fmt::format(
+      "each of {} ranks trains on {} draws from {} samples (seed {}): {} distinct ones in all, {} to "
+      "{} on a rank, {} in {:.2f} s ({})",
+      draw.subsets, draw.size, draw.samples, draw.seed, held.all, held.least, held.most,
+      text::format_bytes(held.bytes), held.seconds, name_of(session.config.stage)));
+}
+
 void report_staging(const Session& session, RunReport& report) {
   if (session.data.staging() == nullptr) return;
   const Staging::Report& staged = session.data.staging()->report();
@@ -271,6 +282,7 @@ Outcome run(Session& session) {
   warn_of_quantiles(session, report);
   check_metrics(session);
   report_staging(session, report);
+  report_subset(session, report);
   report_plan(session, report);
   report_sharing(session, report);
   for (const Heads::Head& head : heads.all()) report_class_weights(head.objective, report);
@@ -312,6 +324,14 @@ Outcome run(Session& session) {
       return after;
     };
   }
+  hooks.node_slow = [&](const SlowNodeNews::News& news) {
+    report.slow_node(news, counters);
+    const bool asks = config.exclude_slow > 0 && news.node.several_nodes && !news.recovered;
+    if (!asks || news.node.factor < config.exclude_slow) return;
+    const std::int64_t every = config.checkpoint.every_epochs;
+    if (every == 0 || counters.epoch % every != 0) recovery.write();
+    report.ask_to_exclude(news.node);
+  };
   TrainingLoop loop(session, heads.terms(), state, step, guard, hooks);
 
   using End = TrainingLoop::End;
@@ -341,7 +361,8 @@ Outcome run(Session& session) {
     report.say(fmt::format("the search's rung {} ends at {} epochs", search.rung, session.plan.end_epoch));
     return Outcome::finished;
   }
-  const SegmentTimes times = {begin, evaluator.seconds(), loop.data_wait_seconds(), recovery.seconds()};
+  const SegmentTimes times = {begin, evaluator.seconds(), loop.data_wait_seconds(), recovery.seconds(),
+                              loop.rank_times()};
   write_results(session, heads, state, *network, evaluator, checkpoints, report, times);
   if (search.on() && session.leader()) write_search(search, early_stop_of(config));
   return Outcome::finished;

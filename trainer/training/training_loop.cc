@@ -2,9 +2,13 @@
 #include "trainer/training/training_loop.h"
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
+#include <thread>
+#include <utility>
 #include <vector>
 
+#include "base/process.h"
 #include "base/random.h"
 #include "trainer/training/schedule.h"
 
@@ -14,7 +18,7 @@ TrainingLoop::End TrainingLoop::run() {
   const TrainingCounters& counters = state_.counters;
   const StepPlan& plan = session_.plan;
   DataLoader loader(session_.data.train(), session_.data.scales(),
-                    plan.largest_batch() / plan.order.ranks + 1,
+                    plan.order_in(plan.end_epoch - 1).most_of_rank(),
                     static_cast<int>(session_.config.loader_threads), batches(), session_.data.boxes());
   End end = End::complete;
   double waited = 0;
@@ -24,6 +28,7 @@ TrainingLoop::End TrainingLoop::run() {
     const double waited_in_epoch = loader.waited_seconds() - waited;
     waited += waited_in_epoch;
     if (end == End::complete) hooks_.epoch_done(finished_epoch(waited_in_epoch));
+    for (const SlowNodeNews::News& news : stragglers_.take_news()) hooks_.node_slow(news);
   }
   data_wait_seconds_ += loader.waited_seconds();
   return end;
@@ -35,16 +40,21 @@ TrainingLoop::End TrainingLoop::run_epoch(DataLoader& loader) {
   while (counters.step_of_epoch < steps) {
     if (const End end = hold_round(); end != End::complete) return end;
     const Clock::time_point begin = Clock::now();
+    const double waited = loader.waited_seconds();
     const Batch* batch = loader.next();
     WFLOW_CHECK(batch != nullptr);
+    const double data_wait = loader.waited_seconds() - waited;
     const double exposed = session_.waited_seconds();
+    slow_down();
     if (!step_.take(*batch)) return End::unsound;
-    exposed_seconds_ += session_.waited_seconds() - exposed;
+    const double rank_wait = session_.waited_seconds() - exposed;
     ++counters.step;
     ++counters.step_of_epoch;
     const double seconds = seconds_since(begin);
     counters.epoch_seconds += seconds;
     counters.seconds += seconds;
+    epoch_time_ +=
+        {seconds - data_wait - rank_wait, data_wait, rank_wait, static_cast<double>(batch->items.size())};
     if (step_.stopping()) return End::interrupted;
     hooks_.step_done();
     const std::int64_t agree_every = session_.config.guard.agree_every;
@@ -69,6 +79,14 @@ TrainingLoop::End TrainingLoop::hold_round() {
       return End::lost;
   }
   return End::complete;
+}
+
+void TrainingLoop::slow_down() const {
+  for (const SlowRank& slow : session_.options.slow_ranks) {
+    const bool is_slow =
+        slow.host.empty() ? slow.rank == session_.communicator.rank() : slow.host == host_name();
+    if (is_slow) std::this_thread::sleep_for(std::chrono::duration<double>(slow.seconds));
+  }
 }
 
 bool TrainingLoop::ranks_agree() {
@@ -114,8 +132,8 @@ EpochRow TrainingLoop::finished_epoch(double waited_seconds) {
   row.seconds = counters.epoch_seconds;
   row.samples_per_second = counters.epoch_seconds > 0 ? samples / counters.epoch_seconds : 0;
   row.data_wait = std::min(1.0, waited_seconds / row.seconds);
-  row.exposed_communication = std::min(1.0, exposed_seconds_ / row.seconds);
-  exposed_seconds_ = 0;
+  row.exposed_communication = std::min(1.0, epoch_time_.rank_wait / row.seconds);
+  row.ranks = stragglers_.add(std::exchange(epoch_time_, {}));
   return row;
 }
 

@@ -25,6 +25,8 @@ struct LoopHooks {
   // In a tournament: before the next step, or behind the last one of an epoch.
   std::function<bool()> round_is_due = {};
   std::function<AfterRound()> hold_round = {};
+  // After epoch_done, where a node has become slow, or is no longer.
+  std::function<void(const SlowNodeNews::News& news)> node_slow = [](const SlowNodeNews::News&) {};
 };
 
 class TrainingLoop {
@@ -40,17 +42,21 @@ class TrainingLoop {
         state_(state),
         step_(step),
         guard_(guard),
-        hooks_(std::move(hooks)) {}
+        hooks_(std::move(hooks)),
+        stragglers_(session.communicator) {}
 
-  // A collective call.
+  // Collective calls, also the constructor.
   End run();
   double data_wait_seconds() const { return data_wait_seconds_; }
+  // The work and the waits of all ranks in an epoch, the mean over those so far.
+  RankTimes rank_times() const { return stragglers_.mean(); }
 
  private:
   End run_epoch(DataLoader& loader);
   End hold_round();  // if one is due; complete: the training goes on
   bool ranks_agree();
   DataLoader::Plan batches();
+  void slow_down() const;
   EpochRow finished_epoch(double waited_seconds);
 
   Session& session_;
@@ -60,7 +66,8 @@ class TrainingLoop {
   CommonGuard& guard_;
   const LoopHooks hooks_;
   double data_wait_seconds_ = 0;
-  double exposed_seconds_ = 0;  // waits for sums over the ranks in the current epoch
+  RankTime epoch_time_;  // of this rank in the current epoch
+  StragglerWatch stragglers_;
 };
 
 }  // namespace wflow::trainer

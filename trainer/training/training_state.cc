@@ -105,7 +105,8 @@ nlohmann::json json_of(const EpochRow& row) {
           {"data_wait", row.data_wait},
           {"exposed_communication", row.exposed_communication},
           {"batch", row.batch},
-          {"noise", row.noise.to_json()}};
+          {"noise", row.noise.to_json()},
+          {"ranks", row.ranks.to_json()}};
 }
 
 // NaN and both infinities rank last. A checkpoint stores all three as null: their order must be the same
@@ -137,6 +138,7 @@ EpochRow row_of(const nlohmann::json& json) {
   row.exposed_communication = json.value("exposed_communication", 0.0);
   row.batch = json.value("batch", std::int64_t{0});
   if (json.contains("noise")) row.noise = NoiseSums::from_json(json.at("noise"));
+  if (json.contains("ranks")) row.ranks = RankTimes::from_json(json.at("ranks"));
   return row;
 }
 
@@ -155,14 +157,15 @@ void save(std::vector<CheckpointView>& arrays, const FlatLayout& layout, const s
     arrays.push_back({kind, entry.spec.name, entry.spec.shape, whole(entry, values)});
 }
 
-// `part`: this rank's part of an array, by its number.
+// `layout`: all arrays of the network, or some. `part`: this rank's part of one, by its number in the layout.
 template <class Part>
 void save_shares(std::vector<CheckpointView>& arrays, const FlatLayout& layout, const std::string& kind,
-                 bool shared, const Part& part) {
+                 const FlatLayout& network, bool shared, const Part& part) {
   for (std::size_t array = 0; array < layout.entries.size(); ++array) {
     const ParameterSpec& spec = layout.entries[array].spec;
     arrays.push_back({kind, spec.name, spec.shape, part(array)});
-    if (shared) arrays.back().shared = array;
+    if (shared)
+      arrays.back().shared = static_cast<std::size_t>(network.find(spec.name) - network.entries.data());
   }
 }
 
@@ -218,10 +221,14 @@ void flatten(const nlohmann::json& json, const std::string& prefix, std::map<std
 
 nlohmann::json fingerprint(const TrainConfig& config, const DatasetInfo& data) {
   nlohmann::json json = json_of(to_yaml(config));
-  for (const char* key :
-       {"data", "output", "ranks", "grid", "memory", "threads", "loader_threads", "cache", "stage", "members",
-        "checkpoint", "guard", "max_seconds", "backend", "noise_scale", "shard", "recompute"}) {
+  for (const char* key : {"data", "output", "ranks", "grid", "memory", "threads", "loader_threads", "cache",
+                          "stage", "members", "checkpoint", "guard", "max_seconds", "backend", "noise_scale",
+                          "shard", "recompute", "exclude_slow"}) {
     json.erase(key);
+  }
+  if (config.stage_subset > 0) {  // the samples that are drawn
+    json["stage"] = {{"subset", std::to_string(config.stage_subset)}};
+    json["ranks"] = std::to_string(config.ranks);
   }
   if (config.init_from == kInitFromLast) json.erase("init_from");  // only matters at the beginning
   json["data_hash"] = data.hash;
@@ -370,17 +377,17 @@ Snapshot snapshot(TrainingState& state, const Normalisation& normalisation,
   std::vector<CheckpointView> arrays;
   const StateShards& shards = state.shards;
   if (state.shares_weights()) {
-    save_shares(arrays, parameters, "parameter", true,
+    save_shares(arrays, parameters, "parameter", parameters, true,
                 [&](std::size_t array) { return in(state.flat.values(), shards.own(array)); });
   } else {
     save(arrays, parameters, "parameter", state.flat.values());
   }
   save(arrays, state.flat.buffers(), "buffer", state.flat.buffer_values());
   for (const PartOptimizers::Slot& slot : state.optimizer.slots())
-    save_shares(arrays, slot.layout, slot.name, slot.shards.active(),
+    save_shares(arrays, slot.layout, slot.name, parameters, slot.shards.active(),
                 [&](std::size_t array) { return slot.shards.kept(array, slot.values); });
   if (state.average.active())
-    save_shares(arrays, parameters, kAverage, shards.active(),
+    save_shares(arrays, parameters, kAverage, parameters, shards.active(),
                 [&](std::size_t array) { return shards.kept(array, state.average.values()); });
   if (const auto& step = state.lagged.step()) {
     header["lagged"] = {step->samples, step->loss_scale, step->rate};

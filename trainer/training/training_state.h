@@ -22,6 +22,7 @@
 #include "trainer/training/part_optimizers.h"
 #include "trainer/training/share_exchange.h"
 #include "trainer/training/state_shards.h"
+#include "trainer/training/stragglers.h"
 #include "trainer/training/tournament.h"
 
 namespace wflow::trainer {
@@ -40,6 +41,7 @@ struct EpochRow {
   double exposed_communication = 0;  // and in which it waited for sums over the ranks
   std::int64_t batch = 0;            // 0: not recorded, by a revision before schedules of the batch
   NoiseSums noise;                   // of its steps
+  RankTimes ranks;                   // the work and the waits of all of them
 };
 
 struct TrainingCounters {

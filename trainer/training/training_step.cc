@@ -58,8 +58,9 @@ bool TrainingStep::take(const Batch& batch) {
   inject(BitFlip::Where::weights, state_.flat.values());
   const auto [first, end] = order.share(step_of_epoch);
   const std::size_t global_batch = order.global_batch(step_of_epoch);
-  const Share share = {batch.items.size(), (global_batch + order.ranks - 1) / order.ranks, first,
-                       global_batch};
+  const std::size_t most =
+      order.subset ? order.most_of_rank() : (global_batch + order.ranks - 1) / order.ranks;
+  const Share share = {batch.items.size(), most, first, global_batch};
   WFLOW_CHECK(share.samples == end - first);
   session_.data.fill(buffers_.feed, batch, session_.data.train(), true,
                      RunData::StepOfBatch{static_cast<std::uint64_t>(state_.counters.step), first});
