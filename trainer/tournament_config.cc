@@ -107,7 +107,8 @@ yaml::Node perturb_node(const TournamentConfig& config) {
 }
 
 config::Json perturb_schema() {
-  config::Json factors = config::one_or_list_schema(config::number_schema(1e-3, 1e3));
+  config::Json factors = {{"description", "factors of which one is drawn"}};
+  factors.update(config::one_or_list_schema(config::number_schema(1e-3, 1e3)));
   config::Json properties = config::Json::object();
   for (const std::string& key : kPerturbed) properties[key] = factors;
   return {{"type", "object"}, {"properties", std::move(properties)}, {"additionalProperties", false}};

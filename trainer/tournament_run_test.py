@@ -204,6 +204,8 @@ class Tournament(whole.TrainRun):
         ranking = self.result("late")["tournament"]["ranking"]
         self.assertEqual([(entry["trainer"], entry["has_model"]) for entry in ranking], [(1, True), (2, False)])
 
+        alone = {"guard": False, "tournament": 1, "optimizer": {"name": "sgd", "learning_rate": 1000}}
+        self.assertRegex(self.train(self.config("alone_diverged", **alone), code=4).stderr, r"^wflow-train: the (loss|gradient) is not finite at")
         self.assertIn("every trainer has diverged before round 1", self.train(
             self.config("all", **{**keys, "guard": True, "batch": 2, "optimizer": {"name": "sgd", "learning_rate": 1000}}), 2, code=4).stderr)
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "base/file.h"
@@ -142,6 +143,21 @@ TEST_F(Results, NameASlowNode) {
   train("study_20261121-160001", 0.085,
         R"("ranks_this_segment": {"ranks": 4, "slow": "node n3 takes 1.4 times as long as the others"},)");
   EXPECT_EQ(lines_of("study_20261121-160001").back(), "  node n3 takes 1.4 times as long as the others");
+}
+
+TEST_F(Results, OfATournamentHaveItsRanking) {
+  train("study_20261121-160001", 0.085);
+  const fs::path file = folder_ / "study_20261121-160001" / "train" / "result.json";
+  nlohmann::json result = nlohmann::json::parse(read_file(file));
+  result["tournament"] =
+      nlohmann::json::parse(R"({"trainers": 2, "rounds": 3, "best": 2, "metrics": ["loss", "r2"],
+    "ranking": [{"trainer": 2, "validation": {"loss": 0.01234, "r2": 1}}, {"trainer": 1, "validation": {"loss": null}}],
+    "bouts": [{"took": true}, {"took": false}, {"took": true}]})");
+  write_file_durably(file, result.dump());
+  EXPECT_EQ(
+      lines_of("study_20261121-160001").back(),
+      "  tournament: the best of 2 models is that of trainer 2 (validation loss 0.01234, -); 3 rounds, 2 "
+      "models replaced");
 }
 
 TEST_F(Results, AreComparedWithTheCampaignAndTheIterationBefore) {

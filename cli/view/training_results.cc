@@ -90,6 +90,37 @@ std::string network_text(const nlohmann::json& result) {
   return text::join(parts, ", ");
 }
 
+std::vector<nlohmann::json> items_in(const nlohmann::json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_array()
+             ? std::vector<nlohmann::json>(found->begin(), found->end())
+             : std::vector<nlohmann::json>();
+}
+
+// "  tournament: the best of 4 models is that of trainer 2 (validation loss 0.012, 0.015, 0.02, 0.031); 9
+// rounds, 11 models replaced"; empty without one.
+std::string tournament_line(const nlohmann::json& result) {
+  const nlohmann::json tournament = result.value("tournament", nlohmann::json::object());
+  if (!tournament.is_object()) return {};
+  const auto best = number_in(tournament, "best");
+  const auto rounds = number_in(tournament, "rounds");
+  const std::vector<nlohmann::json> metrics = items_in(tournament, "metrics");
+  const std::vector<nlohmann::json> ranking = items_in(tournament, "ranking");
+  if (!best || !rounds || metrics.empty() || !metrics.front().is_string()) return {};
+  const auto metric = metrics.front().get<std::string>();
+  std::vector<std::string> values;
+  for (const nlohmann::json& entry : ranking)
+    if (entry.is_object() && entry.contains("validation") && entry["validation"].is_object())
+      values.push_back(cell_of(number_in(entry["validation"], metric.c_str())));
+  std::uint64_t taken = 0;
+  for (const nlohmann::json& bout : items_in(tournament, "bouts"))
+    if (bout.is_object() && bout.contains("took") && bout["took"] == true) ++taken;
+  return fmt::format(
+      "  tournament: the best of {} models is that of trainer {:.0f} (validation {} {}); {}, {} replaced",
+      ranking.size(), *best, metric, text::join(values, ", "),
+      top::counted(static_cast<std::uint64_t>(*rounds), "round"), top::counted(taken, "model"));
+}
+
 // "  events: accuracy 0.9812, mean IoU 0.6103 (0 0.981, 1 0.402, 2 0.448)"; empty for numbers.
 std::string classes_line(const std::string& target, const nlohmann::json& errors) {
   constexpr std::size_t kMostListed = 16;
@@ -138,6 +169,7 @@ std::vector<std::string> lines_of_result(const nlohmann::json& result, const std
     for (std::string line : {classes_line(target, errors), metrics_line(target, errors)})
       if (!line.empty()) lines.push_back(std::move(line));
   if (const std::string slow = slow_node_of(result); !slow.empty()) lines.push_back("  " + slow);
+  if (std::string line = tournament_line(result); !line.empty()) lines.push_back(std::move(line));
   const auto now = number_in(result["test"], "mean_mae_ratio");
   const auto where = campaign_before(campaign);
   if (!now || !where) return lines;

@@ -247,7 +247,7 @@ struct Attempts {
   Recovery& recovery;
   CommonGuard& guard;
   Updates& updates;
-  Rounds* rounds;  // nullptr: no tournament, and an error of the model ends the training
+  Rounds* rounds;  // nullptr: no other trainers, and an error of the model ends the training
 
   TrainingLoop::End go_on(TrainingLoop::End before) {
     try {
@@ -338,7 +338,8 @@ Outcome run(Session& session) {
   const auto wait_for_round = [&] {
     return rounds->skip_to_next([&] { pass_epoch(counters, epoch_of_waiting(session, counters)); });
   };
-  Attempts attempts = {loop, recovery, guard, updates, rounds ? &*rounds : nullptr};
+  const bool has_partners = rounds && session.options.contest->trainers() > 1;
+  Attempts attempts = {loop, recovery, guard, updates, has_partners ? &*rounds : nullptr};
   End end = counters.tournament.diverged ? End::lost : attempts.go_on(End::complete);
   while (end == End::unsound || (end == End::lost && wait_for_round())) end = attempts.go_on(end);
   if (session.options.contest != nullptr) session.options.contest->bouts = counters.tournament.bouts;
