@@ -161,7 +161,9 @@ TEST_P(Rendered, TrainingsNameASlowNode) {
   TopData data = test_data();
   data.status.metrics.push_back(test_curve("train/0", 0, "slow_node/n3", 56));
   const std::string text = draw(data, looking_at(View::training)).text();
-  if (GetParam().first >= 120) EXPECT_THAT(text, HasSubstr("n3 takes 1.4 times as long as the others"));
+  if (GetParam().first >= 120) {
+    EXPECT_THAT(text, HasSubstr("n3 takes 1.4 times as long as the others"));
+  }
   EXPECT_THAT(text, Not(HasSubstr("slow_node")));
 }
 

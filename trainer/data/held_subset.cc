@@ -21,8 +21,7 @@ SubsetDraw draw_of(const TrainConfig& config, std::size_t samples) {
           static_cast<std::size_t>(config.ranks)};
 }
 
-// What a rank reads and sends at once: so many bytes, and so few samples that there are not too many
-// messages.
+// A rank reads and sends so many bytes at once, and so few samples that there are not too many messages.
 constexpr std::size_t kRoundBytes = 64 << 20;
 constexpr std::size_t kRoundSamples = 64;
 

@@ -326,8 +326,9 @@ Outcome run(Session& session) {
   }
   hooks.node_slow = [&](const SlowNodeNews::News& news) {
     report.slow_node(news, counters);
-    const bool asks = config.exclude_slow > 0 && news.node.several_nodes && !news.recovered;
-    if (!asks || news.node.factor < config.exclude_slow) return;
+    const bool goes_on = counters.epoch < session.plan.end_epoch && !counters.stopped_early;
+    const bool excludes = config.exclude_slow > 0 && news.node.factor >= config.exclude_slow;
+    if (!goes_on || !excludes || news.recovered || !news.node.several_nodes) return;
     const std::int64_t every = config.checkpoint.every_epochs;
     if (every == 0 || counters.epoch % every != 0) recovery.write();
     report.ask_to_exclude(news.node);
