@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/resources.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <fstream>
@@ -79,6 +81,10 @@ std::int64_t free_memory(const fs::path& proc, const fs::path& groups) {
 // Not getrusage(): a process inherits its maximum from the program that started it.
 std::int64_t peak_memory(const fs::path& proc) {
   return number_in(proc / "self" / "status", "VmHWM:").value_or(0) * 1024;
+}
+
+void trim_heap() {
+  ::malloc_trim(0);
 }
 
 int try_threads(int count) {

@@ -16,6 +16,9 @@ std::int64_t free_memory(const std::filesystem::path& proc = "/proc",
 // The largest size in bytes that this process has had in memory.
 std::int64_t peak_memory(const std::filesystem::path& proc = "/proc");
 
+// Returns the free memory of this process's heap to the system.
+void trim_heap();
+
 // Tries to start `count` more threads: 0, or the errno of the failure. For libraries that end the process if
 // they cannot start threads.
 int try_threads(int count);

@@ -1379,11 +1379,6 @@ void check_train(yaml::MapReader& reader, TrainConfig& config) {
     diagnostics.error(reader.mark_of("seed"),
                       "'seed' is too large: member K has the seed 'seed' + K - 1, which must be below 2^63");
   }
-  if (config.shard >= Shard::gradients && config.noise_scale_every > 0)
-    diagnostics.error(reader.mark_of("shard"),
-                      fmt::format("'noise_scale' needs whole gradients, and 'shard: {}' divides them: say "
-                                  "'shard: optimizer', or leave 'noise_scale' out",
-                                  name_of(config.shard)));
   check_heads(reader, config);
   check_alternate(reader, config);
   check_composed(reader, config);

@@ -1778,6 +1778,7 @@ class SharedState(TrainRun):
         for name, keys in {
             "accumulate": {"batch": 7, "accumulate": 2},
             "lag": {"batch": 7, "optimizer": {"name": "adamw", "lag": 1}},
+            "noise": {"batch": 7, "noise_scale": 2},
             "norms": {"batch": 7, "model": {"name": "cosmoflow", "width": 3, "norm": "batch"}, "ema": 0.9},
         }.items():
             self.equal_in_stages(name, self.numbers, 4, **keys)
@@ -1823,10 +1824,6 @@ class SharedState(TrainRun):
     def test_parts_with_settings_of_their_own(self):
         for name, settings in {"rate": {"rate": 0.5}, "frozen": {"freeze": True}}.items():
             self.equal_in_stages(name, self.config, 2, parts={"encoder": settings})
-
-    def test_refuses_measurements_of_whole_gradients(self):
-        done = self.train(self.config("noise", shard="gradients", noise_scale=2), code=3)
-        self.assertIn("'noise_scale' needs whole gradients", done.stderr)
 
 
 class Restarts(TrainRun):

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/random.h"
+#include "base/resources.h"
 
 namespace wflow::trainer {
 namespace {
@@ -96,11 +97,18 @@ void Evaluator::use_evaluation_weights() {
 }
 
 void Evaluator::use_training_weights() {
-  if (state_.average.active()) swap_weights();
+  if (state_.average.active()) {
+    swap_weights();
+  } else if (session_.config.memory > 0) {
+    trim_heap();
+  }
 }
 
 // Exchanges the weights and their average.
 void Evaluator::swap_weights() {
+  // Arrays of the training's passes have other lengths than those of an evaluation. Without a limit, the heap
+  // keeps both.
+  if (session_.config.memory > 0) trim_heap();
   if (state_.average.active()) {
     state_.average.swap(state_.flat.values());
     state_.weights_changed();

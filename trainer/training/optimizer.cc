@@ -65,6 +65,15 @@ float lamb_direction(float p, float m, float v, const Factors& f, float learning
 
 }  // namespace
 
+std::vector<double> squares_in(std::span<const float> values, const FlatLayout& layout,
+                               const StateShards& shards, const AddUp& add_up) {
+  return squares_of(layout, shards, add_up, [values](std::size_t /*array*/, const Range& block) {
+    double sum = 0;
+    for (const float v : in(values, block)) sum += static_cast<double>(v) * v;
+    return sum;
+  });
+}
+
 struct Optimizer::AdamFactors {
   float beta1, beta2, rate, inverse_root_correction2, epsilon, shrink, decay;
 };
@@ -93,11 +102,7 @@ std::span<float> Optimizer::in_slot(std::size_t slot, std::size_t array) {
 }
 
 std::vector<double> Optimizer::squares_in(std::span<const float> values) const {
-  return squares_of(layout_, shards_, add_up_, [values](std::size_t /*array*/, const Range& block) {
-    double sum = 0;
-    for (const float v : in(values, block)) sum += static_cast<double>(v) * v;
-    return sum;
-  });
+  return trainer::squares_in(values, layout_, shards_, add_up_);
 }
 
 void Optimizer::clip(std::span<float> gradients) const {

@@ -51,6 +51,10 @@ std::vector<double> squares_of(const FlatLayout& layout, const StateShards& shar
   return squares;
 }
 
+// The same of the arrays' own values.
+std::vector<double> squares_in(std::span<const float> values, const FlatLayout& layout,
+                               const StateShards& shards, const AddUp& add_up);
+
 class Optimizer {
  public:
   Optimizer(const OptimizerConfig& config, const FlatLayout& layout);

@@ -28,9 +28,10 @@ using Clock = std::chrono::steady_clock;
 constexpr std::int64_t kMostSharedBytes = std::int64_t{48} << 20;  // of the sums of a node: shared_slots.cc
 // The program grows by this much after the plan, whatever the network: kernels, buffers of MPI and HDF5, the
 // export. Measured on 1 to 4 ranks; predictions are then within 10 % of the peak.
-constexpr std::int64_t kLaterBytes = std::int64_t{96} << 20;
-// One is computed while the next is read, for the training and for the validation.
-constexpr std::int64_t kBatchesInMemory = 4;
+constexpr std::int64_t kLaterBytes = std::int64_t{64} << 20;
+// One is computed while the next is read, for the training and for the validation; each is also there as it
+// is stored, for a while.
+constexpr std::int64_t kBatchesInMemory = 8;
 constexpr std::int64_t kLayersInSum = 2;  // gradients of one are computed while those of another are summed
 constexpr std::size_t kGridsOfEachSize = 3;  // those that send least are measured
 constexpr std::int64_t kMostSummed = std::int64_t{1} << 24;

@@ -43,11 +43,11 @@ void collect_part(Communicator& communicator, const StateShards& shards, std::si
 }
 
 SharedState::SharedState(Communicator& communicator, const StateShards& shards, FlatState& state,
-                         bool weights)
+                         Shard divided)
     : communicator_(communicator),
       shards_(shards),
       state_(state),
-      weights_(weights),
+      divided_(divided),
       arrays_(state.parameters().entries.size()) {
   state_.set_on_use(this);
 }
@@ -73,7 +73,7 @@ void SharedState::for_others(std::size_t array, std::span<float> flat, const Cal
 
 // Arrays that follow each other are collected together.
 void SharedState::start(std::span<const std::size_t> arrays) {
-  if (!weights_) return;
+  if (!shares_weights()) return;
   for (std::size_t i = 0; i < arrays.size();) {
     const std::size_t first = arrays[i];
     std::size_t end = first;
@@ -94,7 +94,7 @@ void SharedState::start(std::span<const std::size_t> arrays) {
 }
 
 void SharedState::wait(std::span<const std::size_t> arrays) {
-  if (!weights_) return;
+  if (!shares_weights()) return;
   for (const std::size_t array : arrays) {
     Array& what = arrays_[array];
     WFLOW_CHECK(what.where != Where::elsewhere);
@@ -104,7 +104,7 @@ void SharedState::wait(std::span<const std::size_t> arrays) {
 }
 
 void SharedState::release(std::span<const std::size_t> arrays) {
-  if (!weights_) return;
+  if (!shares_weights()) return;
   wait(arrays);
   for (const std::size_t array : arrays) {
     arrays_[array].where = Where::elsewhere;
@@ -113,6 +113,7 @@ void SharedState::release(std::span<const std::size_t> arrays) {
 }
 
 void SharedState::expect_gradients(std::span<const std::size_t> arrays) {
+  if (divided_ < Shard::gradients) return;
   for (const std::size_t array : arrays) {
     // A frozen array's stay 0.
     if (arrays_[array].has_gradients || state_.parameters().entries[array].spec.frozen) continue;
@@ -135,6 +136,7 @@ OwnedParts SharedState::owners(std::int64_t begin, std::int64_t end) const {
 }
 
 void SharedState::summed(std::int64_t begin, std::int64_t end) {
+  if (divided_ < Shard::gradients) return;
   for (const OwnedPart& part : owners(begin, end))
     if (part.rank != shards_.rank())
       pool_.take_back(

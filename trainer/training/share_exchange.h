@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/page_pool.h"
+#include "trainer/config.h"
 #include "trainer/model/flat_state.h"
 #include "trainer/parallel/communicator.h"
 #include "trainer/training/state_shards.h"
@@ -22,12 +23,13 @@ void gather_shares(Communicator& communicator, const StateShards& shards, std::s
 void collect_part(Communicator& communicator, const StateShards& shards, std::size_t array, std::size_t first,
                   std::size_t count, std::span<const float> own, std::span<float> values);
 
-// The weights and gradients of a training of which each rank has a share. Without a layer in use, the places
-// of the others' shares in the flat arrays have no memory.
+// The weights and gradients of a training of which each rank has a share. Each rank gets the sums of its
+// gradients only. Where gradients or weights are divided, too, the places of the others' shares in the flat
+// arrays have no memory while their layer is not in use.
 class SharedState final : public StateOnUse {
  public:
-  // All must outlive this object. `weights`: they are shared, too.
-  SharedState(Communicator& communicator, const StateShards& shards, FlatState& state, bool weights);
+  // All must outlive this object.
+  SharedState(Communicator& communicator, const StateShards& shards, FlatState& state, Shard divided);
   SharedState(const SharedState&) = delete;
   SharedState& operator=(const SharedState&) = delete;
   ~SharedState() override;
@@ -37,7 +39,7 @@ class SharedState final : public StateOnUse {
   void release(std::span<const std::size_t> arrays) override;
   void expect_gradients(std::span<const std::size_t> arrays) override;
 
-  bool shares_weights() const { return weights_; }
+  bool shares_weights() const { return divided_ >= Shard::weights; }
   // The owners of values of the exchange array, from one position to before another.
   OwnedParts owners(std::int64_t begin, std::int64_t end) const;
   // These are summed; for the communication thread.
@@ -59,7 +61,7 @@ class SharedState final : public StateOnUse {
   Communicator& communicator_;
   const StateShards& shards_;
   FlatState& state_;
-  const bool weights_;
+  const Shard divided_;
   enum class Where { elsewhere, coming, here };
   struct Array {
     Where where = Where::elsewhere;  // its weights

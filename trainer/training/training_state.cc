@@ -286,6 +286,10 @@ std::uint64_t initial_key(const TrainConfig& config) {
   return hash64(config.seed, 0);
 }
 
+static AddUp adds_up(Communicator* communicator) {
+  return [communicator](std::span<double> values) { communicator->add_up(values); };
+}
+
 TrainingState::TrainingState(const ModelGraph& graph, const OptimizerConfig& method, double average_decay,
                              Communicator* communicator, std::span<const PartConfig> parts,
                              std::span<const std::string> alternating, Shard shard)
@@ -294,12 +298,12 @@ TrainingState::TrainingState(const ModelGraph& graph, const OptimizerConfig& met
                  ? StateShards(flat.parameters())
                  : StateShards(flat.parameters(), communicator->size(), communicator->rank())),
       optimizer(method, parts, flat.parameters(), alternating, shards.ranks(), shards.rank(),
-                [communicator](std::span<double> values) { communicator->add_up(values); }),
+                adds_up(communicator)),
       average(average_decay, shards, flat.parameters()),
       lagged(communicator),
-      communicator_(communicator) {
-  if (shard >= Shard::gradients && shards.active())
-    shared = std::make_unique<SharedState>(*communicator, shards, flat, shard == Shard::weights);
+      communicator_(communicator),
+      add_up_(adds_up(communicator)) {
+  if (shards.active()) shared = std::make_unique<SharedState>(*communicator, shards, flat, shard);
 }
 
 void TrainingState::fill_initial_values(const ModelGraph& graph, std::uint64_t seed) {
@@ -322,11 +326,17 @@ void TrainingState::weights_changed() {
 }
 
 std::vector<std::span<float>> TrainingState::applied_gradients() {
-  if (!shares_gradients()) return {flat.gradients()};
+  if (!shared) return {flat.gradients()};
   std::vector<std::span<float>> own;
   for (std::size_t array = 0; array < flat.parameters().entries.size(); ++array)
     own.push_back(in(flat.gradients(), shards.own(array)));
   return own;
+}
+
+double TrainingState::square_of_gradients() {
+  double sum = 0;
+  for (const double square : squares_in(flat.gradients(), flat.parameters(), shards, add_up_)) sum += square;
+  return sum;
 }
 
 std::string TrainingState::hash() {

@@ -80,17 +80,18 @@ struct TrainingState {
   void fill_initial_values(const ModelGraph& graph, std::uint64_t seed);
   // Hash of everything that all ranks must have in common: without a state of which each has a share.
   std::string hash();
-  bool shares_gradients() const { return shared != nullptr; }
   bool shares_weights() const { return shared != nullptr && shared->shares_weights(); }
   // After a change of the own share of the weights: a collective call that gives all ranks all weights, or
   // nothing, if they are collected on use.
   void weights_changed();
   // The gradients that this rank applies, once they are summed: all, or its share of each array.
   std::vector<std::span<float>> applied_gradients();
+  // The sum of the squares of all gradients that are summed over the ranks. With shares, a collective call.
+  double square_of_gradients();
 
   FlatState flat;
   StateShards shards;
-  std::unique_ptr<SharedState> shared;  // with `shard: gradients` or `weights`
+  std::unique_ptr<SharedState> shared;  // null: each rank has all
   PartOptimizers optimizer;
   WeightAverage average;
   LaggedSums lagged;
@@ -98,6 +99,7 @@ struct TrainingState {
 
  private:
   Communicator* communicator_;
+  AddUp add_up_;
 };
 
 // Identifies a training: the data, and the configuration without keys that do not change the result (ranks,

@@ -124,7 +124,7 @@ bool TrainingStep::take(const Update& update, const Share& share) {
                                 state_.counters.loss_scale.value, rate()};
   if (!lags) {
     exchange_.finish();
-    if (state_.shares_gradients()) state_.shared->all_summed();
+    if (state_.shared != nullptr) state_.shared->all_summed();
     return measures ? apply(update, now, mean_over_ranks(own)) : apply(update, now);
   }
   const auto before = state_.lagged.exchange(flat.exchange(), now, wire());
@@ -139,7 +139,7 @@ bool TrainingStep::take_lagged() {
 
 void TrainingStep::clear_exchange() {
   const std::span<float> all = state_.flat.exchange();
-  if (!state_.shares_gradients()) {
+  if (state_.shared == nullptr) {
     std::ranges::fill(all, 0.0F);
     return;
   }
@@ -167,7 +167,7 @@ bool TrainingStep::apply(const Update& update, const LaggedSums::Step& step,
     if (counters.loss_scale.on) multiply(part, 1 / step.loss_scale);
     largest = std::max(largest, largest_of(part));
   }
-  if (state_.shares_gradients())
+  if (state_.shared != nullptr)
     largest = std::ranges::max(gather_values(session_.communicator, std::vector<double>{largest}));
   const double total = flat.scalar(Scalar::loss);
   const double loss = total / static_cast<double>(global_batch * update.heads.terms());
@@ -186,7 +186,8 @@ bool TrainingStep::apply(const Update& update, const LaggedSums::Step& step,
   }
   if (!updates_.alternate()) counters.epoch_samples += step.samples;
   if (!taken) return true;
-  if (small) counters.epoch_noise.add(*small, square_of(flat.gradients()), static_cast<double>(global_batch));
+  if (small)
+    counters.epoch_noise.add(*small, state_.square_of_gradients(), static_cast<double>(global_batch));
   if (session_.graph.is_module()) {
     flat.add_to_running_statistics(step.samples);
   } else {
