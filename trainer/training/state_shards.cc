@@ -13,7 +13,7 @@ constexpr std::int64_t kMostBlocks = 1024;
 constexpr std::uint64_t kTurns = 11;  // seed
 
 // A part begins on a cache line.
-std::int64_t round_up(std::int64_t count) {
+std::int64_t whole_lines(std::int64_t count) {
   constexpr std::int64_t kLine = 16;
   return (count + kLine - 1) / kLine * kLine;
 }
@@ -28,7 +28,7 @@ std::int64_t block_of(std::int64_t count) {
 StateShards::StateShards(const FlatLayout& layout, int ranks, int rank) : ranks_(ranks), rank_(rank) {
   for (const FlatEntry& entry : layout.entries) {
     arrays_.push_back({entry.offset, entry.count, own_size_});
-    own_size_ += round_up(own(arrays_.size() - 1).count());
+    own_size_ += whole_lines(own(arrays_.size() - 1).count());
   }
 }
 
