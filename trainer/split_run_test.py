@@ -53,7 +53,8 @@ class Split(whole.TrainRun):
         self.compare("cosmoflow", [(2, [1, 2, 1]), (4, [2, 2, 1])], **slow)
 
     def test_recomputed_blocks_change_no_bit(self):
-        keys = {**STEPS, "ranks": 2, "grid": [2, 1, 1], "model": {"name": "cosmoflow", "width": 16, "norm": "batch"}}
+        keys = {**STEPS, "ranks": 2, "grid": [2, 1, 1], "model": {"name": "cosmoflow", "width": 16, "norm": "batch"},
+                "optimizer": {"name": "sgd", "learning_rate": 0.002}}
         for recompute in ("none", "blocks"):
             self.train(self.config(f"recompute-{recompute}", recompute=recompute, **keys), 2)
         self.assertEqual(self.weights("recompute-none")[0], self.weights("recompute-blocks")[0])

@@ -80,14 +80,16 @@ bool TrainingStep::take(const Update& update, const Share& share) {
   const auto most_passes =
       static_cast<std::size_t>(config.accumulate * session_.plan.growth(state_.counters.epoch));
   const std::size_t passes = std::min(samples, most_passes);
-  sit_out(update, std::min(share.most_samples, most_passes) - passes);
+  const bool measures = measures_noise();
+  // A measurement makes a second pass where there is one.
+  const auto all_passes = [&](std::size_t count) { return count + (measures && count == 1 ? 1 : 0); };
+  sit_out(update, all_passes(std::min(share.most_samples, most_passes)) - all_passes(passes));
   double loss = 0;
   if (samples == 0 || updates_.alternate()) {
     // A rank that has no part of the last batch adds zeros and takes part in every collective; and so do
     // weights that this update does not reach.
     clear_exchange();
   }
-  const bool measures = measures_noise();
   std::optional<SmallGradient> own;
   if (measures && passes == 1) {
     // The gradients of a single pass are summed over the ranks while it runs: half of it runs once more.
