@@ -11,8 +11,8 @@
 
 namespace wflow {
 
-// Gives the pages that a place fills back to the kernel: they read as zeros until they are written. The rest
-// of the place keeps its values.
+// Gives the pages that a place fills back to the kernel: they read as zeros until they are written. Values on
+// other pages stay.
 void give_back_pages(std::span<float> place);
 // Makes a place read as zeros, and gives back the pages that it fills.
 void clear_place(std::span<float> place);

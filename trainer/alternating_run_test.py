@@ -3,14 +3,11 @@
 """Trainings with alternating updates (GAN, WAE, cycle surrogate) against the same ones written with torch.nn, killed and continued, and on several
 ranks."""
 
-import argparse
 import glob
 import json
 import math
 import struct
 import subprocess
-import sys
-import unittest
 
 import h5py
 import numpy
@@ -384,8 +381,4 @@ def descend(optimizer, loss):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    for option in ("--train", "--convert", "--mpirun"):
-        parser.add_argument(option, required=True)
-    train_run_test.PROGRAMS, rest = parser.parse_known_args()
-    unittest.main(argv=[sys.argv[0], *rest])
+    train_run_test.run_tests()

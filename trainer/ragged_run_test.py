@@ -2,11 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole runs of wflow-train on samples of different lengths, and on batches of samples that are alike. With Debian's python3 (h5py)."""
 
-import argparse
 import json
 import pathlib
 import subprocess
-import sys
 import tempfile
 
 import numpy
@@ -107,9 +105,4 @@ class Ragged(whole.TrainRun):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--train", required=True)
-    parser.add_argument("--convert", required=True)
-    parser.add_argument("--mpirun", required=True)
-    whole.PROGRAMS, rest = parser.parse_known_args()
-    whole.unittest.main(argv=[sys.argv[0], *rest])
+    whole.run_tests()

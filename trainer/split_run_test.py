@@ -2,9 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole runs of wflow-train whose ranks share each sample (`grid`). With Debian's python3 (h5py)."""
 
-import argparse
 import json
-import sys
 
 import h5py
 import numpy
@@ -212,9 +210,4 @@ class Split(whole.TrainRun):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--train", required=True)
-    parser.add_argument("--convert", required=True)
-    parser.add_argument("--mpirun", required=True)
-    whole.PROGRAMS, rest = parser.parse_known_args()
-    whole.unittest.main(argv=[sys.argv[0], *rest])
+    whole.run_tests()

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole runs of wflow-train with a `tournament`: rounds, restarts, models that diverge. With Debian's python3 (numpy)."""
 
-import argparse
 import glob
 import json
 import os
@@ -10,7 +9,6 @@ import pathlib
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 
@@ -242,9 +240,4 @@ class Tournament(whole.TrainRun):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--train", required=True)
-    parser.add_argument("--convert", required=True)
-    parser.add_argument("--mpirun", required=True)
-    whole.PROGRAMS, rest = parser.parse_known_args()
-    whole.unittest.main(argv=[sys.argv[0], *rest])
+    whole.run_tests()

@@ -2305,11 +2305,16 @@ class WrongInput(TrainRun):
         return self.root / "n"
 
 
-if __name__ == "__main__":
+def run_tests():
+    """Runs the tests of the program's own file, with the programs that its command line names."""
+    global PROGRAMS
     parser = argparse.ArgumentParser()
-    parser.add_argument("--train", required=True)
-    parser.add_argument("--convert", required=True)
-    parser.add_argument("--mpirun", required=True)
+    for option in ("--train", "--convert", "--mpirun"):
+        parser.add_argument(option, required=True)
     PROGRAMS, rest = parser.parse_known_args()
-    del TrainRun  # has no tests of its own
     unittest.main(argv=[sys.argv[0], *rest])
+
+
+if __name__ == "__main__":
+    del TrainRun  # has no tests of its own
+    run_tests()

@@ -49,7 +49,7 @@ struct FieldPart {
 };
 
 // The transformed samples of a split, each decoded once as far as the budget allows. A sample has the values
-// of its parts in their order. Each part has all its cells, or those of a box. Thread-safe.
+// of all parts, one part after the other: all cells of a part, or those of a box. Thread-safe.
 class CachedSplit {
  public:
   CachedSplit(const SampleSource& source, std::vector<FieldPart> parts, CacheBudget& budget);

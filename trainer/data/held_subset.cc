@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "trainer/data/stage_room.h"
+#include "trainer/data/stage_space.h"
 
 namespace wflow::trainer {
 namespace {
@@ -121,12 +121,12 @@ void HeldSubset::fill(const CachedSplit& split, Communicator& communicator, int 
 
 void HeldSubset::reserve(const TrainConfig& config, std::size_t values, Communicator& communicator) {
   const std::uint64_t bytes = values * sizeof(float);
-  const StageRoom room(config);
-  room.check(communicator, bytes, "samples",
-             {"draw fewer, use more nodes, or keep them in files (stage: {subset: N, local: FOLDER})",
-              "draw fewer, use more nodes, or name another folder"});
+  const StageSpace space(config);
+  space.check(communicator, bytes, "samples",
+              {"draw fewer, use more nodes, or keep them in files (stage: {subset: N, local: FOLDER})",
+               "draw fewer, use more nodes, or name another folder"});
   agree(communicator, failure_of([&] {
-          file_ = room.file(bytes, fmt::format("{} of samples", text::format_bytes(bytes)));
+          file_ = space.file(bytes, fmt::format("{} of samples", text::format_bytes(bytes)));
           void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), 0);
           if (memory == MAP_FAILED) throw system_error(errno, "cannot map the file of the staged samples");
           values_ = {static_cast<float*>(memory), values};

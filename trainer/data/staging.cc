@@ -145,7 +145,7 @@ Staging::Staging(const TrainConfig& config, Communicator& communicator)
     : config_(config),
       manifest_(converters::read_manifest(config.data)),
       communicator_(communicator),
-      room_(config),
+      space_(config),
       files_(std::make_shared<Files>()) {
   const auto begin = std::chrono::steady_clock::now();
   plan();
@@ -192,9 +192,9 @@ void Staging::plan() {
 
 // Uses the manifest's sizes, before anything is read.
 void Staging::check_room() {
-  room_.check(communicator_, report_.own_bytes, "shards",
-              {"use more nodes, 'stage: local' or 'stage: none'",
-               "use more nodes, another folder (stage: {local: FOLDER}) or 'stage: none'"});
+  space_.check(communicator_, report_.own_bytes, "shards",
+               {"use more nodes, 'stage: local' or 'stage: none'",
+                "use more nodes, another folder (stage: {local: FOLDER}) or 'stage: none'"});
 }
 
 void Staging::reserve() {
@@ -206,7 +206,7 @@ void Staging::reserve() {
             if (failed)
               throw Error(ExitCode::data,
                           fmt::format("cannot read {}: {}", source(copy).string(), failed.message()));
-            files_->fds.push_back(room_.file(
+            files_->fds.push_back(space_.file(
                 copy.bytes,
                 fmt::format("the {} of {}", text::format_bytes(copy.bytes), source(copy).string())));
           }

@@ -17,7 +17,7 @@
 #include "converters/shards/shard_reader.h"
 #include "trainer/config.h"
 #include "trainer/data/sample_source.h"
-#include "trainer/data/stage_room.h"
+#include "trainer/data/stage_space.h"
 #include "trainer/parallel/communicator.h"
 #include "trainer/parallel/fetch_service.h"
 
@@ -72,7 +72,7 @@ class Staging {
   const TrainConfig& config_;
   const converters::Manifest manifest_;
   Communicator& communicator_;
-  const StageRoom room_;
+  const StageSpace space_;
   std::vector<Copy> copies_;  // one per shard of the job
   std::vector<std::size_t> groups_;
   std::vector<std::string> hosts_;

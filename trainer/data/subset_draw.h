@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The training samples that each rank draws with `stage: {subset: N}`: a function of the seed, the number of
-// the subset and the place in it. python/wflow/_subset.py has the same.
+// the subset and the place in it. python/wflow/_stage.py has the same.
 #pragma once
 
 #include <algorithm>

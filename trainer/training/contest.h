@@ -36,8 +36,8 @@ class Contest {
   const TrainerPart& part() const { return part_; }
 
   // Collective calls of all ranks of all trainers. A message of each trainer, in their order; `own` is that
-  // of the trainer's rank 0. `what` names the meeting. After a meeting in which a trainer stops, the messages
-  // of the others are there and stops() is true. Throws ContestOver if a trainer has failed.
+  // of the trainer's rank 0. `what` names the meeting. After a meeting in which a trainer stops, stops() is
+  // true; the messages of the others are valid. Throws ContestOver if a trainer has failed.
   std::vector<nlohmann::json> meet(const std::string& what, nlohmann::json own);
   bool stops() const { return stops_; }
 

@@ -92,23 +92,24 @@ void Evaluator::keep_made(std::size_t samples) {
 }
 
 void Evaluator::use_evaluation_weights() {
+  return_free_memory();
   swap_weights();
   measure_norms();
 }
 
 void Evaluator::use_training_weights() {
-  if (state_.average.active()) {
-    swap_weights();
-  } else if (session_.config.memory > 0) {
-    trim_heap();
-  }
+  return_free_memory();
+  if (state_.average.active()) swap_weights();
+}
+
+// Arrays of the training's passes have other lengths than those of an evaluation. Without a limit, the heap
+// keeps both.
+void Evaluator::return_free_memory() const {
+  if (session_.config.memory > 0) trim_heap();
 }
 
 // Exchanges the weights and their average.
 void Evaluator::swap_weights() {
-  // Arrays of the training's passes have other lengths than those of an evaluation. Without a limit, the heap
-  // keeps both.
-  if (session_.config.memory > 0) trim_heap();
   if (state_.average.active()) {
     state_.average.swap(state_.flat.values());
     state_.weights_changed();

@@ -59,6 +59,7 @@ class Evaluator {
   void write_rows(PredictionFile* file, std::size_t first, std::size_t samples);
   void use_training_weights();
   void swap_weights();
+  void return_free_memory() const;
   void measure_norms();
   void keep_made(std::size_t samples);
 

@@ -9,11 +9,6 @@
 namespace wflow::trainer {
 namespace {
 
-template <class Value>
-std::span<Value> in(std::span<Value> all, const Range& range) {
-  return all.subspan(static_cast<std::size_t>(range.begin), static_cast<std::size_t>(range.count()));
-}
-
 template <class Factors>
 void adam_update(std::span<float> p, std::span<const float> g, std::span<float> m, std::span<float> v,
                  const Factors& f) {
@@ -69,7 +64,7 @@ std::vector<double> squares_in(std::span<const float> values, const FlatLayout& 
                                const StateShards& shards, const AddUp& add_up) {
   return squares_of(layout, shards, add_up, [values](std::size_t /*array*/, const Range& block) {
     double sum = 0;
-    for (const float v : in(values, block)) sum += static_cast<double>(v) * v;
+    for (const float v : values_in(values, block)) sum += static_cast<double>(v) * v;
     return sum;
   });
 }
@@ -94,7 +89,7 @@ Optimizer::Optimizer(const OptimizerConfig& config, const FlatLayout& layout, St
 }
 
 std::span<float> Optimizer::own(std::size_t array, std::span<float> all) const {
-  return in(all, shards_.own(array));
+  return values_in(all, shards_.own(array));
 }
 
 std::span<float> Optimizer::in_slot(std::size_t slot, std::size_t array) {
@@ -200,10 +195,10 @@ void Optimizer::lamb_step(std::span<float> values, std::span<float> gradients, d
   const std::vector<double> directions =
       squares_of(layout_, shards_, add_up_, [&](std::size_t array, const Range& block) {
         const std::int64_t begin = block.begin - shards_.own(array).begin;
-        const std::span<float> m = in(in_slot(0, array), {begin, begin + block.count()});
-        const std::span<float> v = in(in_slot(1, array), {begin, begin + block.count()});
-        const std::span<const float> g = in(gradients, block);
-        const std::span<const float> p = in(values, block);
+        const std::span<float> m = values_in(in_slot(0, array), {begin, begin + block.count()});
+        const std::span<float> v = values_in(in_slot(1, array), {begin, begin + block.count()});
+        const std::span<const float> g = values_in(gradients, block);
+        const std::span<const float> p = values_in(values, block);
         const float decay = decay_of(array);
         double sum = 0;
         for (std::size_t i = 0; i < p.size(); ++i) {
@@ -238,7 +233,7 @@ WeightAverage::WeightAverage(double decay, StateShards shards, const FlatLayout&
 template <class Value, class Change>
 void WeightAverage::for_each(std::span<Value> values, const Change& change) {
   for (std::size_t array = 0; array < arrays_; ++array) {
-    change(in(values, shards_.own(array)), shards_.kept(array, average_.span()));
+    change(values_in(values, shards_.own(array)), shards_.kept(array, average_.span()));
   }
 }
 

@@ -142,9 +142,10 @@ PlannedConfig planned(const TrainConfig& asked, Communicator& ranks) {
   if (config.memory == 0 && config.grid.choice == GridChoice::given) return planned;
   const ModelGraph graph = network_graph(config, task_of(config, info, roles_of(config, info)), &ranks);
   const fs::path file = fs::path(config.output) / "plan.json";
-  const std::string key = hash_bytes(fmt::format(
-      "{} {} {} {} {} {}", fingerprint_of(config, info, graph).dump(), static_cast<int>(config.grid.choice),
-      config.memory, config.threads, ranks.size(), name_of(config.shard)));
+  const std::string key =
+      hash_bytes(fmt::format("{} {} {} {} {} {} {}", fingerprint_of(config, info, graph).dump(),
+                             static_cast<int>(config.grid.choice), config.memory, config.threads,
+                             ranks.size(), name_of(config.shard), name_of(config.recompute)));
   planned.plan = kept_plan(file, key, ranks);
   if (!planned.plan) {
     planned.plan = plan_training(plan_task(config, info, graph, ranks.size()), ranks);

@@ -7,15 +7,6 @@
 #include "base/error.h"
 
 namespace wflow::trainer {
-namespace {
-
-template <class Value>
-std::span<Value> at(std::span<Value> all, std::int64_t begin, const Range& range) {
-  return all.subspan(static_cast<std::size_t>(range.begin - begin), static_cast<std::size_t>(range.count()));
-}
-
-}  // namespace
-
 void gather_shares(Communicator& communicator, const StateShards& shards, std::span<float> values) {
   if (!shards.active()) return;
   communicator.wait(
@@ -30,13 +21,16 @@ void collect_part(Communicator& communicator, const StateShards& shards, std::si
   std::vector<Outgoing> outgoing;
   std::vector<Incoming> incoming;
   if (shards.rank() != 0) {
-    if (mine.count() > 0) outgoing.push_back({0, std::as_bytes(at(own, shards.own(array).begin, mine))});
+    if (mine.count() > 0)
+      outgoing.push_back({0, std::as_bytes(values_in(own, mine, shards.own(array).begin))});
   } else {
     if (mine.count() > 0)
-      std::ranges::copy(at(own, shards.own(array).begin, mine), at(values, begin, mine).begin());
+      std::ranges::copy(values_in(own, mine, shards.own(array).begin),
+                        values_in(values, mine, begin).begin());
     for (int rank = 1; rank < shards.ranks(); ++rank) {
       const Range theirs = intersection(range, shards.of(array, rank));
-      if (theirs.count() > 0) incoming.push_back({rank, std::as_writable_bytes(at(values, begin, theirs))});
+      if (theirs.count() > 0)
+        incoming.push_back({rank, std::as_writable_bytes(values_in(values, theirs, begin))});
     }
   }
   communicator.exchange(std::move(outgoing), std::move(incoming));
@@ -67,7 +61,7 @@ template <class Call>
 void SharedState::for_others(std::size_t array, std::span<float> flat, const Call& call) const {
   for (int rank = 0; rank < shards_.ranks(); ++rank) {
     const Range part = shards_.of(array, rank);
-    if (rank != shards_.rank() && !part.empty()) call(at(flat, 0, part));
+    if (rank != shards_.rank() && !part.empty()) call(values_in(flat, part));
   }
 }
 
@@ -85,7 +79,7 @@ void SharedState::start(std::span<const std::size_t> arrays) {
     }
     const Range range = {shards_.begin_of(first), shards_.begin_of(end - 1) + shards_.count_of(end - 1)};
     const Communicator::Ticket ticket =
-        communicator_.start_gather(at(state_.values(), 0, range), shards_.owners(range.begin, range.end));
+        communicator_.start_gather(values_in(state_.values(), range), shards_.owners(range.begin, range.end));
     for (std::size_t array = first; array < end; ++array) {
       arrays_[array].where = Where::coming;
       arrays_[array].ticket = ticket;
@@ -149,7 +143,7 @@ void SharedState::all_summed() {
 
 void SharedState::clear_gradients() {
   for (std::size_t array = 0; array < arrays_.size(); ++array) {
-    std::ranges::fill(at(state_.gradients(), 0, shards_.own(array)), 0.0F);
+    std::ranges::fill(values_in(state_.gradients(), shards_.own(array)), 0.0F);
     for_others(array, state_.gradients(), clear_place);
   }
 }
@@ -162,9 +156,9 @@ void SharedState::keep_own_weights() {
 void SharedState::collect_on_first() {
   for (std::size_t array = 0; array < arrays_.size(); ++array) {
     const std::int64_t begin = shards_.begin_of(array);
-    const std::span<float> whole = at(state_.values(), 0, Range{begin, begin + shards_.count_of(array)});
-    collect_part(communicator_, shards_, array, 0, whole.size(), at(state_.values(), 0, shards_.own(array)),
-                 whole);
+    const std::span<float> whole = values_in(state_.values(), {begin, begin + shards_.count_of(array)});
+    collect_part(communicator_, shards_, array, 0, whole.size(),
+                 values_in(state_.values(), shards_.own(array)), whole);
   }
 }
 

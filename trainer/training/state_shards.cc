@@ -45,16 +45,6 @@ Range StateShards::of(std::size_t array, int rank) const {
   return {what.begin + cut(place), what.begin + cut(place + 1)};
 }
 
-std::span<float> StateShards::kept(std::size_t array, std::span<float> share) const {
-  return share.subspan(static_cast<std::size_t>(arrays_[array].kept_at),
-                       static_cast<std::size_t>(own(array).count()));
-}
-
-std::span<const float> StateShards::kept(std::size_t array, std::span<const float> share) const {
-  return share.subspan(static_cast<std::size_t>(arrays_[array].kept_at),
-                       static_cast<std::size_t>(own(array).count()));
-}
-
 OwnedParts StateShards::owners(std::int64_t begin, std::int64_t end) const {
   OwnedParts parts;
   const auto ends_before = [](const Array& array, std::int64_t at) {

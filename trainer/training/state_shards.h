@@ -18,6 +18,12 @@
 
 namespace wflow::trainer {
 
+// The values at these positions of an array, of which `all` has those from `begin` on.
+template <class Value>
+std::span<Value> values_in(std::span<Value> all, const Range& range, std::int64_t begin = 0) {
+  return all.subspan(static_cast<std::size_t>(range.begin - begin), static_cast<std::size_t>(range.count()));
+}
+
 // Values of an array over whose squares a sum is made at a time: at least 4,096, and at most 1,024 blocks an
 // array.
 std::int64_t block_of(std::int64_t count);
@@ -42,8 +48,11 @@ class StateShards {
   // Arrays of a share's length have the rank's parts one after the other: those of one rank are laid out as
   // the flat array, if the layout has all of its arrays.
   std::int64_t own_size() const { return own_size_; }
-  std::span<float> kept(std::size_t array, std::span<float> share) const;
-  std::span<const float> kept(std::size_t array, std::span<const float> share) const;
+  template <class Value>
+  std::span<Value> kept(std::size_t array, std::span<Value> share) const {
+    const std::int64_t begin = arrays_[array].kept_at;
+    return values_in(share, {begin, begin + own(array).count()});
+  }
 
   // The owners of the values from position `begin` to before `end` of the flat array, at positions that count
   // from `begin`. Gaps between arrays belong to all.

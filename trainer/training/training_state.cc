@@ -142,19 +142,11 @@ EpochRow row_of(const nlohmann::json& json) {
   return row;
 }
 
-std::span<const float> whole(const FlatEntry& entry, std::span<const float> all) {
-  return all.subspan(static_cast<std::size_t>(entry.offset), static_cast<std::size_t>(entry.count));
-}
-
-template <class Value>
-std::span<Value> in(std::span<Value> all, const Range& range) {
-  return all.subspan(static_cast<std::size_t>(range.begin), static_cast<std::size_t>(range.count()));
-}
-
 void save(std::vector<CheckpointView>& arrays, const FlatLayout& layout, const std::string& kind,
           std::span<const float> values) {
   for (const FlatEntry& entry : layout.entries)
-    arrays.push_back({kind, entry.spec.name, entry.spec.shape, whole(entry, values)});
+    arrays.push_back({kind, entry.spec.name, entry.spec.shape,
+                      values_in(values, {entry.offset, entry.offset + entry.count})});
 }
 
 // `layout`: all arrays of the network, or some. `part`: this rank's part of one, by its number in the layout.
@@ -185,7 +177,7 @@ void load(const CheckpointReader& checkpoint, const FlatLayout& layout, const st
           std::span<float> values) {
   for (const FlatEntry& entry : layout.entries)
     checkpoint.read(array_of(checkpoint, entry, kind), 0,
-                    in(values, {entry.offset, entry.offset + entry.count}));
+                    values_in(values, {entry.offset, entry.offset + entry.count}));
 }
 
 // `part`: this rank's part of an array, by its number.
@@ -205,7 +197,7 @@ void load_weights(const CheckpointReader& checkpoint, const FlatLayout& layout, 
   if (!state.shares_weights()) return load(checkpoint, layout, kind, state.flat.values());
   const StateShards shards(layout, state.shards.ranks(), state.shards.rank());
   load_shares(checkpoint, layout, shards, kind,
-              [&](std::size_t array) { return in(state.flat.values(), shards.own(array)); });
+              [&](std::size_t array) { return values_in(state.flat.values(), shards.own(array)); });
 }
 
 void flatten(const nlohmann::json& json, const std::string& prefix, std::map<std::string, std::string>& out) {
@@ -301,8 +293,7 @@ TrainingState::TrainingState(const ModelGraph& graph, const OptimizerConfig& met
                 adds_up(communicator)),
       average(average_decay, shards, flat.parameters()),
       lagged(communicator),
-      communicator_(communicator),
-      add_up_(adds_up(communicator)) {
+      communicator_(communicator) {
   if (shards.active()) shared = std::make_unique<SharedState>(*communicator, shards, flat, shard);
 }
 
@@ -316,7 +307,7 @@ void TrainingState::fill_initial_values(const ModelGraph& graph, std::uint64_t s
   for (std::size_t array = 0; array < flat.parameters().entries.size(); ++array) {
     const FlatEntry& entry = flat.parameters().entries[array];
     const Range own = shards.own(array);
-    fill_initial(entry.spec, seed, in(flat.values(), own), own.begin - entry.offset);
+    fill_initial(entry.spec, seed, values_in(flat.values(), own), own.begin - entry.offset);
   }
   flat.fill_initial_buffers();
 }
@@ -329,13 +320,14 @@ std::vector<std::span<float>> TrainingState::applied_gradients() {
   if (!shared) return {flat.gradients()};
   std::vector<std::span<float>> own;
   for (std::size_t array = 0; array < flat.parameters().entries.size(); ++array)
-    own.push_back(in(flat.gradients(), shards.own(array)));
+    own.push_back(values_in(flat.gradients(), shards.own(array)));
   return own;
 }
 
 double TrainingState::square_of_gradients() {
   double sum = 0;
-  for (const double square : squares_in(flat.gradients(), flat.parameters(), shards, add_up_)) sum += square;
+  for (const double square : squares_in(flat.gradients(), flat.parameters(), shards, adds_up(communicator_)))
+    sum += square;
   return sum;
 }
 
@@ -388,7 +380,7 @@ Snapshot snapshot(TrainingState& state, const Normalisation& normalisation,
   const StateShards& shards = state.shards;
   if (state.shares_weights()) {
     save_shares(arrays, parameters, "parameter", parameters, true,
-                [&](std::size_t array) { return in(state.flat.values(), shards.own(array)); });
+                [&](std::size_t array) { return values_in(state.flat.values(), shards.own(array)); });
   } else {
     save(arrays, parameters, "parameter", state.flat.values());
   }

@@ -99,7 +99,6 @@ struct TrainingState {
 
  private:
   Communicator* communicator_;
-  AddUp add_up_;
 };
 
 // Identifies a training: the data, and the configuration without keys that do not change the result (ranks,

@@ -17,9 +17,9 @@ namespace wflow::trainer {
 // The folder of the files without `stage: {local: FOLDER}`: $TMPDIR, else /tmp.
 std::filesystem::path default_stage_folder();
 
-class StageRoom {
+class StageSpace {
  public:
-  explicit StageRoom(const TrainConfig& config);
+  explicit StageSpace(const TrainConfig& config);
 
   // Error{system} if there is no space. `what`: "the 3 MiB of shard 7".
   FileDescriptor file(std::uint64_t bytes, const std::string& what) const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/data/stage_room.h"
+#include "trainer/data/stage_space.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -33,11 +33,11 @@ fs::path default_stage_folder() {
   return folder != nullptr && *folder != '\0' ? folder : "/tmp";
 }
 
-StageRoom::StageRoom(const TrainConfig& config)
+StageSpace::StageSpace(const TrainConfig& config)
     : stage_(config.stage),
       folder_(config.stage_folder.empty() ? default_stage_folder() : fs::path(config.stage_folder)) {}
 
-FileDescriptor StageRoom::file(std::uint64_t bytes, const std::string& what) const {
+FileDescriptor StageSpace::file(std::uint64_t bytes, const std::string& what) const {
   FileDescriptor fd;
   if (stage_ == Stage::memory) {
     fd = FileDescriptor(::memfd_create("wflow-stage", MFD_CLOEXEC));
@@ -56,26 +56,26 @@ FileDescriptor StageRoom::file(std::uint64_t bytes, const std::string& what) con
   // Reserved space can't run out in the middle of a copy.
   const int refused = bytes == 0 ? 0 : ::posix_fallocate(fd.get(), 0, static_cast<off_t>(bytes));
   if (refused != 0)
-    throw system_error(refused, fmt::format("stage: {}: no room for {}", name_of(stage_), what));
+    throw system_error(refused, fmt::format("stage: {}: no space for {}", name_of(stage_), what));
   return fd;
 }
 
-std::uint64_t StageRoom::free_bytes() const {
+std::uint64_t StageSpace::free_bytes() const {
   if (stage_ == Stage::memory)
     return static_cast<std::uint64_t>(kMostOfMemory * static_cast<double>(free_memory()));
-  struct statvfs room {};
-  if (::statvfs(folder_.c_str(), &room) != 0)
+  struct statvfs system {};
+  if (::statvfs(folder_.c_str(), &system) != 0)
     throw system_error(errno, fmt::format("stage: local: cannot use {}", folder_.string()));
-  return room.f_bavail * room.f_frsize;
+  return system.f_bavail * system.f_frsize;
 }
 
-void StageRoom::check(Communicator& communicator, std::uint64_t own_bytes, const std::string& what,
-                      const Advice& advice) const {
-  std::uint64_t room = 0;
-  agree(communicator, failure_of([&] { room = free_bytes(); }));
+void StageSpace::check(Communicator& communicator, std::uint64_t own_bytes, const std::string& what,
+                       const Advice& advice) const {
+  std::uint64_t own_free = 0;
+  agree(communicator, failure_of([&] { own_free = free_bytes(); }));
   const std::vector<std::string> hosts = communicator.all_gather(host_name());
   const std::vector<std::uint64_t> all =
-      gather_values(communicator, std::vector<std::uint64_t>{own_bytes, room});
+      gather_values(communicator, std::vector<std::uint64_t>{own_bytes, own_free});
   // Bytes for all ranks of a host, whatever groups it is cut into.
   std::map<std::string, std::pair<std::uint64_t, std::uint64_t>> on_hosts;  // needed and free
   for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
@@ -84,8 +84,8 @@ void StageRoom::check(Communicator& communicator, std::uint64_t own_bytes, const
     needed_there += all[2 * rank];
     free_there = std::min(free_there, free);
   }
-  for (const auto& [host, room_there] : on_hosts) {
-    const auto [needed, free] = room_there;
+  for (const auto& [host, bytes_there] : on_hosts) {
+    const auto [needed, free] = bytes_there;
     if (needed <= free) continue;
     const std::string begin = fmt::format("stage: {}: {} would hold {} of {}, ", name_of(stage_), host,
                                           text::format_bytes(needed), what);
