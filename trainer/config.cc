@@ -1326,6 +1326,36 @@ void check_tournament(yaml::MapReader& reader, const TrainConfig& config) {
   check_exchanged_parts(reader, config);
 }
 
+void check_groups(yaml::MapReader& reader, const TrainConfig& config) {
+  const GroupsConfig& groups = config.groups;
+  if (!groups.on()) return;
+  const std::int64_t ranks = groups.count * config.grid.ranks();
+  if (ranks > 0 && config.ranks % ranks != 0)
+    reader.diagnostics().error(
+        reader.mark_of("groups"),
+        config.grid.ranks() == 1
+            ? fmt::format("'ranks' ({}) must be a multiple of 'count' ({}) of 'groups', which have as many "
+                          "ranks each",
+                          config.ranks, groups.count)
+            : fmt::format("'ranks' ({}) must be a multiple of {}: {} groups, and {} ranks that share each "
+                          "sample",
+                          config.ranks, ranks, groups.count, config.grid.ranks()));
+  const auto refuse = [&](const char* key, const char* named, const char* reason) {
+    reader.diagnostics().error(
+        reader.mark_of(key),
+        fmt::format("'groups' and '{}' do not go together: {}; leave out one of them", named, reason));
+  };
+  if (config.tournament.on()) refuse("tournament", "tournament", "a tournament has trainers of its own");
+  if (config.shard != Shard::none) refuse("shard", "shard", "every group has weights of its own");
+  if (config.optimizer.lag > 0)
+    refuse("optimizer", "lag: 1",
+           "a gradient that is not applied yet is of the weights before the outer step");
+  if (config.noise_scale_every > 0)
+    refuse("noise_scale", "noise_scale", "it compares gradients of all ranks");
+  if (config.grid.choice != GridChoice::given)
+    refuse("grid", "grid: auto", "the planner does not know the groups: write the parts");
+}
+
 // Refuses what does not go together with `stage: {subset: N}`.
 void check_subset(yaml::MapReader& reader, const TrainConfig& config) {
   if (config.stage_subset == 0) return;
@@ -1396,22 +1426,31 @@ void check_train(yaml::MapReader& reader, TrainConfig& config) {
   check_metrics(reader, config);
   check_grid(reader, config);
   check_tournament(reader, config);
+  check_groups(reader, config);
   check_subset(reader, config);
 }
 
-config::Key<TrainConfig> tournament_key() {
-  config::Key<TrainConfig> key =
-      config::block("tournament", &TrainConfig::tournament, tournament_table(),
-                    "[several trainers](tournaments.md) that train by themselves and take over better models "
-                    "of each other: their number, or a mapping",
-                    "trainers")
-          .usually("none")
-          .only_if_set();
+// A block that has needed keys, and that may be absent.
+config::Key<TrainConfig> if_present(config::Key<TrainConfig> key) {
   key.read = [read = std::move(key.read)](yaml::MapReader& reader, std::string_view name,
                                           TrainConfig& config) {
     if (reader.has(name)) read(reader, name, config);
   };
-  return key;
+  return std::move(key).usually("none").only_if_set();
+}
+
+config::Key<TrainConfig> tournament_key() {
+  return if_present(
+      config::block("tournament", &TrainConfig::tournament, tournament_table(),
+                    "[several trainers](tournaments.md) that train by themselves and take over better models "
+                    "of each other: their number, or a mapping",
+                    "trainers"));
+}
+
+config::Key<TrainConfig> groups_key() {
+  return if_present(config::block("groups", &TrainConfig::groups, groups_table(),
+                                  "[groups of ranks](groups.md) that make steps by themselves and take the "
+                                  "mean of their weights now and then: a mapping"));
 }
 
 config::Key<TrainConfig> heads_key() {
@@ -1743,7 +1782,8 @@ const config::Table<TrainConfig>& train_table() {
            .usually("none")
            .emitted_if([](const TrainConfig& config) { return config.search.on(); })
            .only_if_set(),
-       tournament_key()},
+       tournament_key(),
+       groups_key()},
       check_train);
   return table;
 }
@@ -1983,6 +2023,8 @@ std::vector<config::Section> train_sections() {
           {"train.checkpoint", checkpoint_table().rows()},
           {"train.guard", guard_table().rows()},
           {"train.tournament", tournament_table().rows()},
+          {"train.groups", groups_table().rows()},
+          {"train.groups.outer", outer_table().rows()},
           {"train.search", search_table().rows()}};
 }
 

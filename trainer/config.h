@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/yaml.h"
+#include "trainer/groups_config.h"
 #include "trainer/layer_config.h"
 #include "trainer/metric_name.h"
 #include "trainer/search_config.h"
@@ -347,6 +348,7 @@ struct TrainConfig {
   double max_seconds = 0;  // after this time, write a checkpoint and exit with code 6; 0: no limit
   SearchConfig search;     // of a campaign's step; off: a training by itself
   TournamentConfig tournament;
+  GroupsConfig groups;
   bool operator==(const TrainConfig&) const = default;
 };
 

@@ -103,6 +103,39 @@ TEST(TrainConfig, WrongTournamentsAreRefused) {
               HasSubstr("'lag: 1' do not go"));
 }
 
+TEST(TrainConfig, GroupsReadBackEqual) {
+  const ReadResult result =
+      read("data: d\nranks: 8\ngroups: {count: 4, steps: 20, outer: {rate: 0.7, momentum: 0.9}}\n");
+  EXPECT_EQ(result.messages, "");
+  EXPECT_EQ(result.config.groups, (GroupsConfig{4, 20, {0.7, 0.9}}));
+  for (const char* text : {"{steps: 5}", "{count: nodes, steps: 5}", "{count: 2, steps: 1}"}) {
+    const ReadResult one = read(fmt::format("{{data: d, ranks: 4, groups: {}}}", text));
+    EXPECT_EQ(one.messages, "") << text;
+    EXPECT_TRUE(one.config.groups.outer.is_mean());
+    yaml::Diagnostics diagnostics("");
+    EXPECT_EQ(read_train_config(to_yaml(one.config), diagnostics), one.config) << text;
+  }
+  EXPECT_FALSE(read("{data: d}").config.groups.on());
+}
+
+TEST(TrainConfig, WrongGroupsAreRefused) {
+  const auto messages = [](const std::string& keys) { return read("{data: d, " + keys + "}").messages; };
+  EXPECT_THAT(messages("ranks: 6, groups: {count: 4, steps: 5}"),
+              HasSubstr("'ranks' (6) must be a multiple of 'count' (4) of 'groups'"));
+  EXPECT_THAT(
+      messages("ranks: 6, grid: 3, groups: {count: 4, steps: 5}"),
+      HasSubstr("'ranks' (6) must be a multiple of 12: 4 groups, and 3 ranks that share each sample"));
+  EXPECT_THAT(messages("groups: {count: 1}"), HasSubstr("steps"));
+  EXPECT_THAT(messages("groups: {count: 0, steps: 5}"), HasSubstr("'count'"));
+  EXPECT_THAT(messages("groups: {count: some, steps: 5}"), HasSubstr("'count'"));
+  EXPECT_THAT(messages("groups: {steps: 5, outer: {momentum: 1}}"), HasSubstr("'momentum'"));
+  for (const char* other : {"tournament: 2", "shard: optimizer", "optimizer: {name: sgd, lag: 1}",
+                            "noise_scale: 5", "grid: auto"})
+    EXPECT_THAT(messages(fmt::format("ranks: 2, groups: {{count: 2, steps: 5}}, {}", other)),
+                HasSubstr("'groups' and"))
+        << other;
+}
+
 TEST(TrainConfig, AModelMayBeATorchScriptFile) {
   for (const char* text : {"{data: d, model: nets/my.pt}", "{data: d, model: {file: nets/my.pt}}"}) {
     const auto result = read(text);

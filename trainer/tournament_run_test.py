@@ -20,7 +20,9 @@ SAMPLES = 200
 LAYERS = [{"dense": 6, "name": "code", "part": "encoder"}, "tanh", {"dense": 1, "name": "out", "part": "head"}]
 
 
-class Tournament(whole.TrainRun):
+class NumberRun(whole.TrainRun):
+    """A small network that learns one number from two."""
+
     @classmethod
     def setUpClass(cls):
         cls.directory = tempfile.TemporaryDirectory(prefix="wflow-train-test-")
@@ -40,6 +42,8 @@ class Tournament(whole.TrainRun):
         return super().config(name, **{"transform": None, "augment": None, "model": {"layers": LAYERS},
                                        "batch": 8, "epochs": 4, **keys})
 
+
+class Tournament(NumberRun):
     def trainer(self, name, number):
         return f"{name}/trainer-{number}"
 

@@ -413,13 +413,14 @@ std::size_t TrainingOrder::global_batch(std::uint64_t step_of_epoch) const {
   return std::min(batch, samples - static_cast<std::size_t>(step_of_epoch) * batch);
 }
 
-std::pair<std::size_t, std::size_t> TrainingOrder::share(std::uint64_t step_of_epoch) const {
+std::pair<std::size_t, std::size_t> TrainingOrder::share_of(std::uint64_t step_of_epoch, std::size_t begin,
+                                                            std::size_t end) const {
+  const std::size_t all = global_batch(step_of_epoch);
   if (subset) {
-    const auto [first, end] = subset->of_rank(rank, ranks);
-    const std::size_t each = global_batch(step_of_epoch) / subset->subsets;
-    return {first * each, end * each};
+    const std::size_t each = all / subset->subsets;
+    return {subset->of_rank(begin, ranks).first * each, subset->of_rank(end - 1, ranks).second * each};
   }
-  return even_part(global_batch(step_of_epoch), rank, ranks);
+  return {even_part(all, begin, ranks).first, even_part(all, end - 1, ranks).second};
 }
 
 namespace {

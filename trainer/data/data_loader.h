@@ -207,8 +207,13 @@ struct TrainingOrder {
 
   std::size_t steps_per_epoch() const { return (samples + batch - 1) / batch; }
   std::size_t global_batch(std::uint64_t step_of_epoch) const;
-  // This rank's positions [first, second) in the global batch.
-  std::pair<std::size_t, std::size_t> share(std::uint64_t step_of_epoch) const;
+  // Positions [first, second) in the global batch: of this rank, and of the ranks from `begin` to before
+  // `end`.
+  std::pair<std::size_t, std::size_t> share(std::uint64_t step_of_epoch) const {
+    return share_of(step_of_epoch, rank, rank + 1);
+  }
+  std::pair<std::size_t, std::size_t> share_of(std::uint64_t step_of_epoch, std::size_t begin,
+                                               std::size_t end) const;
   std::vector<std::size_t> indices(std::uint64_t epoch, std::uint64_t step_of_epoch) const;
   // The most samples that a rank has in a batch.
   std::size_t most_of_rank() const;

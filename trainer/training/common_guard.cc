@@ -26,10 +26,12 @@ bool CommonGuard::is_sound(std::int64_t step, double loss, double largest_gradie
     reason_ = may_come_again_ ? own_alarm_ : kAlarmElsewhere;
   }
   own_alarm_ = guard.look_at_gradient(step, largest_gradient);
-  if (reason_.empty() && communicator_.size() == 1) reason_ = own_alarm_;
-  if (const std::string note = guard.take_note(); !note.empty()) report_.announce(note);
+  if (reason_.empty() && summing_.size() == 1) reason_ = own_alarm_;
+  const std::string note = guard.take_note();
   const std::string warning = guard.take_warning();
-  if (communicator_.rank() == 0 && !warning.empty()) report_.warn(warning);
+  if (communicator_.rank() == 0 && !note.empty()) report_.announce(note);
+  if (communicator_.rank() > 0 && summing_.rank() == 0 && !note.empty()) report_.warn(note);
+  if (summing_.rank() == 0 && !warning.empty()) report_.warn(warning);
   return reason_.empty();
 }
 

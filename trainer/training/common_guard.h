@@ -17,10 +17,15 @@ namespace wflow::trainer {
 
 class CommonGuard {
  public:
-  // `losses`: number of updates in a step; each has a loss of its own.
-  CommonGuard(const GuardConfig& config, Communicator& communicator, RunReport& report,
+  // `all`: the ranks that have one state. `summing`: those that sum the gradients of a step, all or one of
+  // several groups. `losses`: number of updates in a step; each has a loss of its own.
+  CommonGuard(const GuardConfig& config, Communicator& all, const Communicator& summing, RunReport& report,
               std::size_t losses = 1)
-      : config_(config), communicator_(communicator), report_(report), guards_(losses, Guard(config)) {}
+      : config_(config),
+        communicator_(all),
+        summing_(summing),
+        report_(report),
+        guards_(losses, Guard(config)) {}
 
   // At the start and after each step back.
   void begin_at(std::int64_t step) {
@@ -35,11 +40,18 @@ class CommonGuard {
   // may have a wrong copy in its memory and must not leave the others: it sends this flag with the next step
   // (Scalar::alarm), which the step back undoes.
   bool has_own_alarm() const { return !own_alarm_.empty(); }
+  const std::string& own_alarm() const { return own_alarm_; }
 
   // Before the update of a step: `loss` and `alarm_sent` (some rank had an alarm) are sums over the ranks.
   // `which`: the number of the update.
   bool is_sound(std::int64_t step, double loss, double largest_gradient, bool alarm_sent,
                 std::size_t which = 0);
+
+  // The guard of another group of ranks has found a step wrong.
+  void adopt(const std::string& reason, bool may_come_again) {
+    reason_ = reason;
+    may_come_again_ = may_come_again;
+  }
 
   // A collective call after `step` steps: compares the ranks' hashes of their states. True with one rank.
   bool ranks_agree(std::int64_t step, const std::function<std::string()>& hash);
@@ -55,6 +67,7 @@ class CommonGuard {
  private:
   const GuardConfig config_;
   Communicator& communicator_;
+  const Communicator& summing_;
   RunReport& report_;
   std::vector<Guard> guards_;
   std::string own_alarm_;

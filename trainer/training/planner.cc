@@ -280,6 +280,8 @@ static std::int64_t state_bytes(const PlanTask& task) {
   if (config.shard >= Shard::gradients) floats += std::min(weights, kLayersInSum * largest);
   // One layer is computed while the next is collected.
   if (config.shard >= Shard::weights) floats += std::min(weights, 2 * largest);
+  if (config.groups.on() && !config.groups.outer.is_mean())
+    floats += (config.groups.outer.momentum > 0 ? 2 : 1) * weights;
   if (task.ranks > 1) floats += std::min(kMostSharedBytes / kFloatBytes, 2 * weights);
   return floats * kFloatBytes;
 }

@@ -47,6 +47,7 @@ double rate_of(double middle, std::int64_t trial) {
 TrainConfig probe_of(TrainConfig config) {
   config.guard.on = false;  // a loss that rises is what is looked for
   config.noise_scale_every = 0;
+  config.groups = {};
   config.schedule.batch_epochs.clear();
   config.epochs = kTrials;  // enough also where an epoch is one step
   return config;
@@ -70,7 +71,7 @@ RateCurve curve_of(Session& session) {
   begin_training(session, state, report);
   const std::unique_ptr<Network> network = session.network(state.flat);
   Updates updates(session, heads, state.flat, *network);
-  CommonGuard guard(config.guard, session.communicator, report, updates.all().size());
+  CommonGuard guard(config.guard, session.communicator, session.summing(), report, updates.all().size());
   PassBuffers buffers;
   RateCurve curve;
   TrainingCounters& counters = state.counters;
@@ -90,7 +91,7 @@ RateCurve curve_of(Session& session) {
   hooks.step_sound = [] {};
   hooks.epoch_done = [&](const EpochRow&) { forget_epoch(counters); };
   step.set_rate(rate_at(0) * scaled);
-  TrainingLoop loop(session, heads.terms(), state, step, guard, hooks);
+  TrainingLoop loop(session, heads.terms(), state, step, guard, nullptr, hooks);
   try {
     loop.run();
   } catch (const NotFinite&) {  // on every rank

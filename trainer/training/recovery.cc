@@ -307,6 +307,7 @@ Recovery::Recovery(Session& session, TrainingState& state, const CheckpointDirec
       checkpoints_(checkpoints),
       report_(report),
       writer_(checkpoints),
+      asked_step_(state.counters.step),
       last_(begin) {
   const bool keeps = session.config.guard.on;
   if (!session_.leader()) {
@@ -343,7 +344,9 @@ void Recovery::send_shares() {
 
 bool Recovery::is_due() {
   const CheckpointConfig& when = session_.config.checkpoint;
-  if (when.every_steps > 0 && state_.counters.step % when.every_steps == 0) return true;
+  const std::int64_t before = std::exchange(asked_step_, state_.counters.step);
+  if (when.every_steps > 0 && state_.counters.step / when.every_steps > before / when.every_steps)
+    return true;
   if (when.every_seconds <= 0) return false;
   std::string is_time = seconds_since(last_) >= when.every_seconds ? "yes" : "";
   if (state_.shards.active()) session_.communicator.broadcast(is_time);  // all ranks take part in the writing
@@ -419,6 +422,7 @@ void Recovery::go_back(CommonGuard& guard) {
   counters.segments = segments;
   counters.seconds = seconds;
   guard.begin_at(counters.step);
+  asked_step_ = counters.step;
   if (!session_.leader()) return;
   checkpoints_.remove_from(counters.step + 1);
   report_.begin_tensorboard(counters.history);

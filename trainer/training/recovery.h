@@ -39,7 +39,7 @@ class Recovery {
   Recovery(Session& session, TrainingState& state, const CheckpointDirectory& checkpoints, RunReport& report,
            Clock::time_point begin);
 
-  // By steps or by time, within an epoch.
+  // By steps since the last call, or by time.
   bool is_due();
   void write();
   void write_best();
@@ -67,6 +67,7 @@ class Recovery {
   RunReport& report_;
   CheckpointWriter writer_;
   std::int64_t written_ = 0;
+  std::int64_t asked_step_;   // of the last is_due()
   std::vector<float> piece_;  // of source()
   Clock::time_point last_;    // the last checkpoint
   double seconds_ = 0;

@@ -242,6 +242,14 @@ bool learns_numbers(const Session& session) {
                       [](const DataRoles::Head& head) { return head.learns_fields(); });
 }
 
+nlohmann::json groups_result(const LocalGroup& local, const OuterRecord& record, double seconds) {
+  return {{"groups", local.count},
+          {"ranks_each", local.ranks->size()},
+          {"outer_steps", record.steps},
+          {"left_out", record.left_out},
+          {"seconds_in_outer_steps_this_segment", seconds}};
+}
+
 // The entry of a trainer of a tournament.
 nlohmann::json trainer_result(const Contest& contest, const TournamentRecord& record) {
   nlohmann::json bouts = nlohmann::json::array();
@@ -297,6 +305,7 @@ void write_results(Session& session, const Heads& heads, TrainingState& state, c
   if (!staging.is_null()) result["staging"] = staging;
   if (times.ranks.ranks > 1) result["ranks_this_segment"] = times.ranks.to_json();
   if (session.training_plan) result["plan"] = plan_result(session, performance);
+  if (session.local) result["groups"] = groups_result(*session.local, counters.outer, times.outer_steps);
   result["reading"] = reading;
   if (session.config.noise_scale_every > 0) result["noise_scale"] = noise_result(counters.history);
   if (Contest* contest = session.options.contest) {

@@ -18,6 +18,7 @@ struct SegmentTimes {
   double validation = 0;
   double data_wait = 0;
   double checkpoint_wait = 0;
+  double outer_steps = 0;
   RankTimes ranks;
 };
 

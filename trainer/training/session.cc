@@ -77,6 +77,30 @@ std::optional<SampleSharing> sharing_of(const TrainConfig& config, const ModelGr
   }
 }
 
+// A collective call.
+std::optional<LocalGroup> local_group_of(const TrainConfig& config, Communicator& ranks) {
+  if (!config.groups.on()) return std::nullopt;
+  const auto sharing = static_cast<int>(config.grid.ranks());
+  const int nodes = ranks.groups();
+  const int count = config.groups.count > 0 ? static_cast<int>(config.groups.count) : nodes;
+  if (ranks.size() % (count * sharing) != 0)
+    throw CommonError(
+        ExitCode::spec,
+        fmt::format("{} ranks can't be {} groups of as many ranks each{}: start a multiple of {}, or say "
+                    "another 'count' in 'groups'",
+                    ranks.size(), count,
+                    config.groups.count > 0 ? "" : fmt::format(", one for each of {} nodes", nodes),
+                    count * sharing));
+  const int size = ranks.size() / count;
+  LocalGroup group;
+  group.number = ranks.rank() / size;
+  group.count = count;
+  group.ranks = ranks.split(group.number);
+  group.first_place = static_cast<std::size_t>(group.number * size / sharing);
+  group.end_place = group.first_place + static_cast<std::size_t>(size / sharing);
+  return group;
+}
+
 StepPlan step_plan(const TrainConfig& config, const SearchConfig& search, RunData& data,
                    const Communicator& communicator) {
   const SampleSource& samples = data.train().source();
@@ -170,6 +194,7 @@ Session::Session(PlannedConfig planned, Communicator& ranks, const RunOptions& r
       data(config, communicator, options.contest == nullptr ? nullptr : &options.contest->part()),
       graph(network_graph(config, task_of(config, data.info(), data.roles()), &communicator)),
       sharing(sharing_of(config, graph, communicator)),
+      local(local_group_of(config, communicator)),
       plan(step_plan(config, options.search, data, communicator)),
       fingerprint(fingerprint_of(config, data.info(), graph)) {
   data.complete_targets(graph);
@@ -255,6 +280,15 @@ std::string tournament_lines(const TrainConfig& config, const SampleSource& samp
   return fmt::format("tournament      {} trainers of {} ranks, {} rounds\n", trainers,
                      config.ranks / config.tournament.trainers, *rounds) +
          lines;
+}
+
+std::string groups_line(const GroupsConfig& groups, std::int64_t ranks, const StepPlan& plan) {
+  std::int64_t outer = 0;
+  for (std::int64_t epoch = 0; epoch < plan.end_epoch; ++epoch)
+    outer += (plan.steps(epoch) + groups.steps - 1) / groups.steps;
+  const std::string count =
+      groups.count == 0 ? "one a node" : fmt::format("{} of {} ranks", groups.count, ranks / groups.count);
+  return fmt::format("groups          {}, {} outer steps\n", count, outer);
 }
 
 // A line for each part of the network, with what is said of it.
@@ -353,6 +387,7 @@ std::string describe_run(const TrainConfig& asked, const std::optional<SpaceGrid
   for (const std::int64_t epoch : config.schedule.batch_epochs)
     out += fmt::format("                batch {} and {} steps an epoch after epoch {}\n",
                        plan.order_in(epoch).batch, plan.steps(epoch), epoch);
+  if (config.groups.on()) out += groups_line(config.groups, config.ranks, plan);
   if (config.tournament.trainers > 1) out += tournament_lines(config, *dataset.train, order);
   if (config.members > 1) {
     const auto members = static_cast<std::uint64_t>(config.members);

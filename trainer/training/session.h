@@ -56,6 +56,17 @@ struct SampleSharing {
   std::unique_ptr<Communicator> group;  // of this rank
 };
 
+// Consecutive ranks that sum their gradients among themselves, where there are several such groups
+// (`groups`).
+struct LocalGroup {
+  std::unique_ptr<Communicator> ranks;  // of this rank
+  int number = 0;                       // of this group, from 0
+  int count = 1;
+  // Those of the training's sample places (TrainingOrder::rank) that the group has.
+  std::size_t first_place = 0;
+  std::size_t end_place = 0;
+};
+
 // A configuration with every choice made that depends on the data (completed()) and on the ranks.
 struct PlannedConfig {
   TrainConfig config;
@@ -76,9 +87,12 @@ struct Session {
   bool leader() const { return communicator.rank() == 0; }
   // True on one rank of those that share samples: their losses, records and predictions count there.
   bool counts_samples() const { return !sharing || sharing->group->rank() == 0; }
+  // The ranks that sum the gradients of a step.
+  Communicator& summing() const { return local ? *local->ranks : communicator; }
   // Seconds that this rank has waited for sums, halos and fields of others.
   double waited_seconds() const {
-    return communicator.exposed_seconds() + (sharing ? sharing->group->exposed_seconds() : 0);
+    return communicator.exposed_seconds() + (sharing ? sharing->group->exposed_seconds() : 0) +
+           (local ? local->ranks->exposed_seconds() : 0);
   }
   // The training's network, for whole samples: computed by this rank, or together with its group. A
   // collective call, as are those of the network.
@@ -93,6 +107,7 @@ struct Session {
   RunData data;
   const ModelGraph graph;
   const std::optional<SampleSharing> sharing;  // none: each rank has samples of its own
+  const std::optional<LocalGroup> local;       // none: all ranks make each step together
   const StepPlan plan;
   const nlohmann::json fingerprint;  // names the training: checkpoints of another one are refused
 };

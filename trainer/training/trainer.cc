@@ -151,6 +151,16 @@ void report_sharing(const Session& session, RunReport& report) {
                               session.plan.order.ranks == 1 ? "" : "s"));
 }
 
+void report_groups(const Session& session, RunReport& report) {
+  if (!session.local) return;
+  const GroupsConfig& groups = session.config.groups;
+  report.announce(fmt::format(
+      "{} groups of {} rank{} each; outer step after {} steps of an epoch and at its end, rate {:g}, "
+      "momentum {:g}",
+      session.local->count, session.local->ranks->size(), session.local->ranks->size() == 1 ? "" : "s",
+      groups.steps, groups.outer.rate, groups.outer.momentum));
+}
+
 // result.json compares the plan with the training.
 void report_plan(const Session& session, RunReport& report) {
   if (!session.training_plan) return;
@@ -273,8 +283,10 @@ Outcome run(Session& session) {
   const Clock::time_point begin = Clock::now();
   check_device(session);
   const Heads heads = network_heads(config, session.data.targets(), session.graph);
-  TrainingState state(session.graph, config.optimizer, config.ema, &session.communicator, config.parts,
+  TrainingState state(session.graph, config.optimizer, config.ema, &session.summing(), config.parts,
                       alternating_parts(config), config.shard);
+  if (config.groups.on() && config.groups.outer.momentum > 0)
+    state.outer_momentum.assign(state.flat.values().size(), 0.0F);
   TrainingCounters& counters = state.counters;
   RunReport report(session);
   check_the_data(session, report);
@@ -285,6 +297,7 @@ Outcome run(Session& session) {
   report_subset(session, report);
   report_plan(session, report);
   report_sharing(session, report);
+  report_groups(session, report);
   for (const Heads::Head& head : heads.all()) report_class_weights(head.objective, report);
 
   const CheckpointDirectory checkpoints(fs::path(config.output) / "checkpoints", config.checkpoint.keep_last);
@@ -292,7 +305,7 @@ Outcome run(Session& session) {
   // After the start: a back end on a GPU copies the values when it is made.
   const std::unique_ptr<Network> network = session.network(state.flat);
   Updates updates(session, heads, state.flat, *network);
-  CommonGuard guard(config.guard, session.communicator, report, updates.all().size());
+  CommonGuard guard(config.guard, session.communicator, session.summing(), report, updates.all().size());
   guard.begin_at(counters.step);
   Recovery recovery(session, state, checkpoints, report, begin);
   PassBuffers buffers;
@@ -333,7 +346,9 @@ Outcome run(Session& session) {
     if (every == 0 || counters.epoch % every != 0) recovery.write();
     report.ask_to_exclude(news.node);
   };
-  TrainingLoop loop(session, heads.terms(), state, step, guard, hooks);
+  std::optional<LocalSteps> local;
+  if (session.local) local.emplace(session, state, updates, guard, report);
+  TrainingLoop loop(session, heads.terms(), state, step, guard, local ? &*local : nullptr, hooks);
 
   using End = TrainingLoop::End;
   const auto wait_for_round = [&] {
@@ -363,7 +378,11 @@ Outcome run(Session& session) {
     report.say(fmt::format("the search's rung {} ends at {} epochs", search.rung, session.plan.end_epoch));
     return Outcome::finished;
   }
-  const SegmentTimes times = {begin, evaluator.seconds(), loop.data_wait_seconds(), recovery.seconds(),
+  const SegmentTimes times = {begin,
+                              evaluator.seconds(),
+                              loop.data_wait_seconds(),
+                              recovery.seconds(),
+                              local ? local->seconds() : 0,
                               loop.rank_times()};
   write_results(session, heads, state, *network, evaluator, checkpoints, report, times);
   if (search.on() && session.leader()) write_search(search, early_stop_of(config));

@@ -21,6 +21,8 @@ TrainingLoop::End TrainingLoop::run() {
                     plan.order_in(plan.end_epoch - 1).most_of_rank(),
                     static_cast<int>(session_.config.loader_threads), batches(), session_.data.boxes());
   End end = End::complete;
+  if (local_ != nullptr) local_->begin();
+  outer_step_ = counters.step;
   double waited = 0;
   while (end == End::complete && counters.epoch < session_.plan.end_epoch && !counters.stopped_early) {
     end = run_epoch(loader);
@@ -46,7 +48,11 @@ TrainingLoop::End TrainingLoop::run_epoch(DataLoader& loader) {
     const double data_wait = loader.waited_seconds() - waited;
     const double exposed = session_.waited_seconds();
     slow_down();
-    if (!step_.take(*batch)) return End::unsound;
+    if (local_ != nullptr) {
+      local_->take(step_, *batch);
+    } else if (!step_.take(*batch)) {
+      return End::unsound;
+    }
     const double rank_wait = session_.waited_seconds() - exposed;
     ++counters.step;
     ++counters.step_of_epoch;
@@ -55,16 +61,45 @@ TrainingLoop::End TrainingLoop::run_epoch(DataLoader& loader) {
     counters.seconds += seconds;
     epoch_time_ +=
         {seconds - data_wait - rank_wait, data_wait, rank_wait, static_cast<double>(batch->items.size())};
-    if (step_.stopping()) return End::interrupted;
-    hooks_.step_done();
-    const std::int64_t agree_every = session_.config.guard.agree_every;
-    if (agree_every > 0 && counters.step % agree_every == 0 && !ranks_agree()) return End::unsound;
-    hooks_.step_sound();
+    if (const End end = local_ == nullptr ? after_step() : after_local_step(); end != End::complete)
+      return end;
   }
   if (const End end = hold_round(); end != End::complete) return end;
   // Before an evaluation all gradients are applied.
   if (!step_.take_lagged()) return End::unsound;
-  return step_.stopping() ? End::interrupted : End::complete;
+  return local_ == nullptr && step_.stopping() ? End::interrupted : End::complete;
+}
+
+TrainingLoop::End TrainingLoop::after_step() {
+  if (step_.stopping()) return End::interrupted;
+  hooks_.step_done();
+  if (!ranks_agree_after(state_.counters.step - 1)) return End::unsound;
+  hooks_.step_sound();
+  return End::complete;
+}
+
+// The ranks have one state after outer steps only.
+TrainingLoop::End TrainingLoop::after_local_step() {
+  hooks_.step_done();
+  if (!local_->is_due()) return End::complete;
+  TrainingCounters& counters = state_.counters;
+  const Clock::time_point begin = Clock::now();
+  const LocalSteps::After after = local_->outer_step();
+  const double seconds = seconds_since(begin);
+  counters.epoch_seconds += seconds;
+  counters.seconds += seconds;
+  epoch_time_ += {0, 0, seconds, 0};
+  if (after == LocalSteps::After::unsound) return End::unsound;
+  if (after == LocalSteps::After::stop) return End::interrupted;
+  if (!ranks_agree_after(std::exchange(outer_step_, counters.step))) return End::unsound;
+  hooks_.step_sound();
+  return End::complete;
+}
+
+// True also where no comparison is due since `step`.
+bool TrainingLoop::ranks_agree_after(std::int64_t step) {
+  const std::int64_t every = session_.config.guard.agree_every;
+  return every == 0 || state_.counters.step / every == step / every || ranks_agree();
 }
 
 TrainingLoop::End TrainingLoop::hold_round() {

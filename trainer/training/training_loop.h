@@ -6,6 +6,7 @@
 
 #include "trainer/data/data_loader.h"
 #include "trainer/training/common_guard.h"
+#include "trainer/training/local_steps.h"
 #include "trainer/training/session.h"
 #include "trainer/training/training_state.h"
 #include "trainer/training/training_step.h"
@@ -18,7 +19,8 @@ enum class AfterRound { go_on, stop, lost };
 // Called by the loop, on every rank at the same step.
 struct LoopHooks {
   std::function<void()> step_done;
-  // After step_done, where the guard has found nothing: the place for checkpoints within an epoch.
+  // After step_done, where the guard has found nothing and all ranks have one state: the place for
+  // checkpoints within an epoch.
   std::function<void()> step_sound;
   // A row without validation. The hook moves the counters on to the next epoch, or sets stopped_early.
   std::function<void(EpochRow row)> epoch_done;
@@ -34,14 +36,15 @@ class TrainingLoop {
   // unsound: the guard wants a step back; run() may be called again after it. lost: AfterRound::lost.
   enum class End { complete, interrupted, unsound, lost };
 
-  // `loss_terms`: Heads::terms().
+  // `loss_terms`: Heads::terms(). `local`: where there are groups of ranks; else nullptr.
   TrainingLoop(Session& session, std::size_t loss_terms, TrainingState& state, TrainingStep& step,
-               CommonGuard& guard, LoopHooks hooks)
+               CommonGuard& guard, LocalSteps* local, LoopHooks hooks)
       : session_(session),
         loss_terms_(loss_terms),
         state_(state),
         step_(step),
         guard_(guard),
+        local_(local),
         hooks_(std::move(hooks)),
         stragglers_(session.communicator) {}
 
@@ -54,7 +57,11 @@ class TrainingLoop {
  private:
   End run_epoch(DataLoader& loader);
   End hold_round();  // if one is due; complete: the training goes on
+  // After a step: what ends the loop, or complete.
+  End after_step();
+  End after_local_step();
   bool ranks_agree();
+  bool ranks_agree_after(std::int64_t step);
   DataLoader::Plan batches();
   void slow_down() const;
   EpochRow finished_epoch(double waited_seconds);
@@ -64,6 +71,8 @@ class TrainingLoop {
   TrainingState& state_;
   TrainingStep& step_;
   CommonGuard& guard_;
+  LocalSteps* const local_;
+  std::int64_t outer_step_ = 0;  // steps before the last outer step
   const LoopHooks hooks_;
   double data_wait_seconds_ = 0;
   RankTime epoch_time_;  // of this rank in the current epoch

@@ -17,7 +17,8 @@
 namespace wflow::trainer {
 namespace {
 
-constexpr const char* kLagged = "lagged";    // kind of the array of sums that are not applied yet
+constexpr const char* kLagged = "lagged";  // kind of the array of sums that are not applied yet
+constexpr const char* kOuterMomentum = "outer_momentum";
 constexpr const char* kAverage = "average";  // kind of the averaged weights' arrays
 
 nlohmann::json json_of(const yaml::Node& node) {
@@ -338,6 +339,7 @@ std::string TrainingState::hash() {
     for (const PartOptimizers::Slot& slot : optimizer.slots()) all.push_back(slot.values);
     if (average.active()) all.push_back(average.values());
   }
+  all.push_back(outer_momentum);
   std::string hashes;
   for (const std::span<const float> part : all)
     hashes += hash_bytes({reinterpret_cast<const char*>(part.data()), part.size_bytes()});
@@ -373,6 +375,7 @@ Snapshot snapshot(TrainingState& state, const Normalisation& normalisation,
       {"rollbacks", counters.rollbacks},
       {"history", history}};
   if (counters.tournament.has_begun()) header["tournament"] = counters.tournament.to_json();
+  if (counters.outer.steps > 0) header["outer"] = counters.outer.to_json();
   if (!counters.begun_from.empty()) header["begun_from"] = counters.begun_from;
   if (counters.loss_scale.on)
     header["loss_scale"] = {counters.loss_scale.value, counters.loss_scale.good_steps};
@@ -391,6 +394,7 @@ Snapshot snapshot(TrainingState& state, const Normalisation& normalisation,
   if (state.average.active())
     save_shares(arrays, parameters, kAverage, parameters, shards.active(),
                 [&](std::size_t array) { return shards.kept(array, state.average.values()); });
+  if (!state.outer_momentum.empty()) save(arrays, parameters, kOuterMomentum, state.outer_momentum);
   if (const auto& step = state.lagged.step()) {
     header["lagged"] = {step->samples, step->loss_scale, step->rate};
     const std::span<float> sums = state.lagged.sums();
@@ -494,6 +498,8 @@ Normalisation restore_checkpoint(const CheckpointReader& checkpoint, TrainingSta
   for (const PartOptimizers::Slot& slot : state.optimizer.slots())
     load_shares(checkpoint, slot.layout, slot.shards, slot.name,
                 [&](std::size_t array) { return slot.shards.kept(array, slot.values); });
+  if (!state.outer_momentum.empty())
+    load(checkpoint, state.flat.parameters(), kOuterMomentum, state.outer_momentum);
   try {
     const nlohmann::json& header = checkpoint.header();
     const nlohmann::json& steps = header.at("optimizer_steps");
@@ -519,6 +525,8 @@ Normalisation restore_checkpoint(const CheckpointReader& checkpoint, TrainingSta
     counters.tournament = {};
     if (header.contains("tournament"))
       counters.tournament = TournamentRecord::from_json(header.at("tournament"));
+    counters.outer = {};
+    if (header.contains("outer")) counters.outer = OuterRecord::from_json(header.at("outer"));
     counters.loss_scale = {};
     if (header.contains("loss_scale")) {
       const nlohmann::json& scale = header.at("loss_scale");

@@ -19,6 +19,7 @@
 #include "trainer/training/gradients.h"
 #include "trainer/training/noise_scale.h"
 #include "trainer/training/objective.h"
+#include "trainer/training/outer_step.h"
 #include "trainer/training/part_optimizers.h"
 #include "trainer/training/share_exchange.h"
 #include "trainer/training/state_shards.h"
@@ -62,6 +63,7 @@ struct TrainingCounters {
   std::int64_t rollbacks = 0;  // to an earlier checkpoint, over all segments
   LossScale loss_scale;        // on only with `precision: fp16`
   TournamentRecord tournament;
+  OuterRecord outer;
   std::string begun_from;  // checkpoint of the initial weights; empty: random weights
 };
 
@@ -95,6 +97,8 @@ struct TrainingState {
   PartOptimizers optimizer;
   WeightAverage average;
   LaggedSums lagged;
+  // Of the outer steps, in order of the weights; empty: they have none, or there are no groups.
+  std::vector<float> outer_momentum;
   TrainingCounters counters;
 
  private:

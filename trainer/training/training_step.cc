@@ -30,7 +30,7 @@ TrainingStep::TrainingStep(Session& session, const Heads& heads, TrainingState& 
       report_(report),
       stop_wanted_(std::move(stop_wanted)),
       flips_(session.options.bit_flips),
-      exchange_(session.communicator, state.flat.exchange()) {
+      exchange_(session.summing(), state.flat.exchange()) {
   SharedState* shared = state.shared.get();
   if (shared == nullptr) return;
   exchange_.share_out([shared](std::int64_t begin, std::int64_t end) { return shared->owners(begin, end); },
@@ -52,12 +52,20 @@ Wire TrainingStep::wire() const {
           static_cast<std::size_t>(state_.flat.gradients_begin())};
 }
 
+// The samples that are summed over.
+std::size_t TrainingStep::samples_of_step(const TrainingOrder& order, std::uint64_t step_of_epoch) const {
+  if (!session_.local) return order.global_batch(step_of_epoch);
+  const auto [first, end] =
+      order.share_of(step_of_epoch, session_.local->first_place, session_.local->end_place);
+  return end - first;
+}
+
 bool TrainingStep::take(const Batch& batch) {
   const TrainingOrder& order = session_.plan.order_in(state_.counters.epoch);
   const auto step_of_epoch = static_cast<std::uint64_t>(state_.counters.step_of_epoch);
   inject(BitFlip::Where::weights, state_.flat.values());
   const auto [first, end] = order.share(step_of_epoch);
-  const std::size_t global_batch = order.global_batch(step_of_epoch);
+  const std::size_t global_batch = samples_of_step(order, step_of_epoch);
   const std::size_t most =
       order.subset ? order.most_of_rank() : (global_batch + order.ranks - 1) / order.ranks;
   const Share share = {batch.items.size(), most, first, global_batch};
@@ -66,6 +74,7 @@ bool TrainingStep::take(const Batch& batch) {
                      RunData::StepOfBatch{static_cast<std::uint64_t>(state_.counters.step), first});
   stopping_ = false;
   loss_ = 0;
+  if (global_batch == 0) return true;  // the last batch of an epoch has none for this group of ranks
   for (const Update& update : updates_.all())
     if (is_due(update) && !take(update, share)) return false;
   if (updates_.alternate()) finish_step(static_cast<std::int64_t>(share.global_batch));

@@ -54,8 +54,9 @@ class TrainingStep {
     std::size_t samples = 0;
     std::size_t most_samples = 0;  // of any rank
     std::size_t first = 0;         // position of its first sample in the global batch
-    std::size_t global_batch = 0;
+    std::size_t global_batch = 0;  // samples of all ranks that sum their gradients
   };
+  std::size_t samples_of_step(const TrainingOrder& order, std::uint64_t step_of_epoch) const;
   bool is_due(const Update& update) const { return state_.counters.step % update.every == 0; }
   bool take(const Update& update, const Share& share);
   void sit_out(const Update& update, std::size_t passes);
