@@ -284,10 +284,9 @@ int body(int argc, char** argv) {
       ->type_name("WHERE,...")
       ->allow_extra_args(false);
   app.add_option("--inject-slow-rank", arguments.slow_ranks,
-                 "test of what is said of slow nodes: a rank, or all of a host, sleep in each step; "
-                 "rank=N,seconds=S or "
-                 "host=NAME,seconds=S")
-      ->type_name("RANK,SECONDS")
+                 "test of what is said of slow nodes: ranks sleep in each step, or in a part of the steps; "
+                 "seconds=S, then rank=N or host=NAME, and share=P after commas")
+      ->type_name("SECONDS,...")
       ->allow_extra_args(false);
   PredictArguments predict;
   const CLI::App& predict_command = add_predict(app, predict);

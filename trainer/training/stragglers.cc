@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/process.h"
+#include "base/random.h"
 #include "base/text.h"
 #include "trainer/config.h"
 #include "trainer/data/staging.h"
@@ -253,14 +254,24 @@ SlowRank read_slow_rank(const std::string& text) {
       slow.host = value;
     } else if (key == "seconds" && seconds && *seconds > 0 && *seconds < 3600) {
       slow.seconds = *seconds;
+    } else if (key == "share" && seconds && *seconds > 0 && *seconds <= 1) {
+      slow.share = *seconds;
     } else {
       valid = false;
     }
   }
   if (!valid || slow.seconds <= 0)
-    throw Error(ExitCode::usage,
-                fmt::format("--inject-slow-rank {}: write rank=N,seconds=S or host=NAME,seconds=S", text));
+    throw Error(
+        ExitCode::usage,
+        fmt::format("--inject-slow-rank {}: write seconds=S, with rank=N or host=NAME, and with share=P "
+                    "for a part of the steps",
+                    text));
   return slow;
+}
+
+bool SlowRank::sleeps(int at_rank, const std::string& at_host, std::int64_t step) const {
+  if ((rank >= 0 && rank != at_rank) || (!host.empty() && host != at_host)) return false;
+  return unit_real(hash64(static_cast<std::uint64_t>(at_rank), static_cast<std::uint64_t>(step))) < share;
 }
 
 }  // namespace wflow::trainer

@@ -111,11 +111,15 @@ class StragglerWatch {
 };
 
 // --inject-slow-rank: a deliberate delay, to test the above. "rank=1,seconds=0.05" or "host=n3,seconds=0.05":
-// the rank, or the ranks of the host, sleep so long in each step.
+// the rank, or the ranks of the host, sleep so long in each step; "seconds=0.2,share=0.02": every rank does
+// in 2 % of its steps, which are a function of rank and step.
 struct SlowRank {
-  int rank = 0;
-  std::string host;  // empty: the rank
+  int rank = -1;     // -1: all ranks of the host
+  std::string host;  // empty: of all hosts
   double seconds = 0;
+  double share = 1;  // of the steps
+
+  bool sleeps(int at_rank, const std::string& at_host, std::int64_t step) const;
 };
 // Error{usage} for any other text.
 SlowRank read_slow_rank(const std::string& text);

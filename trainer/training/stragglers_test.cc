@@ -120,7 +120,16 @@ TEST(Stragglers, ReadsInjectedDelays) {
   EXPECT_EQ(slow.rank, 2);
   EXPECT_EQ(slow.seconds, 0.05);
   EXPECT_EQ(read_slow_rank("host=n3,seconds=1").host, "n3");
-  for (const char* wrong : {"", "rank=1", "seconds=0", "rank=-1,seconds=1", "rank=1,seconds=1,x=2"})
+  EXPECT_TRUE(slow.sleeps(2, "n1", 7));
+  EXPECT_FALSE(slow.sleeps(1, "n1", 7));
+  EXPECT_TRUE(read_slow_rank("host=n3,seconds=1").sleeps(5, "n3", 0));
+  const SlowRank some = read_slow_rank("seconds=0.2,share=0.02");
+  int stalls = 0;
+  for (int rank = 0; rank < 16; ++rank)
+    for (std::int64_t step = 0; step < 1000; ++step) stalls += some.sleeps(rank, "n", step) ? 1 : 0;
+  EXPECT_NEAR(stalls, 320, 60);
+  for (const char* wrong : {"", "rank=1", "share=0.5", "seconds=1,share=2", "seconds=0", "rank=-1,seconds=1",
+                            "rank=1,seconds=1,x=2"})
     EXPECT_THROW(read_slow_rank(wrong), Error) << wrong;
 }
 

@@ -118,9 +118,8 @@ TrainingLoop::End TrainingLoop::hold_round() {
 
 void TrainingLoop::slow_down() const {
   for (const SlowRank& slow : session_.options.slow_ranks) {
-    const bool is_slow =
-        slow.host.empty() ? slow.rank == session_.communicator.rank() : slow.host == host_name();
-    if (is_slow) std::this_thread::sleep_for(std::chrono::duration<double>(slow.seconds));
+    if (slow.sleeps(session_.communicator.rank(), host_name(), state_.counters.step))
+      std::this_thread::sleep_for(std::chrono::duration<double>(slow.seconds));
   }
 }
 
