@@ -1283,7 +1283,7 @@ void check_tournament(yaml::MapReader& reader, const TrainConfig& config) {
   const TournamentConfig& tournament = config.tournament;
   if (!tournament.on()) return;
   yaml::Diagnostics& diagnostics = reader.diagnostics();
-  const std::int64_t ranks = tournament.trainers * config.grid.ranks();
+  const std::int64_t ranks = tournament.groups() * config.grid.ranks();
   if (config.ranks % ranks != 0)
     diagnostics.error(
         mark_in_block(reader, "trainers"),
@@ -1316,6 +1316,10 @@ void check_tournament(yaml::MapReader& reader, const TrainConfig& config) {
         fmt::format("no round takes place: 'every' ({}) must be less than the {} epoch{} of the "
                     "training",
                     every_node(tournament).text, config.epochs, config.epochs == 1 ? "" : "s"));
+  if (tournament.as == TournamentForm::tasks && !known_rounds(tournament, config.epochs))
+    diagnostics.error(mark_in_block(reader, "every"),
+                      "with 'as: tasks' the number of rounds must be known before there are data: write "
+                      "'rounds', or an 'every' in epochs");
   const std::int64_t most =
       tournament.every_epochs > 0 ? (config.epochs - 1) / tournament.every_epochs : tournament.rounds;
   if (tournament.rounds > most)

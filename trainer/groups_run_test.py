@@ -57,16 +57,10 @@ class Groups(tournament_run_test.NumberRun):
         self.train(self.config("begun", **{**keys, "epochs": 1}, optimizer={**sgd, "learning_rate": 0}), 2)
         _, header = self.weights("begun")
         scale = {key: numpy.array(value, dtype=float) for key, value in header["normalisation"].items() if key != "fields"}
-        fields = {}
-        for shard in sorted(glob.glob(str(self.root / "shards/train/*.h5"))):
-            with h5py.File(shard) as file:
-                for field in ("a", "b", "y"):
-                    fields.setdefault(field, []).append(file[field][:].reshape(-1).astype(float))
-        fields = {field: numpy.concatenate(parts) for field, parts in fields.items()}
-        means = header["normalisation"]["fields"]
-        x = numpy.stack([(fields[key] - means[key]["mean"][0]) / means[key]["std"][0] if key in means else fields[key] for key in "ab"] +
-                        [numpy.ones(SAMPLES)], axis=1)
-        y = (fields["y"] - scale["y_mean"]) / scale["y_std"]
+        shards = [h5py.File(shard) for shard in sorted(glob.glob(str(self.root / "shards/train/*.h5")))]
+        x, y = (numpy.concatenate([shard[field][:] for shard in shards]).reshape(SAMPLES, -1).astype(float) for field in ("x", "y"))
+        x = numpy.concatenate([(x - scale["x_mean"]) / scale["x_std"], numpy.ones((SAMPLES, 1))], axis=1)
+        y = ((y - scale["y_mean"]) / scale["y_std"])[:, 0]
         weights = self.arrays("begun")["parameter"].astype(float)
         anchor, inner, outer = weights.copy(), numpy.zeros(3), numpy.zeros(3)
         for _ in range(6):
@@ -120,7 +114,7 @@ class Groups(tournament_run_test.NumberRun):
         self.assertEqual(self.result("diverged")["groups"]["left_out"], 1)
         self.assertEqual([row["epoch"] for row in self.rows("diverged")], [1, 2, 3, 4])
         self.assertTrue(numpy.isfinite(self.arrays("diverged")["parameter"]).all())
-        wild = {**keys, "optimizer": {"name": "sgd", "learning_rate": 1e6}, "epochs": 40}
+        wild = {**keys, "optimizer": {"name": "sgd", "learning_rate": 1000}, "epochs": 40}
         done = self.train(self.config("wild", **wild), 2, code=4)
         self.assertRegex(done.stderr, r"wflow-train: the (loss|gradient) is not finite at")
 
@@ -142,12 +136,13 @@ class Groups(tournament_run_test.NumberRun):
 
     def test_errors_are_one_sentence(self):
         done = self.train(self.config("refused", ranks=4, groups={"count": 2, "steps": 4}), 3, code=3)
-        self.assertEqual(done.stderr, "wflow-train: 3 ranks can't be 2 groups of as many ranks each: start a multiple of 2, or say "
-                                      "another 'count' in 'groups'\n")
+        self.assertIn("wflow-train: 3 ranks can't be 2 groups of as many ranks each: start a multiple of 2, or say another 'count' in "
+                      "'groups'\n", done.stderr)
+        self.assertEqual(done.stderr.count("wflow-train: "), 1)
         done = self.train(self.config("dry", ranks=4, groups={"count": 2, "steps": 4}), 1, "--dry-run")
         self.assertIn("groups          2 of 2 ranks, 28 outer steps\n", done.stdout)
         # Frozen weights are left as they are, with groups of any number.
-        parts = [{"name": "encoder", "freeze": True}]
+        parts = {"encoder": {"freeze": True}}
         self.train(self.config("thirds", ranks=3, groups={"count": 3, "steps": 2}, parts=parts), 3)
         self.train(self.config("frozen", parts=parts, epochs=1), 1)
         data = {name: self.weights(name) for name in ("thirds", "frozen")}

@@ -191,9 +191,10 @@ int run(const Arguments& arguments, trainer::Communicator& communicator) {
       trainer::find_rate(config, communicator, options);
       return static_cast<int>(stop_signal != 0 ? ExitCode::interrupted : ExitCode::ok);
     }
-    const auto train = config.tournament.on() ? trainer::train_tournament
-                       : config.members > 1   ? trainer::train_members
-                                              : trainer::train;
+    const auto train = config.tournament.part   ? trainer::train_tournament_task
+                       : config.tournament.on() ? trainer::train_tournament
+                       : config.members > 1     ? trainer::train_members
+                                                : trainer::train;
     const trainer::Outcome outcome = train(config, communicator, options);
     return static_cast<int>(outcome == trainer::Outcome::finished ? ExitCode::ok : ExitCode::interrupted);
   } catch (const trainer::CommonError& error) {

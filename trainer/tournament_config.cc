@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <string>
 #include <string_view>
 
 #include "base/config_table.h"
+#include "base/random.h"
 #include "base/text.h"
 
 namespace wflow::trainer {
@@ -16,6 +18,8 @@ namespace {
 
 constexpr std::int64_t kMostTrainers = 4096;
 constexpr std::int64_t kMostRounds = std::int64_t{1} << 40;
+constexpr std::uint64_t kPairKey = 23;  // of hash64(seed, key), behind those of data/trainer_part.cc
+const std::array<std::string, 2> kTournamentForms = {"job", "tasks"};
 const std::array<std::string, 2> kTournamentData = {"disjoint", "shared"};
 // Keys that may change in the middle of a training.
 const std::array<std::string, 1> kPerturbed = {"optimizer.learning_rate"};
@@ -116,6 +120,27 @@ config::Json perturb_schema() {
 
 }  // namespace
 
+std::optional<std::int64_t> known_rounds(const TournamentConfig& config, std::int64_t epochs) {
+  if (config.trainers < 2) return 0;
+  if (config.rounds > 0) return config.rounds;
+  if (config.every_epochs == 0) return std::nullopt;
+  return (epochs - 1) / config.every_epochs;
+}
+
+std::vector<std::optional<int>> partners_in(std::uint64_t seed, std::int64_t round, int trainers) {
+  const std::uint64_t key = hash64(hash64(seed, kPairKey), static_cast<std::uint64_t>(round));
+  std::vector<int> order(static_cast<std::size_t>(trainers));
+  std::iota(order.begin(), order.end(), 0);
+  for (std::size_t last = order.size(); last > 1; --last)
+    std::swap(order[last - 1], order[hash64(key, last) % last]);
+  std::vector<std::optional<int>> partners(order.size());
+  for (std::size_t i = 0; i + 1 < order.size(); i += 2) {
+    partners[static_cast<std::size_t>(order[i])] = order[i + 1];
+    partners[static_cast<std::size_t>(order[i + 1])] = order[i];
+  }
+  return partners;
+}
+
 yaml::Node every_node(const TournamentConfig& config) {
   if (config.every_epochs == 0) return config::emit_integer(config.every_steps);
   return yaml::scalar(fmt::format("{} epoch{}", config.every_epochs, config.every_epochs == 1 ? "" : "s"));
@@ -166,7 +191,27 @@ const config::Table<TournamentConfig>& tournament_table() {
            "`{optimizer.learning_rate: [0.8, 1.25]}`",
            read_perturb, perturb_node)
            .usually("none")
-           .unless_default()});
+           .unless_default(),
+       config::choice("as", &TournamentConfig::as, kTournamentForms,
+                      "`job`: all trainers in one job; `tasks`: each round of a trainer is a [task of the "
+                      "campaign](#trainers-as-tasks)")
+           .only_if_set(),
+       config::custom<TournamentConfig>(
+           "part", config::integer_schema(0, kMostRounds), "set by the campaign: the part of the tournament",
+           [](yaml::MapReader& reader, std::string_view key, TournamentConfig& config) {
+             if (reader.has(key)) config.part = reader.integer(key, 0, 0, kMostRounds);
+           },
+           [](const TournamentConfig& config) -> std::optional<yaml::Node> {
+             return config.part ? std::optional(config::emit_integer(*config.part)) : std::nullopt;
+           })
+           .unlisted(),
+       config::integer("trainer", &TournamentConfig::trainer, 1, kMostTrainers,
+                       "set by the campaign: the trainer of the part")
+           .only_if_set()
+           .unlisted(),
+       config::texts("before", &TournamentConfig::before, "set by the campaign: folders of the parts before")
+           .only_if_set()
+           .unlisted()});
   return table;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,9 @@ namespace wflow::trainer {
 enum class TournamentData { disjoint, shared };
 // The arrays that the trainers of a pair exchange: weights, the optimizer's with them, or named parts.
 enum class ModelExchange { weights, all, parts };
+
+// Where the trainers of a tournament run: in one job of all ranks, or as tasks of a campaign.
+enum class TournamentForm { job, tasks };
 
 // A number of the training that changes when a trainer takes its partner's model.
 struct PerturbConfig {
@@ -39,10 +43,30 @@ struct TournamentConfig {
   ModelExchange exchange = ModelExchange::weights;
   std::vector<std::string> parts;  // ModelExchange::parts
   std::vector<PerturbConfig> perturb;
+  TournamentForm as = TournamentForm::job;
+
+  // Set by a campaign, with TournamentForm::tasks: one task of the tournament. Part 0, of trainer 1, finds
+  // the normalisation that all have. Part P of a trainer holds round P - 1, with the models that the parts P
+  // - 1 have left, and trains to the next round. The part behind the last one ranks the trainers.
+  std::optional<std::int64_t> part;
+  std::int64_t trainer = 1;
+  // Output folders of tasks before: of part 0; of the trainer's part before, and of its partner's where it
+  // has one; of all trainers' last parts.
+  std::vector<std::string> before;
+
   bool on() const { return trainers > 0; }
-  std::int64_t groups() const { return on() ? trainers : 1; }  // of ranks
+  std::int64_t groups() const { return on() && !part ? trainers : 1; }  // of ranks
   bool operator==(const TournamentConfig&) const = default;
 };
+
+// The keys that a campaign sets.
+inline constexpr const char* kCampaignTournamentKeys[] = {"part", "trainer", "before"};
+
+// The number of rounds of a training of so many epochs, where it does not depend on the data.
+std::optional<std::int64_t> known_rounds(const TournamentConfig& config, std::int64_t epochs);
+
+// The partner of each trainer, from 0, in a round, from 1. With an odd number one has none.
+std::vector<std::optional<int>> partners_in(std::uint64_t seed, std::int64_t round, int trainers);
 
 const config::Table<TournamentConfig>& tournament_table();
 // The value of `every`, as in YAML.

@@ -56,6 +56,18 @@ void fill_search(trainer::SearchConfig& search, const TrainOutputs& outputs, std
   }
 }
 
+// A part of a tournament has the ranks of one trainer.
+void fill_tournament(trainer::TrainConfig& config, const TrainOutputs& outputs, std::uint32_t row) {
+  if (!config.tournament.part) return;
+  const TournamentStep part = *tournament_part(outputs.study.steps[outputs.step]);
+  for (const std::string& name : tournament_steps_before(part.step, config)) {
+    const std::size_t step = *outputs.expansion.step_index(name);
+    config.tournament.before.push_back(
+        TrainOutputs{outputs.study, outputs.expansion, outputs.campaign, step}.of(row).string());
+  }
+  config.ranks = part.ranks ? 1 : config.ranks / config.tournament.trainers;
+}
+
 }  // namespace
 
 Pieces Plan::pieces(std::string_view text, const PlannedStep& planned, std::uint32_t row,
@@ -183,6 +195,7 @@ void Plan::fill_train(TaskTemplate& task, const PlannedStep& planned, std::uint3
   std::string& module = config->model.file;
   if (!module.empty() && module.find("$(") == std::string::npos) module = found(located_.files, module);
   fill_search(config->search, outputs, row);
+  fill_tournament(*config, outputs, row);
 }
 
 void Plan::fill_plugin(TaskTemplate& task, const PlannedStep& planned, std::uint32_t row) const {

@@ -61,6 +61,19 @@ std::size_t trainings_in_rung(const Step& any_rung, std::size_t trainings, std::
 // The metric of a training by which the search stops it: 0, or its rank.
 std::string search_stopped_metric();
 
+// A step that is a task of a tournament (specs/study/tournament.cc): the step of the study; the trainer, from
+// 1, and its part.
+struct TournamentStep {
+  std::string step;
+  std::int64_t trainer = 1;
+  std::int64_t part = 0;
+  bool ranks = false;  // it ranks the trainers, and has the step's name
+};
+std::optional<TournamentStep> tournament_part(const Step& step);
+std::string tournament_step(const std::string& step, std::int64_t trainer, std::int64_t part);
+// The names of the steps whose results a part of the tournament reads (TournamentConfig::before).
+std::vector<std::string> tournament_steps_before(const std::string& step, const trainer::TrainConfig& config);
+
 // The scalars of a convert: block that name files of samples, which may contain $(MERLIN_SAMPLE_ID); of a
 // value, the names.
 std::vector<const yaml::Node*> convert_file_nodes(const yaml::Node& block);

@@ -215,6 +215,7 @@ void read_blocks(Reading& reading) {
   read_steps(reading);
   read_workers(reading);
   expand_searches(reading);
+  expand_tournaments(reading);
   check_dependencies(reading);
   const Expansion expansion(reading.study);
   check_conditions(reading, expansion);

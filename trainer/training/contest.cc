@@ -29,17 +29,26 @@ void throw_errors(const std::vector<nlohmann::json>& messages) {
 }  // namespace
 
 Contest::Contest(Communicator& world, Communicator& trainer, const TrainConfig& config)
-    : world_(world),
+    : world_(&world),
       rules_(config.tournament),
       ranks_(trainer.size()),
       leader_(trainer.rank() == 0),
       part_{config.seed, world.rank() / ranks_, world.size() / ranks_, rules_.fraction,
             rules_.data == TournamentData::disjoint} {}
 
+Contest::Contest(const TrainConfig& config)
+    : world_(nullptr),
+      rules_(config.tournament),
+      ranks_(1),
+      leader_(false),
+      part_{config.seed, static_cast<int>(rules_.trainer - 1), static_cast<int>(rules_.trainers),
+            rules_.fraction, rules_.data == TournamentData::disjoint},
+      rounds_(known_rounds(rules_, config.epochs).value()) {}
+
 std::vector<nlohmann::json> Contest::meet(const std::string& what, nlohmann::json own) {
   own["meeting"] = what;
   const std::string text = own.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  const std::vector<std::string> all = world_.all_gather(leader_ ? text : "");
+  const std::vector<std::string> all = world_->all_gather(leader_ ? text : "");
   std::vector<nlohmann::json> messages;
   for (int trainer = 0; trainer < trainers(); ++trainer)
     messages.push_back(nlohmann::json::parse(all[static_cast<std::size_t>(trainer * ranks_)]));
@@ -56,6 +65,13 @@ std::vector<nlohmann::json> Contest::meet(const std::string& what, nlohmann::jso
 }
 
 std::optional<std::int64_t> Contest::start(std::span<const std::int64_t> offered, std::int64_t most) {
+  if (in_task()) {
+    if (rounds_ > most)
+      throw CommonError(ExitCode::spec, fmt::format("'rounds: {}' are too many: {} fit into the training of "
+                                                    "trainer {}, with training after the last one",
+                                                    rounds_, most, trainer() + 1));
+    return std::nullopt;
+  }
   nlohmann::json own = {{"rounds", most}, {"offered", nlohmann::json::array()}};
   for (const std::int64_t round : offered) own["offered"].push_back(round);
   const std::vector<nlohmann::json> all = meet("start", own);

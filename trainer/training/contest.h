@@ -28,6 +28,15 @@ class Contest {
  public:
   // `config`: of the whole tournament. `trainer`: the ranks of this one; each has as many consecutive ranks.
   Contest(Communicator& world, Communicator& trainer, const TrainConfig& config);
+  // One task of a tournament (TournamentForm::tasks): it makes no meetings, and finds what other trainers
+  // have left in their folders.
+  explicit Contest(const TrainConfig& config);
+  bool in_task() const { return world_ == nullptr; }
+  // Of a task: it only finds the normalisation.
+  bool is_beginning() const { return rules_.part == 0; }
+  // Of a task: it trains up to this round, which is held by the next one.
+  bool leaves_to_next(std::int64_t round) const { return rules_.part && round >= *rules_.part; }
+  bool is_last_part() const { return rules_.part == rounds_ + 1; }
 
   const TournamentConfig& rules() const { return rules_; }
   int trainer() const { return part_.trainer; }  // from 0
@@ -43,7 +52,8 @@ class Contest {
 
   // At the start: `offered`, of the trainer's rank 0, are the rounds after which it has checkpoints to
   // continue from; `most`: the rounds that fit in its training. Returns the newest round that all
-  // offer; no value: all begin anew. Sets rounds().
+  // offer; no value: all begin anew. Sets rounds(). In a task: no meeting and no value; throws where the
+  // rounds do not fit.
   std::optional<std::int64_t> start(std::span<const std::int64_t> offered, std::int64_t most);
   std::int64_t rounds() const { return rounds_; }  // of the whole tournament
 
@@ -52,8 +62,8 @@ class Contest {
   [[noreturn]] void fail(const CommonError& error);
 
   // The rank of another trainer that has the place of this rank, and the ranks of all.
-  int counterpart(int trainer) const { return trainer * ranks_ + world_.rank() % ranks_; }
-  Communicator& world() { return world_; }
+  int counterpart(int trainer) const { return trainer * ranks_ + world_->rank() % ranks_; }
+  Communicator& world() { return *world_; }
   double seconds() const { return seconds_; }  // in meetings and rounds
   void add_seconds(double seconds) { seconds_ += seconds; }
 
@@ -68,7 +78,7 @@ class Contest {
   std::vector<Bout> bouts;  // of the whole training, at its end
 
  private:
-  Communicator& world_;
+  Communicator* const world_;  // nullptr: in_task()
   const TournamentConfig rules_;
   const int ranks_;  // of a trainer
   const bool leader_;

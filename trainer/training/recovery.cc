@@ -24,6 +24,12 @@ std::int64_t rounds_in(const CheckpointReader& checkpoint) {
   return header.contains("tournament") ? header.at("tournament").value("rounds", std::int64_t{0}) : 0;
 }
 
+// True for a task of a tournament that goes on where another one ended.
+bool takes_over_part(const Session& session) {
+  const Contest* contest = session.options.contest;
+  return contest != nullptr && contest->in_task() && contest->rules().part.value() > 1;
+}
+
 // The steps of start_training().
 struct Start {
   Session& session;
@@ -37,6 +43,7 @@ struct Start {
   }
   using File = std::unique_ptr<CheckpointFile>;
   File newest() const;
+  File of_part_before() const;
   File newest_of_round(std::int64_t round) const;
   std::vector<std::int64_t> offered_rounds() const;
   std::unique_ptr<SharedCheckpoint> agreed(bool has_one) const;
@@ -66,7 +73,20 @@ Start::File Start::newest() const {
     fs::remove(kept_model(), ignored);
   }
   if (options.search.rung > 1) take_over_checkpoints(options.search, checkpoints.directory());
+  if (takes_over_part(session)) return of_part_before();
   return checkpoints.newest(warnings());
+}
+
+// Own checkpoints, or those of the part of the tournament before.
+Start::File Start::of_part_before() const {
+  const fs::path before = session.options.contest->rules().before.at(0);
+  take_over_checkpoints(before / "checkpoints", checkpoints.directory());
+  File found = checkpoints.newest(warnings());
+  if (found == nullptr)
+    throw CommonError(ExitCode::data,
+                      fmt::format("{} has no checkpoint of the trainer's part before: run that task again",
+                                  before.string()));
+  return found;
 }
 
 // Rounds after which there are checkpoints: the newest one, and the one before.
@@ -203,7 +223,12 @@ void Start::initialise_with_data(std::span<const std::string> begun) const {
 // The trainers of a tournament exchange models: all have the normalisation of the first one.
 void Start::share_normalisation() const {
   Contest* contest = session.options.contest;
-  if (contest == nullptr || contest->trainers() == 1) return;
+  if (contest == nullptr || contest->trainers() == 1 || contest->is_beginning()) return;
+  if (contest->in_task()) {
+    const auto found = initial_weights(contest->rules().before.at(0));
+    session.data.set_normalisation(normalisation_from_json(found->header().at("normalisation")));
+    return;
+  }
   const std::vector<nlohmann::json> all =
       contest->meet("normalisation", {{"normalisation", to_json(session.data.normalisation())}});
   session.data.set_normalisation(normalisation_from_json(all.front().at("normalisation")));
@@ -284,8 +309,17 @@ void start_training(Session& session, TrainingState& state, const CheckpointDire
   if (newest != nullptr && session.options.fresh_on_new_data && start.differs_in_data_only(*newest)) {
     start.forget(*newest);
     newest.reset();
+    if (takes_over_part(session))
+      newest =
+          SharedCheckpoint::share(session.communicator, session.leader() ? start.of_part_before() : nullptr);
   }
-  if (session.options.contest != nullptr) newest = start.agreed(newest != nullptr);
+  if (Contest* contest = session.options.contest; contest != nullptr) {
+    if (contest->in_task()) {
+      contest->start({}, RoundPlan(contest->rules(), session.plan).most_rounds());
+    } else {
+      newest = start.agreed(newest != nullptr);
+    }
+  }
   if (newest == nullptr) {
     start.begin();
   } else {

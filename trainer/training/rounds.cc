@@ -4,11 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <limits>
 
 #include "base/checksum.h"
 #include "base/text.h"
 #include "trainer/model/parts.h"
+#include "trainer/training/checkpoint.h"
 #include "trainer/training/training_step.h"
 
 namespace wflow::trainer {
@@ -32,12 +34,25 @@ std::size_t size_of(std::span<const std::span<float>> views) {
   return size;
 }
 
+void collect(std::span<const std::span<float>> views, std::span<float> into) {
+  for (const std::span<float> view : views) {
+    std::ranges::copy(view, into.begin());
+    into = into.subspan(view.size());
+  }
+}
+
 }  // namespace
 
 struct Rounds::Message {
   bool diverged = false;
   double rate_factor = 1;
   std::vector<std::int64_t> optimizer_steps;
+};
+
+struct Rounds::Partner {
+  Message message;
+  int number = 0;
+  std::unique_ptr<TrainingState> state = {};  // in a task; nullptr: its ranks send the model
 };
 
 Rounds::Rounds(Contest& contest, Session& session, TrainingState& state, Updates& updates,
@@ -58,6 +73,7 @@ bool Rounds::is_due() const {
   return record().rounds < contest_.rounds() && state_.counters.step >= plan_.step(record().rounds + 1);
 }
 
+// The messages of all trainers, each at the same round.
 std::vector<Rounds::Message> Rounds::meet(std::int64_t round) {
   const TournamentRecord& own = record();
   const nlohmann::json message = {{"diverged", own.diverged},
@@ -74,13 +90,51 @@ std::vector<Rounds::Message> Rounds::meet(std::int64_t round) {
   return all;
 }
 
+// The partner's state, as its part of the tournament has left it. Null, with a warning, if there is none.
+std::unique_ptr<TrainingState> Rounds::read_partner(std::int64_t round, int number) {
+  const TrainConfig& config = session_.config;
+  const std::string folder = contest_.rules().before.at(1);
+  std::unique_ptr<CheckpointFile> file;
+  if (session_.leader()) {
+    const CheckpointDirectory directory(std::filesystem::path(folder) / "checkpoints", 1);
+    file = directory.newest([this](const std::string& sentence) { report_.warn(sentence); });
+  }
+  const auto checkpoint = SharedCheckpoint::share(session_.communicator, std::move(file));
+  std::unique_ptr<TrainingState> state;
+  if (checkpoint != nullptr) {
+    state = std::make_unique<TrainingState>(session_.graph, config.optimizer, config.ema,
+                                            &session_.communicator, config.parts, alternating_parts(config));
+    restore_checkpoint(*checkpoint, *state);
+  }
+  if (state != nullptr && state->counters.tournament.rounds == round - 1) return state;
+  if (session_.leader())
+    report_.warn(
+        fmt::format("trainer {} is lost: {} has no checkpoint of it before round {}; this trainer keeps "
+                    "its model",
+                    number + 1, folder, round));
+  return nullptr;
+}
+
+// No value: the trainer has none in this round.
+std::optional<Rounds::Partner> Rounds::partner_in(std::int64_t round, int number) {
+  std::unique_ptr<TrainingState> state = read_partner(round, number);
+  if (state == nullptr) return std::nullopt;
+  const TournamentRecord& theirs = state->counters.tournament;
+  return Partner{{theirs.diverged, theirs.rate_factor, state->optimizer.steps()}, number, std::move(state)};
+}
+
 AfterRound Rounds::hold() {
   const Clock::time_point begin = Clock::now();
   TrainingCounters& counters = state_.counters;
   const std::int64_t round = record().rounds + 1;
-  const std::vector<Message> all = meet(round);
+  if (contest_.leaves_to_next(round)) {
+    part_ended_ = true;
+    return AfterRound::stop;
+  }
+  std::vector<Message> all;
+  if (!contest_.in_task()) all = meet(round);
   if (contest_.stops()) return AfterRound::stop;
-  if (std::ranges::all_of(all, &Message::diverged))
+  if (!all.empty() && std::ranges::all_of(all, &Message::diverged))
     throw CommonError(ExitCode::data, fmt::format("every trainer has diverged before round {}: lower the "
                                                   "learning rate or look at the data",
                                                   round));
@@ -91,9 +145,14 @@ AfterRound Rounds::hold() {
   bout.trainer = contest_.trainer() + 1;
   bout.diverged = record().diverged;
   const auto partners = partners_in(contest_.seed(), round, contest_.trainers());
-  if (const auto partner = partners[static_cast<std::size_t>(contest_.trainer())]) {
-    bout.partner = *partner + 1;
-    play(all[static_cast<std::size_t>(*partner)], *partner, bout);
+  if (const auto number = partners[static_cast<std::size_t>(contest_.trainer())]) {
+    std::optional<Partner> partner;
+    if (contest_.in_task()) {
+      partner = partner_in(round, *number);
+    } else {
+      partner = Partner{all[static_cast<std::size_t>(*number)], *number};
+    }
+    if (partner) play(*partner, bout);
   }
   bout.rate_factor = record().rate_factor;
   record().rounds = round;
@@ -104,16 +163,20 @@ AfterRound Rounds::hold() {
   return record().diverged ? AfterRound::lost : AfterRound::go_on;
 }
 
-void Rounds::play(const Message& partner, int number, Bout& bout) {
+void Rounds::play(const Partner& other, Bout& bout) {
+  const Message& partner = other.message;
+  bout.partner = other.number + 1;
   const ModelExchange kind = contest_.rules().exchange;
   const bool diverged = record().diverged;
   std::vector<double> own(metrics_.size(), kNotJudged);
   std::vector<double> partners(metrics_.size(), kNotJudged);
   const bool exchanges = !(diverged && partner.diverged);
   // A trainer that has diverged has nothing to keep.
-  const Views views = exchanged(kind != ModelExchange::parts || diverged || partner.diverged);
+  const bool whole = kind != ModelExchange::parts || diverged || partner.diverged;
+  const Views views = exchanged(state_, whole);
   FloatBuffer theirs(exchanges ? static_cast<std::int64_t>(size_of(views)) : 0);
-  if (exchanges) exchange(views, theirs.span(), number);
+  if (exchanges && other.state == nullptr) exchange(views, theirs.span(), other.number);
+  if (exchanges && other.state != nullptr) collect(exchanged(*other.state, whole), theirs.span());
   if (!diverged) own = judged();
   if (!partner.diverged) {
     swap(views, theirs.span());
@@ -163,11 +226,11 @@ std::vector<double> Rounds::judged() {
 }
 
 // The arrays of a model that go to the partner.
-Rounds::Views Rounds::exchanged(bool whole) {
-  FlatState& flat = state_.flat;
+Rounds::Views Rounds::exchanged(TrainingState& state, bool whole) const {
+  FlatState& flat = state.flat;
   std::vector<std::pair<const FlatLayout*, std::span<float>>> arrays = {
       {&flat.parameters(), flat.values()}, {&flat.buffers(), flat.buffer_values()}};
-  if (state_.average.active()) arrays.emplace_back(&flat.parameters(), state_.average.values());
+  if (state.average.active()) arrays.emplace_back(&flat.parameters(), state.average.values());
   Views views;
   const std::vector<std::string>& parts = contest_.rules().parts;
   for (const auto& array : arrays) {
@@ -181,7 +244,7 @@ Rounds::Views Rounds::exchanged(bool whole) {
                                              static_cast<std::size_t>(entry.count)));
   }
   if (contest_.rules().exchange == ModelExchange::all)
-    for (const PartOptimizers::Slot& slot : state_.optimizer.slots()) views.push_back(slot.values);
+    for (const PartOptimizers::Slot& slot : state.optimizer.slots()) views.push_back(slot.values);
   return views;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -29,8 +30,10 @@ class Rounds {
 
   // True where the next round takes place at this step.
   bool is_due() const;
-  // A collective call of all trainers.
+  // A collective call of all trainers. In a task of a tournament, a call of its ranks: stop, and
+  // part_ended(), where the next task holds the round.
   AfterRound hold();
+  bool part_ended() const { return part_ended_; }
 
   // The training can't go on with its model: it waits for the next round.
   void lose(const std::string& reason);
@@ -49,15 +52,18 @@ class Rounds {
 
  private:
   struct Message;  // of a trainer at the beginning of a round
+  struct Partner;  // its message, and its model
   using Views = std::vector<std::span<float>>;
 
   TournamentRecord& record() { return state_.counters.tournament; }
   const TournamentRecord& record() const { return state_.counters.tournament; }
   std::vector<Message> meet(std::int64_t round);
-  void play(const Message& partner, int number, Bout& bout);
+  std::optional<Partner> partner_in(std::int64_t round, int number);
+  std::unique_ptr<TrainingState> read_partner(std::int64_t round, int number);
+  void play(const Partner& partner, Bout& bout);
   void take(const Message& partner, bool with_optimizer);
   std::vector<double> judged();
-  Views exchanged(bool whole);
+  Views exchanged(TrainingState& state, bool whole) const;
   void exchange(const Views& own, std::span<float> partners, int number);
   void swap(const Views& own, std::span<float> partners);
   void begin_optimizer_anew();
@@ -72,6 +78,7 @@ class Rounds {
   RunReport& report_;
   const std::vector<MetricName> metrics_;
   const RoundPlan plan_;
+  bool part_ended_ = false;
 };
 
 }  // namespace wflow::trainer

@@ -28,7 +28,7 @@ std::string trainer_words(const Contest* contest) {
 // The events of a tournament are those of its first trainer.
 bool sends_events(const Session& session) {
   const Contest* contest = session.options.contest;
-  return session.leader() && (contest == nullptr || contest->trainer() == 0);
+  return session.leader() && (contest == nullptr || contest->in_task() || contest->trainer() == 0);
 }
 
 }  // namespace

@@ -144,8 +144,12 @@ std::string describe(const SearchConfig& search, const SearchStanding& standing)
 
 void take_over_checkpoints(const SearchConfig& search, const fs::path& checkpoints) {
   const auto own = static_cast<std::size_t>(search.training);
-  const fs::path before =
-      fs::path(search.folders.at(search.folders.size() - 2)) / search.trainings.at(own) / "checkpoints";
+  take_over_checkpoints(
+      fs::path(search.folders.at(search.folders.size() - 2)) / search.trainings.at(own) / "checkpoints",
+      checkpoints);
+}
+
+void take_over_checkpoints(const fs::path& before, const fs::path& checkpoints) {
   std::error_code ignored;
   if (fs::equivalent(before, checkpoints, ignored) || has_checkpoints(checkpoints)) return;
   std::vector<fs::path> files;

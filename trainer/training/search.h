@@ -42,9 +42,10 @@ std::vector<SearchCurve> read_search_curves(const SearchConfig& search, std::siz
 // "place 5 of 9 at 2 epochs, validation_loss 0.3".
 std::string describe(const SearchConfig& search, const SearchStanding& standing);
 
-// Copies the checkpoints of the rung before to `checkpoints` if that has none yet, so that the training
-// continues from them. Uses hard links if the file system has them. The rung before keeps its files, in case
-// this one runs again.
+// Copies the checkpoints in the folder `before` to `checkpoints` if that has none yet, so that the training
+// continues from them. Uses hard links if the file system has them. The folder keeps its files, in case this
+// training runs again. With `search`: those of the rung before.
+void take_over_checkpoints(const std::filesystem::path& before, const std::filesystem::path& checkpoints);
 void take_over_checkpoints(const SearchConfig& search, const std::filesystem::path& checkpoints);
 
 // Writes search.json to the folder of the last rung: all trainings, the best first, and the best one's model.

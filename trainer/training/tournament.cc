@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <utility>
 
 #include "base/checksum.h"
@@ -15,8 +14,7 @@
 namespace wflow::trainer {
 namespace {
 
-// Keys of hash64(seed, key), behind those of data/trainer_part.cc.
-constexpr std::uint64_t kPairKey = 23;
+// A key of hash64(seed, key), behind that of the pairs.
 constexpr std::uint64_t kFactorKey = 24;
 
 Bout bout_of(const nlohmann::json& json) {
@@ -36,20 +34,6 @@ Bout bout_of(const nlohmann::json& json) {
 }
 
 }  // namespace
-
-std::vector<std::optional<int>> partners_in(std::uint64_t seed, std::int64_t round, int trainers) {
-  const std::uint64_t key = hash64(hash64(seed, kPairKey), static_cast<std::uint64_t>(round));
-  std::vector<int> order(static_cast<std::size_t>(trainers));
-  std::iota(order.begin(), order.end(), 0);
-  for (std::size_t last = order.size(); last > 1; --last)
-    std::swap(order[last - 1], order[hash64(key, last) % last]);
-  std::vector<std::optional<int>> partners(order.size());
-  for (std::size_t i = 0; i + 1 < order.size(); i += 2) {
-    partners[static_cast<std::size_t>(order[i])] = order[i + 1];
-    partners[static_cast<std::size_t>(order[i + 1])] = order[i];
-  }
-  return partners;
-}
 
 bool takes_partner(std::span<const double> own, std::span<const double> partners,
                    std::span<const MetricName> metrics) {

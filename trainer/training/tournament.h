@@ -16,9 +16,6 @@
 
 namespace wflow::trainer {
 
-// The partner of each trainer, from 0, in a round, from 1. With an odd number one has none.
-std::vector<std::optional<int>> partners_in(std::uint64_t seed, std::int64_t round, int trainers);
-
 // True if the partner's model replaces the own one: it must be better in every metric, and a tie is not
 // better. A model with a value that is not finite loses against one without; of two such models each trainer
 // keeps its own.

@@ -25,6 +25,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kEndFile = "trainer.json";  // what the last task of a trainer leaves for the ranking
+
 std::string trainer_folder(int trainer) {
   return fmt::format("trainer-{}", trainer + 1);
 }
@@ -52,6 +54,7 @@ std::vector<BitFlip> flips_of_trainer(const std::vector<BitFlip>& flips, int tra
 // The trainers' last messages, and their order.
 struct Ranking {
   std::vector<nlohmann::json> ends;
+  std::vector<std::string> folders;  // of the trainers, as in result.json
   std::vector<MetricName> metrics;
   std::vector<std::size_t> order;  // the best first
 
@@ -66,8 +69,9 @@ struct Ranking {
   std::size_t best() const { return order.front(); }
 };
 
-Ranking ranked(std::vector<nlohmann::json> ends, std::vector<MetricName> metrics) {
-  Ranking ranking = {std::move(ends), std::move(metrics), {}};
+Ranking ranked(std::vector<nlohmann::json> ends, std::vector<std::string> folders,
+               std::vector<MetricName> metrics) {
+  Ranking ranking = {std::move(ends), std::move(folders), std::move(metrics), {}};
   for (std::size_t trainer = 0; trainer < ranking.ends.size(); ++trainer) ranking.order.push_back(trainer);
   const bool larger = ranking.metrics.front().larger_is_better();
   std::ranges::stable_sort(ranking.order, [&](std::size_t a, std::size_t b) {
@@ -75,7 +79,7 @@ Ranking ranked(std::vector<nlohmann::json> ends, std::vector<MetricName> metrics
     return is_better(ranking.values(a).front(), ranking.values(b).front(), larger);
   });
   if (!ranking.has_model(ranking.best()))
-    throw CommonError(ExitCode::data, "no trainer ends with a model: all have diverged after the last round");
+    throw CommonError(ExitCode::data, "no trainer ends with a model: all have diverged or are lost");
   return ranking;
 }
 
@@ -83,7 +87,7 @@ nlohmann::json ranking_json(const Ranking& ranking, const TrainConfig& config) {
   nlohmann::json list = nlohmann::json::array();
   for (const std::size_t trainer : ranking.order) {
     nlohmann::json entry = {{"trainer", trainer + 1},
-                            {"folder", trainer_folder(static_cast<int>(trainer))},
+                            {"folder", ranking.folders[trainer]},
                             {"seed", config.seed + trainer},
                             {"has_model", ranking.has_model(trainer)}};
     const std::vector<double> values = ranking.values(trainer);
@@ -145,6 +149,7 @@ void write_best(const TrainConfig& config, const Contest::End& end, nlohmann::js
   written.output = config.output;
   written.seed = config.seed;
   written.cache_bytes = config.cache_bytes;
+  written.tournament = config.tournament;
   write_file_durably(output / "train.yaml", yaml::emit(to_yaml(written)));
   nlohmann::json result = end.result;
   result["tournament"] = std::move(tournament);
@@ -161,7 +166,7 @@ std::string ranking_lines(const Ranking& ranking) {
     for (std::size_t i = 0; i < all.size(); ++i)
       values += fmt::format("{}{} {:.5g}", i == 0 ? "" : ", ", ranking.metrics[i].text(), all[i]);
     lines += fmt::format("{:>3}. trainer {:<4} {}\n", place + 1, trainer + 1,
-                         ranking.has_model(trainer) ? "validation " + values : "has diverged");
+                         ranking.has_model(trainer) ? "validation " + values : "has no model");
   }
   return lines;
 }
@@ -193,18 +198,25 @@ void report_best(const Ranking& ranking, const TrainConfig& config) {
       (output / (fs::exists(output / "predictions.csv") ? "predictions.csv" : "predictions.h5")).string());
 }
 
-// A collective call: ranks the models and writes the results of the best one. False if a trainer stops.
-bool finish(const TrainConfig& config, Contest& contest, bool leader, const std::vector<Bout>& bouts) {
+// A trainer's last message.
+nlohmann::json end_of(const Contest& contest) {
   nlohmann::json own = {{"rounds", nlohmann::json::array()}};
-  for (const Bout& bout : bouts) own["rounds"].push_back(to_json(bout));
+  for (const Bout& bout : contest.bouts) own["rounds"].push_back(to_json(bout));
   if (contest.end) {
     own["values"] = contest.end->values;
     own["result"] = contest.end->result;
     own["table"] = contest.end->table;
   }
-  std::vector<nlohmann::json> ends = contest.meet("end", std::move(own));
+  return own;
+}
+
+// A collective call: ranks the models and writes the results of the best one. False if a trainer stops.
+bool finish(const TrainConfig& config, Contest& contest, bool leader) {
+  std::vector<nlohmann::json> ends = contest.meet("end", end_of(contest));
   if (contest.stops()) return false;
-  const Ranking ranking = ranked(std::move(ends), tournament_metrics(config));
+  std::vector<std::string> folders;
+  for (int trainer = 0; trainer < contest.trainers(); ++trainer) folders.push_back(trainer_folder(trainer));
+  const Ranking ranking = ranked(std::move(ends), std::move(folders), tournament_metrics(config));
   const bool is_best = static_cast<std::size_t>(contest.trainer()) == ranking.best();
   if (is_best && leader)
     write_best(config, *contest.end, tournament_result(ranking, config, contest.rounds()),
@@ -224,11 +236,61 @@ Outcome compete(const TrainConfig& config, Communicator& trainer, Contest& conte
     contest.stop();
     return Outcome::interrupted;
   }
-  return finish(config, contest, trainer.rank() == 0, contest.bouts) ? Outcome::finished
-                                                                     : Outcome::interrupted;
+  return finish(config, contest, trainer.rank() == 0) ? Outcome::finished : Outcome::interrupted;
+}
+
+// The task behind all others. A trainer whose tasks have failed is left out, with a warning.
+void rank_tasks(TrainConfig config) {
+  std::vector<nlohmann::json> ends;
+  std::vector<std::string> folders;
+  const std::vector<std::string> before = std::exchange(config.tournament.before, {});
+  const std::int64_t rounds = config.tournament.part.value() - 2;
+  config.tournament.part.reset();
+  for (const fs::path folder : before) {
+    folders.push_back(folder.lexically_relative(config.output).string());
+    ends.push_back({{"rounds", nlohmann::json::array()}});
+    if (fs::exists(folder / kEndFile)) {
+      ends.back() = nlohmann::json::parse(read_file(folder / kEndFile));
+    } else {
+      const std::string sentence =
+          fmt::format("trainer {} is lost: there is no {}", ends.size(), (folder / kEndFile).string());
+      std::fprintf(stderr, "wflow-train: warning: %s\n", sentence.c_str());
+      EventWriter::from_environment().note(sentence);
+    }
+  }
+  const Ranking ranking = ranked(std::move(ends), std::move(folders), tournament_metrics(config));
+  const fs::path best = before.at(ranking.best());
+  yaml::Diagnostics diagnostics((best / "train.yaml").string());
+  Contest::End end = {read_train_config(yaml::parse(read_file(diagnostics.file()), diagnostics), diagnostics),
+                      ranking.ends[ranking.best()].at("result"),
+                      {},
+                      {}};
+  diagnostics.throw_if_errors();
+  end.config.output = best.string();
+  make_directories(config.output);
+  const auto ranks = static_cast<int>(config.tournament.trainers) * end.result.at("ranks").get<int>();
+  write_best(config, end, tournament_result(ranking, config, rounds), ranks);
+  report_best(ranking, config);
 }
 
 }  // namespace
+
+Outcome train_tournament_task(const TrainConfig& config, Communicator& world, const RunOptions& options) {
+  const std::int64_t rounds = known_rounds(config.tournament, config.epochs).value();
+  if (config.tournament.part.value() == rounds + 2) {
+    if (world.rank() == 0) rank_tasks(config);
+    return Outcome::finished;
+  }
+  Contest contest(config);
+  RunOptions own = options;
+  own.contest = &contest;
+  TrainConfig trainer = config;
+  trainer.seed = config.seed + static_cast<std::uint64_t>(contest.trainer());
+  const Outcome outcome = train(trainer, world, own);
+  if (outcome == Outcome::finished && contest.is_last_part() && world.rank() == 0)
+    write_file_durably(fs::path(config.output) / kEndFile, end_of(contest).dump() + "\n");
+  return outcome;
+}
 
 Outcome train_tournament(const TrainConfig& config, Communicator& world, const RunOptions& options) {
   const auto trainers = static_cast<int>(config.tournament.trainers);

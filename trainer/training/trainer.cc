@@ -308,6 +308,12 @@ Outcome run(Session& session) {
   CommonGuard guard(config.guard, session.communicator, session.summing(), report, updates.all().size());
   guard.begin_at(counters.step);
   Recovery recovery(session, state, checkpoints, report, begin);
+  if (session.options.contest != nullptr && session.options.contest->is_beginning()) {
+    recovery.write();
+    recovery.finish();
+    report.announce("the trainers have this normalisation in common");
+    return Outcome::finished;
+  }
   PassBuffers buffers;
   Evaluator evaluator(session, heads, state, *network, buffers);
   const auto stop_wanted = [&] {
@@ -367,6 +373,11 @@ Outcome run(Session& session) {
   if (end == End::interrupted) {
     recovery.write();
     recovery.finish();
+    if (rounds && rounds->part_ended()) {
+      report.announce(fmt::format("the next task holds round {}, at step {}", counters.tournament.rounds + 1,
+                                  counters.step));
+      return Outcome::finished;
+    }
     report.announce(fmt::format("stopped at epoch {}, step {}; the same command continues", counters.epoch,
                                 counters.step));
     return Outcome::interrupted;

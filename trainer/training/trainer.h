@@ -25,4 +25,7 @@ Outcome train_members(const TrainConfig& config, Communicator& communicator, con
 // Then writes the results of the best model to OUTPUT. Every rank calls it.
 Outcome train_tournament(const TrainConfig& config, Communicator& world, const RunOptions& options);
 
+// One task of a tournament (TournamentConfig::part): the ranks of `world` are those of its trainer.
+Outcome train_tournament_task(const TrainConfig& config, Communicator& world, const RunOptions& options);
+
 }  // namespace wflow::trainer

@@ -223,6 +223,8 @@ nlohmann::json fingerprint(const TrainConfig& config, const DatasetInfo& data) {
     json["stage"] = {{"subset", std::to_string(config.stage_subset)}};
     json["ranks"] = std::to_string(config.ranks);
   }
+  if (config.tournament.on())
+    for (const char* key : {"as", "part", "trainer", "before"}) json["tournament"].erase(key);
   if (config.init_from == kInitFromLast) json.erase("init_from");  // only matters at the beginning
   json["data_hash"] = data.hash;
   return json;
