@@ -227,6 +227,75 @@ class Tournament(NumberRun):
         self.assertEqual(sizes[0], sizes[1])
         self.assertTrue(0.8 * SAMPLES < sizes[0] < SAMPLES)
 
+    def parts(self, name, trainers, rounds, skip=(), **keys):
+        """Runs the tasks of a tournament as a campaign does: part by part, of trainer after trainer."""
+        def folder(part, trainer=1):
+            return f"{name}/trainer-{trainer}-part-{part}"
+
+        def run(part, trainer, before, ranks, output):
+            if (part, trainer) in skip:
+                return
+            rules = {**keys["tournament"], "trainers": trainers, "as": "tasks", "part": part, "trainer": trainer,
+                     "before": [str(self.root / one) for one in before]}
+            path = self.config(output, **{**keys, "ranks": ranks, "tournament": rules})
+            return self.train(path, ranks)
+
+        (self.root / name).mkdir()
+        run(0, 1, [], 1, folder(0))
+        for part in range(1, rounds + 2):
+            for trainer in range(1, trainers + 1):
+                before = [folder(0)]
+                if part > 1:
+                    partner = self.partner_of[part - 1].get(trainer)
+                    before = [folder(part - 1, trainer)] + ([folder(part - 1, partner)] if partner else [])
+                run(part, trainer, before, keys["ranks"] // trainers, folder(part, trainer))
+        return run(rounds + 2, 1, [folder(rounds + 1, trainer) for trainer in range(1, trainers + 1)], 1, f"{name}/fit")
+
+    def test_tasks_have_the_bits_of_one_job(self):
+        keys = {"ranks": 6, "epochs": 5, "ema": 0.9,
+                "tournament": {"exchange": "all", "metrics": ["loss", "mae_ratio"], "perturb": {"optimizer.learning_rate": [0.5, 2]}}}
+        self.train(self.config("job", **{**keys, "tournament": {**keys["tournament"], "trainers": 3}}), 6)
+        job = self.result("job")["tournament"]
+        self.partner_of = {n: {bout["trainer"]: bout["partner"] for bout in job["bouts"] if bout["round"] == n} for n in range(1, 5)}
+        self.assertTrue(any(bout["took"] for bout in job["bouts"]))
+        done = self.parts("tasks", 3, 4, **keys)
+        tasks = self.result("tasks/fit")["tournament"]
+        self.assertEqual(tasks["bouts"], job["bouts"])
+        self.assertEqual((tasks["best"], tasks["rounds"], tasks["trainers"]), (job["best"], 4, 3))
+        self.assertIn(f"  1. trainer {job['best']}", done.stdout)
+        for trainer in (1, 2, 3):
+            one, other = self.weights(f"job/trainer-{trainer}"), self.weights(f"tasks/trainer-{trainer}-part-5")
+            self.assertEqual(one[0], other[0])
+            self.assertEqual(one[1]["normalisation"], other[1]["normalisation"])
+        for file in ("predictions.csv", "model.onnx"):
+            self.assertEqual((self.root / "job" / file).read_bytes(), (self.root / "tasks/fit" / file).read_bytes())
+        self.assertEqual(self.result("tasks/fit")["ranks"], 6)
+        self.assertEqual([entry["folder"] for entry in tasks["ranking"]], [f"../trainer-{entry['trainer']}-part-5" for entry in job["ranking"]])
+        # A part that runs again does the same again, from its folder or from nothing.
+        expected = self.weights("tasks/trainer-2-part-3")
+        path = self.root / "tasks/trainer-2-part-3.yaml"
+        self.train(path, 2)
+        self.assertEqual(self.weights("tasks/trainer-2-part-3")[0], expected[0])
+        shutil.rmtree(self.root / "tasks/trainer-2-part-3")
+        self.train(path, 2)
+        self.assertEqual(self.weights("tasks/trainer-2-part-3")[0], expected[0])
+        shutil.rmtree(self.root / "tasks/trainer-2-part-2/checkpoints")
+        shutil.rmtree(self.root / "tasks/trainer-2-part-3")
+        self.assertRegex(self.train(path, 2, code=4).stderr, "^wflow-train: .*trainer-2-part-2 has no checkpoint of the trainer's part before")
+
+    def test_tasks_go_on_without_a_trainer_that_is_lost(self):
+        keys = {"ranks": 2, "epochs": 4, "tournament": {}}
+        self.partner_of = {n: {1: 2, 2: 1} for n in (1, 2, 3)}
+        done = self.parts("lost", 2, 3, skip=[(2, 2), (3, 2), (4, 2)], **keys)
+        self.assertRegex(done.stderr, "warning: trainer 2 is lost: there is no .*trainer-2-part-4/trainer.json")
+        result = self.result("lost/fit")["tournament"]
+        self.assertEqual([(entry["trainer"], entry["has_model"]) for entry in result["ranking"]], [(1, True), (2, False)])
+        self.assertEqual([bout["partner"] for bout in result["bouts"]], [2, None, None])
+        path = self.root / "lost/trainer-1-part-3.yaml"
+        shutil.rmtree(self.root / "lost/trainer-1-part-3")
+        self.assertRegex(self.train(path, 1).stderr, "warning: .*trainer 2 is lost: .*trainer-2-part-2 has no checkpoint of it before round 2; "
+                                                     "this trainer keeps its model")
+
     def test_errors_are_one_sentence(self):
         def refusal(started, code, **keys):
             done = self.train(self.config("refused", **keys), started, code=code)

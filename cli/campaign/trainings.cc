@@ -8,6 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -94,9 +95,32 @@ SearchProgress progress_of(const specs::Plan& plan, const TrainingOfSearch& trai
   return progress;
 }
 
+// A trainer of a tournament in tasks: the step of the study, the trainer, and the number of the combination.
+using TrainerOfTournament = std::tuple<std::string, std::int64_t, ArrayId>;
+
+// Each part of a trainer repeats the epochs of the parts before: the last one that has reported stays.
+void take_tournaments(const specs::Plan& plan, std::vector<MetricCurve>& curves) {
+  const auto part_of = [&](const MetricCurve& curve) {
+    return curve.array < plan.array_count() ? specs::tournament_part(study_step_of(plan, curve.array))
+                                            : std::nullopt;
+  };
+  const auto trainer_of = [&](const specs::TournamentStep& part, ArrayId array) {
+    return TrainerOfTournament{part.step, part.trainer, array - planned_of(plan, array).first_array};
+  };
+  std::map<TrainerOfTournament, std::int64_t> last;
+  for (const MetricCurve& curve : curves)
+    if (const auto part = part_of(curve); part && !part->ranks)
+      last[trainer_of(*part, curve.array)] = std::max(last[trainer_of(*part, curve.array)], part->part);
+  std::erase_if(curves, [&](const MetricCurve& curve) {
+    const auto part = part_of(curve);
+    return part && (part->ranks || part->part < last[trainer_of(*part, curve.array)]);
+  });
+}
+
 }  // namespace
 
 std::map<TaskPlace, SearchProgress> take_searches(const specs::Plan& plan, std::vector<MetricCurve>& curves) {
+  take_tournaments(plan, curves);
   const auto all = reports(plan, curves);
   std::map<TaskPlace, SearchProgress> searches;
   for (const auto& [training, reported] : all) {

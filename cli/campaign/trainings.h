@@ -34,8 +34,9 @@ struct SearchProgress {
   std::optional<std::uint64_t> stopped;  // if the search stopped it: its place at the end of that rung
 };
 
-// Removes from `curves` the curves that a later rung of the same training repeats. Returns the progress of
-// each training by the place of its remaining curves.
+// Removes from `curves` the curves that a later rung of the same training repeats, and those that a later
+// part of the same trainer of a tournament repeats. Returns the progress of each training by the place of its
+// remaining curves.
 std::map<TaskPlace, SearchProgress> take_searches(const specs::Plan& plan,
                                                   std::vector<engine::wire::MetricCurve>& curves);
 

@@ -134,6 +134,53 @@ study:
   for (const WorkerGroup& group : plan.study().workers) EXPECT_EQ(group.steps.size(), 3U) << group.name;
 }
 
+TEST(Plan, ATournamentInTasksIsAStepForEachPart) {
+  const Plan plan = StudyText(R"yaml(
+description: {name: n}
+parameters: {LR: [1, 2]}
+workers: {w: {steps: [fit]}, v: {steps: [use]}}
+study:
+  - name: fit
+    train: {data: data, ranks: 6, epochs: 5, seed: 9, output: net, optimizer: {learning_rate: $(LR)},
+            tournament: {trainers: 3, every: 2 epochs, as: tasks}}
+  - {name: use, run: {cmd: "ls $(fit.workspace)", depends: [fit]}}
+)yaml")
+                        .plan();
+  const auto config_of = [&](const std::string& name) {
+    return std::get<trainer::TrainConfig>(plan.task_template(array(plan, name)).settings);
+  };
+  EXPECT_EQ(plan.steps().size(), 1U + 3 * 3 + 1 + 1);
+  EXPECT_THAT(edges(plan, array(plan, "fit.trainer_3.part_1/LR.2")), ElementsAre("fit.begin/LR.2 all"));
+  EXPECT_EQ(config_of("fit.begin/LR.1").tournament.part, 0);
+  EXPECT_EQ(config_of("fit.begin/LR.1").ranks, 2);
+  const auto partners = trainer::partners_in(9, 2, 3);
+  for (int trainer = 1; trainer <= 3; ++trainer) {
+    const auto part = fmt::format("fit.trainer_{}.part_3/LR.1", trainer);
+    const auto own = fmt::format("fit.trainer_{}.part_2", trainer);
+    std::vector<std::string> edges_of_part = {own + "/LR.1 all"};
+    std::vector<std::string> before = {"/campaign/" + own + "/LR.1/net"};
+    if (const auto partner = partners[static_cast<std::size_t>(trainer - 1)]) {
+      const auto theirs = fmt::format("fit.trainer_{}.part_2", *partner + 1);
+      edges_of_part.push_back(theirs + "/LR.1 all");
+      before.push_back("/campaign/" + theirs + "/LR.1/net");
+    }
+    EXPECT_THAT(edges(plan, array(plan, part)), UnorderedElementsAreArray(edges_of_part));
+    EXPECT_EQ(config_of(part).tournament.before, before);
+    EXPECT_EQ(config_of(part).tournament.trainer, trainer);
+    EXPECT_EQ(plan.task_template(array(plan, part)).resources.procs, 2);
+    EXPECT_EQ(plan.steps()[planned(plan, fmt::format("fit.trainer_{}.part_3", trainer))].continue_on,
+              ContinueOn::any);
+  }
+  EXPECT_THAT(edges(plan, array(plan, "fit/LR.1")),
+              ElementsAre("fit.trainer_1.part_3/LR.1 all", "fit.trainer_2.part_3/LR.1 all",
+                          "fit.trainer_3.part_3/LR.1 all"));
+  EXPECT_EQ(config_of("fit/LR.1").ranks, 1);
+  EXPECT_EQ(plan.task_template(array(plan, "fit/LR.1")).resources.procs, 1);
+  EXPECT_THAT(config_of("fit/LR.2").tournament.before, SizeIs(3));
+  EXPECT_THAT(edges(plan, array(plan, "use/LR.1")), ElementsAre("fit/LR.1 all"));
+  EXPECT_EQ(plan.study().workers.front().steps.size(), 11U);
+}
+
 TEST(Plan, CleansLabelsInPathsOnly) {
   const Plan plan = StudyText(R"yaml(
 description: {name: n}

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "specs/study/blocks.h"
 #include "specs/study/reading.h"
+#include "specs/study/tokens.h"
 #include "trainer/config.h"
 
 namespace wflow::specs {

@@ -81,12 +81,7 @@ Start::File Start::newest() const {
 Start::File Start::of_part_before() const {
   const fs::path before = session.options.contest->rules().before.at(0);
   take_over_checkpoints(before / "checkpoints", checkpoints.directory());
-  File found = checkpoints.newest(warnings());
-  if (found == nullptr)
-    throw CommonError(ExitCode::data,
-                      fmt::format("{} has no checkpoint of the trainer's part before: run that task again",
-                                  before.string()));
-  return found;
+  return checkpoints.newest(warnings());
 }
 
 // Rounds after which there are checkpoints: the newest one, and the one before.
@@ -313,6 +308,10 @@ void start_training(Session& session, TrainingState& state, const CheckpointDire
       newest =
           SharedCheckpoint::share(session.communicator, session.leader() ? start.of_part_before() : nullptr);
   }
+  if (takes_over_part(session) && newest == nullptr)
+    throw CommonError(ExitCode::data,
+                      fmt::format("{} has no checkpoint of the trainer's part before: run that task again",
+                                  session.options.contest->rules().before.at(0)));
   if (Contest* contest = session.options.contest; contest != nullptr) {
     if (contest->in_task()) {
       contest->start({}, RoundPlan(contest->rules(), session.plan).most_rounds());

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A tournament whose trainers are tasks: the result of one job, SIGKILL of everything between the rounds, a trainer that is lost."""
+
+import json
+import re
+import unittest
+
+import torch
+
+from wflow_test import SPEC, TASKS_FAILED, CampaignTest, read_text
+
+TRAINERS, EPOCHS = 3, 4
+STUDY = """
+description: {{name: {name}, description: three trainers}}
+env: {{variables: {{OUTPUT_PATH: .}}}}
+samples: {{design: sobol, count: 240, parameters: {{a: [-1, 1], b: [-1, 1]}}}}
+study:
+  - name: simulate
+    run:
+      cmd: echo $(a) $(b) | awk '{{print "y =", $1 * $2 + $1}}' > y.txt
+      bundle: 40
+  - {{name: data, convert: {{from: simulate, inputs: [a, b], targets: {{y: {{file: y.txt, regex: 'y = (.+)'}}}}, shard_samples: 80}}}}
+  - name: fit
+    train:
+      data: data
+      batch: 8
+      ranks: 3
+      epochs: 4
+      model: {{name: mlp, dense: [16]}}
+      checkpoint: {{every_steps: 3}}
+      tournament: {{trainers: 3, every: 1 epoch, exchange: all, as: {form}}}
+  - {{name: use, run: {{cmd: "ls $(fit.workspace)/model.pt", depends: [fit]}}}}
+"""
+
+
+class TournamentTasks(CampaignTest):
+    def run_study(self, form, *options, code=0):
+        folder = self.folder / form
+        folder.mkdir(exist_ok=True)
+        self.wflow("run", self.study(STUDY.format(name=form, form=form), form + ".yaml"), "-j", "3", "--vars", f"OUTPUT_PATH={folder}",
+                   *options, code=code)
+        (directory,) = folder.glob(form + "_*")
+        return directory
+
+    def result(self, directory):
+        return json.loads((directory / "fit/result.json").read_text())
+
+    def assert_same(self, directory, job):
+        ours, theirs = self.result(directory)["tournament"], self.result(job)["tournament"]
+        self.assertEqual(ours["bouts"], theirs["bouts"])
+        self.assertEqual((ours["rounds"], ours["best"]), (theirs["rounds"], theirs["best"]))
+        first, second = (torch.jit.load(str(one / "fit/model.pt")).state_dict() for one in (directory, job))
+        self.assertEqual(first.keys(), second.keys())
+        for key in first:
+            self.assertTrue(torch.equal(first[key], second[key]), key)
+
+    def test_has_the_result_of_one_job(self):
+        directory = self.run_study("tasks")
+        names = {path.name for path in directory.glob("fit*")}
+        self.assertEqual(names, {"fit", "fit.begin"} | {f"fit.trainer_{k}.part_{p}" for k in range(1, 4) for p in range(1, EPOCHS + 1)})
+        job = self.run_study("job")
+        self.assert_same(directory, job)
+        ranking = self.result(directory)["tournament"]["ranking"]
+        self.assertEqual(ranking[0]["folder"], f"../fit.trainer_{ranking[0]['trainer']}.part_{EPOCHS}")
+        out = self.wflow("status", directory).out
+        self.assertIn("best of 3 trainers", out)
+        rows = self.status(directory)["trainings"]
+        self.assertEqual(sorted(row["task"] for row in rows), [f"fit.trainer_{k}.part_{EPOCHS}" for k in range(1, 4)])
+        self.assertEqual([row["epoch"] for row in rows], [EPOCHS] * 3)
+        self.wflow("report", directory)
+
+    def test_killed_between_the_rounds(self):
+        run = self.start("run", self.study(STUDY.format(name="tasks", form="tasks"), "tasks.yaml"), "-j", "3")
+        directory = self.wait_for_campaign(run)
+        self.wait(lambda: (directory / "fit.trainer_2.part_2/checkpoints").exists(), "the second part", run)
+        self.kill_everything()
+        self.assertFalse((directory / "fit/result.json").exists(), "the tournament was over before the test could disturb it")
+        self.wflow("resume", directory, "-j", "3")
+        self.assert_nothing_half_written()
+        self.assert_same(directory, self.run_study("job"))
+
+    def test_wrong_studies(self):
+        def refusal(**changes):
+            text = STUDY.format(name="wrong", form="tasks")
+            for old, new in changes.values():
+                self.assertIn(old, text)
+                text = text.replace(old, new)
+            return self.wflow("validate", self.study(text, "wrong.yaml"), code=SPEC).err
+
+        self.assertIn("'ranks' (4) must be a multiple of 'trainers' (3)", refusal(ranks=("ranks: 3", "ranks: 4")))
+        self.assertIn("write 'rounds', or an 'every' in epochs", refusal(every=("every: 1 epoch", "every: 7")))
+        self.assertIn("'part' of tournament: is set by the campaign itself", refusal(part=("as: tasks", "as: tasks, part: 2")))
+        self.assertIn("'epochs' can't depend on parameters", refusal(
+            epochs=("epochs: 4", "epochs: $(E)"), parameters=("study:\n", "parameters: {E: {values: [4, 5], label: E.%%}}\nstudy:\n")))
+
+
+if __name__ == "__main__":
+    unittest.main()
