@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "base/text.h"
 #include "cli/report/report.h"
@@ -19,6 +20,7 @@ constexpr std::size_t kFigures = 16;
 constexpr std::size_t kRanked = 50;
 constexpr std::size_t kPredictionPlots = 12;
 constexpr std::size_t kClasses = 16;
+constexpr std::size_t kLineages = 16;  // trainers of a tournament in one plot
 
 using engine::MetricCurve;
 
@@ -222,6 +224,41 @@ void add_pictures(const TrainingResult& training, Page& page) {
   if (!figure.images.empty()) page.figure(std::move(figure));
 }
 
+// The trainers of a tournament that each model at the end has been with.
+void add_ancestors(const TrainingResult& training, const nlohmann::json& tournament, Page& page) {
+  const auto trainers = tournament.at("trainers").get<std::size_t>();
+  const auto rounds = tournament.at("rounds").get<std::size_t>();
+  const auto best = tournament.at("best").get<std::size_t>();
+  if (rounds == 0 || trainers > kLineages) return;
+  std::vector<std::vector<std::size_t>> from(rounds + 1, std::vector<std::size_t>(trainers + 1));
+  for (std::vector<std::size_t>& round : from) std::iota(round.begin(), round.end(), std::size_t{0});
+  for (const nlohmann::json& bout : tournament.at("bouts"))
+    if (bout.at("took").get<bool>())
+      from.at(bout.at("round").get<std::size_t>()).at(bout.at("trainer").get<std::size_t>()) =
+          bout.at("partner").get<std::size_t>();
+  plot::Figure figure{.id = plot::figure_id("ancestors-" + training.task),
+                      .kind = plot::Kind::lines,
+                      .title = fmt::format("{}: ancestors of the models", training.task)};
+  figure.caption = fmt::format(
+      "Each line ends at a trainer's model and goes back to the trainers that had it "
+      "before each round. The best model is that of trainer {}.",
+      best);
+  figure.x = {.name = "round", .low = 0, .high = static_cast<double>(rounds)};
+  figure.y = {.name = "trainer", .low = 0.5, .high = static_cast<double>(trainers) + 0.5};
+  for (std::size_t trainer = 1; trainer <= trainers; ++trainer) {
+    plot::Series series{.name = fmt::format("trainer {}{}", trainer, trainer == best ? ", the best" : "")};
+    std::size_t at = trainer;
+    for (std::size_t round = rounds + 1; round-- > 0;) {
+      series.x.push_back(static_cast<double>(round));
+      series.y.push_back(static_cast<double>(at));
+      at = from[round].at(at);
+    }
+    series.marks = rounds <= 60;
+    figure.series.push_back(std::move(series));
+  }
+  page.figure(std::move(figure));
+}
+
 // A file that another program has changed is left out.
 void add_results(const TrainingResult& training, Page& page) {
   try {
@@ -231,6 +268,8 @@ void add_results(const TrainingResult& training, Page& page) {
     const nlohmann::json ranks = training.result.value("ranks_this_segment", nlohmann::json::object());
     if (ranks.contains("slow"))
       page.paragraph(fmt::format("{}: {}.", training.task, ranks.at("slow").get<std::string>()));
+    if (training.result.contains("tournament") && training.result.at("tournament").contains("bouts"))
+      add_ancestors(training, training.result.at("tournament"), page);
     if (!training.pictures.is_null()) add_pictures(training, page);
   } catch (const nlohmann::json::exception& error) {
     page.note(

@@ -7,7 +7,7 @@ import unittest
 
 import torch
 
-from wflow_test import SPEC, TASKS_FAILED, CampaignTest, read_text
+from wflow_test import SPEC, CampaignTest, read_text
 
 TRAINERS, EPOCHS = 3, 4
 STUDY = """
@@ -18,7 +18,6 @@ study:
   - name: simulate
     run:
       cmd: echo $(a) $(b) | awk '{{print "y =", $1 * $2 + $1}}' > y.txt
-      bundle: 40
   - {{name: data, convert: {{from: simulate, inputs: [a, b], targets: {{y: {{file: y.txt, regex: 'y = (.+)'}}}}, shard_samples: 80}}}}
   - name: fit
     train:
@@ -63,11 +62,12 @@ class TournamentTasks(CampaignTest):
         ranking = self.result(directory)["tournament"]["ranking"]
         self.assertEqual(ranking[0]["folder"], f"../fit.trainer_{ranking[0]['trainer']}.part_{EPOCHS}")
         out = self.wflow("status", directory).out
-        self.assertIn("best of 3 trainers", out)
-        rows = self.status(directory)["trainings"]
+        self.assertIn("tournament: the best of 3 models is that of trainer ", out)
+        rows = json.loads(self.wflow("status", directory, "--json").out)["trainings"]
         self.assertEqual(sorted(row["task"] for row in rows), [f"fit.trainer_{k}.part_{EPOCHS}" for k in range(1, 4)])
         self.assertEqual([row["epoch"] for row in rows], [EPOCHS] * 3)
-        self.wflow("report", directory)
+        report = re.search(r"\S+\.html", self.wflow("report", directory).out)[0]
+        self.assertIn("fit: ancestors of the models", read_text(report))
 
     def test_killed_between_the_rounds(self):
         run = self.start("run", self.study(STUDY.format(name="tasks", form="tasks"), "tasks.yaml"), "-j", "3")
