@@ -110,9 +110,11 @@ std::vector<std::string> lines_of(const engine::CampaignStatus& status, const St
                                   const Terminal& terminal) {
   const TrainingRows trainings = options.brief ? TrainingRows() : trainings_of(status);
   if (options.table) return table_lines(status, trainings, terminal);
+  engine::CampaignStatus shown = status;
+  if (!shown.metrics.empty()) take_searches(read_plan(status.directory), shown.metrics);
   std::vector<std::string> lines = options.brief
-                                       ? overview(status, terminal)
-                                       : status_lines(status, trainings, names_of_workers(status), terminal);
+                                       ? overview(shown, terminal)
+                                       : status_lines(shown, trainings, names_of_workers(status), terminal);
   std::ranges::move(closing_lines(status), std::back_inserter(lines));
   return lines;
 }

@@ -32,9 +32,9 @@ class Contest {
   // have left in their folders.
   explicit Contest(const TrainConfig& config);
   bool in_task() const { return world_ == nullptr; }
-  // Of a task: it only finds the normalisation.
+  // True for the task that only finds the normalisation.
   bool is_beginning() const { return rules_.part == 0; }
-  // Of a task: it trains up to this round, which is held by the next one.
+  // True in a task that trains up to this round, which the next task holds.
   bool leaves_to_next(std::int64_t round) const { return rules_.part && round >= *rules_.part; }
   bool is_last_part() const { return rules_.part == rounds_ + 1; }
 

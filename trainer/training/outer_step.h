@@ -20,7 +20,7 @@ namespace wflow::trainer {
 void outer_step(const OuterConfig& config, std::span<float> anchor, std::span<float> momentum,
                 std::span<float> mean);
 
-// What a training records of them.
+// Counts of a training's outer steps, in its checkpoints.
 struct OuterRecord {
   std::int64_t steps = 0;
   std::int64_t left_out = 0;  // groups without a sound model, over all outer steps

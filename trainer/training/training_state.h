@@ -97,7 +97,7 @@ struct TrainingState {
   PartOptimizers optimizer;
   WeightAverage average;
   LaggedSums lagged;
-  // Of the outer steps, in order of the weights; empty: they have none, or there are no groups.
+  // The momentum of the outer steps, in order of the weights; empty: they have none, or there are no groups.
   std::vector<float> outer_momentum;
   TrainingCounters counters;
 
