@@ -18,6 +18,7 @@ struct SegmentTimes {
   double validation = 0;
   double data_wait = 0;
   double checkpoint_wait = 0;
+  double step = 0;  // the median of a step; 0: there was none
   RankTimes ranks;
 };
 

@@ -157,6 +157,7 @@ void report_plan(const Session& session, RunReport& report) {
   std::string lines = describe(*session.training_plan);
   lines.pop_back();  // the end of the last line
   report.say(lines);
+  for (const std::string& remark : session.training_plan->remarks) report.say(remark);
 }
 
 void report_class_weights(const Objective& objective, RunReport& report) {
@@ -363,7 +364,11 @@ Outcome run(Session& session) {
     report.say(fmt::format("the search's rung {} ends at {} epochs", search.rung, session.plan.end_epoch));
     return Outcome::finished;
   }
-  const SegmentTimes times = {begin, evaluator.seconds(), loop.data_wait_seconds(), recovery.seconds(),
+  const SegmentTimes times = {begin,
+                              evaluator.seconds(),
+                              loop.data_wait_seconds(),
+                              recovery.seconds(),
+                              loop.step_seconds(),
                               loop.rank_times()};
   write_results(session, heads, state, *network, evaluator, checkpoints, report, times);
   if (search.on() && session.leader()) write_search(search, early_stop_of(config));
