@@ -14,11 +14,11 @@
 
 namespace wflow::trainer {
 
-// One pass over a rank's part of the samples, of the slowest rank.
+// The passes of a step over a rank's part of the samples, of the slowest rank.
 struct PassSeconds {
-  double forward = 0;
-  double backward = 0;
-  double update = 0;  // of the weights, once a step
+  double forward = 0;   // with all passes before the last backward pass
+  double backward = 0;  // the last one
+  double update = 0;    // of the weights
   // When the gradients of each bucket were final, from the beginning of the backward pass: in the order in
   // which they are summed (gradient_exchange.h).
   std::vector<double> ready = {};

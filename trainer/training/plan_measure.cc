@@ -25,7 +25,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t kMostSummed = std::int64_t{1} << 24;
 constexpr std::size_t kLeastSteps = 3;
-constexpr double kMeasuredSeconds = 0.4;  // more steps than the least, until so much time has gone
+constexpr std::size_t kMostSteps = 200;
+constexpr double kMeasuredSeconds = 0.4;  // of a grid, as far as the numbers of steps allow
 constexpr std::size_t kSmallMessage = 64;
 constexpr std::size_t kLargeMessage = std::size_t{1} << 22;
 
@@ -33,18 +34,9 @@ double since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-PassSeconds median_step(const std::vector<PassSeconds>& steps) {
-  const auto median = [&](const auto& value) {
-    std::vector<double> values;
-    for (const PassSeconds& step : steps) values.push_back(value(step));
-    return median_of(std::move(values));
-  };
-  PassSeconds result = {median([](const PassSeconds& step) { return step.forward; }),
-                        median([](const PassSeconds& step) { return step.backward; }),
-                        median([](const PassSeconds& step) { return step.update; })};
-  for (std::size_t bucket = 0; bucket < steps.front().ready.size(); ++bucket)
-    result.ready.push_back(median([bucket](const PassSeconds& step) { return step.ready[bucket]; }));
-  return result;
+std::int64_t passes_of(const PlanTask& task, const GridPlan& plan) {
+  const std::int64_t groups = std::max(1, task.ranks / plan.grid.ranks());
+  return std::min((task.config.batch + groups - 1) / groups, task.config.accumulate);
 }
 
 // One rank's part of a training, with everything that a step reads and writes.
@@ -52,6 +44,7 @@ class MeasuredPart {
  public:
   MeasuredPart(const PlanTask& task, const GridPlan& plan, const Communicator& ranks)
       : samples_(plan.samples),
+        passes_(passes_of(task, plan)),
         state_(task.graph),
         shards_(task.config.shard == Shard::none
                     ? StateShards(state_.parameters())
@@ -79,27 +72,35 @@ class MeasuredPart {
     outputs_.resize(static_cast<std::size_t>(samples_ * results));
   }
 
-  PassSeconds step() {
-    PassSeconds seconds;
-    const std::vector<std::span<const float>> x(inputs_.begin(), inputs_.end());
-    Clock::time_point begin = Clock::now();
-    network_->forward(x, samples_, {1, 1, 0}, outputs_);
-    seconds.forward = since(begin);
-    begin = Clock::now();
+  // Seconds until the last backward pass, of that pass, and of the update; then when each bucket was final.
+  std::vector<double> step() {
+    std::vector<double> ready;
+    const Clock::time_point begin = Clock::now();
+    for (std::int64_t pass = 0; pass + 1 < passes_; ++pass) {
+      forward();
+      network_->backward(outputs_, [](std::int64_t) {});
+    }
+    forward();
+    const double before = since(begin);
     network_->backward(outputs_, [&](std::int64_t from) {
-      while (seconds.ready.size() < buckets_.size() && buckets_[seconds.ready.size()] >= from)
-        seconds.ready.push_back(since(begin));
+      while (ready.size() < buckets_.size() && buckets_[ready.size()] >= from)
+        ready.push_back(since(begin) - before);
       if (!whole_) give_back_pages(state_.exchange().subspan(static_cast<std::size_t>(from)));
     });
-    seconds.backward = since(begin);
-    seconds.ready.resize(buckets_.size(), seconds.backward);
-    begin = Clock::now();
+    const double backward = since(begin) - before;
     update();
-    seconds.update = since(begin);
+    std::vector<double> seconds = {before, backward, since(begin) - before - backward};
+    ready.resize(buckets_.size(), backward);
+    seconds.insert(seconds.end(), ready.begin(), ready.end());
     return seconds;
   }
 
  private:
+  void forward() {
+    const std::vector<std::span<const float>> x(inputs_.begin(), inputs_.end());
+    network_->forward(x, samples_, {1, 1, 0}, outputs_);
+  }
+
   // With the rate 0: the values stay, and so does the work.
   void update() {
     if (whole_) largest_ = std::max(largest_, largest_of(state_.gradients()));
@@ -109,6 +110,7 @@ class MeasuredPart {
   }
 
   const std::int64_t samples_;
+  const std::int64_t passes_;  // over as many samples
   FlatState state_;
   const StateShards shards_;
   const bool whole_;  // all gradients are there at the same time
@@ -147,11 +149,6 @@ double free_cores_of(const PlanTask& task, Communicator& ranks) {
   const double free = static_cast<double>(CPU_COUNT(&cores)) / ranks.ranks_on_node() -
                       static_cast<double>(task.config.threads);
   return -most_of(ranks, -std::clamp(free, 0.0, 1.0));  // of the rank with the fewest
-}
-
-std::int64_t passes_of(const PlanTask& task, const GridPlan& plan) {
-  const std::int64_t groups = std::max(1, task.ranks / plan.grid.ranks());
-  return std::min((task.config.batch + groups - 1) / groups, task.config.accumulate);
 }
 
 // The time that the sums of gradients add to a step: a bucket is summed while the layers before it are
@@ -209,11 +206,27 @@ PassSeconds measure_passes(const PlanTask& task, const GridPlan& plan, Communica
   MeasuredPart part(task, plan, ranks);
   part.step();  // makes the kernels
   ranks.barrier();
-  part.step();
-  std::vector<PassSeconds> steps;
   const Clock::time_point begin = Clock::now();
-  while (steps.size() < kLeastSteps || since(begin) < kMeasuredSeconds) steps.push_back(part.step());
-  return median_step(steps);
+  const std::size_t numbers = part.step().size();
+  const double wanted = kMeasuredSeconds / std::max(1e-6, most_of(ranks, since(begin)));
+  const std::size_t steps = std::clamp(static_cast<std::size_t>(wanted), kLeastSteps, kMostSteps);
+  std::vector<double> own;
+  for (std::size_t i = 0; i < steps; ++i) {
+    ranks.barrier();  // in the training, a sum ends each step
+    const std::vector<double> step = part.step();
+    own.insert(own.end(), step.begin(), step.end());
+  }
+  const std::vector<double> all = gather_values(ranks, own);
+  std::vector<double> medians;
+  for (std::size_t number = 0; number < numbers; ++number) {
+    std::vector<double> slowest(steps, 0);  // of the ranks, in each step
+    for (std::size_t i = number; i < all.size(); i += numbers) {
+      double& seconds = slowest[i / numbers % steps];
+      seconds = std::max(seconds, all[i]);
+    }
+    medians.push_back(median_of(std::move(slowest)));
+  }
+  return {medians[0], medians[1], medians[2], {medians.begin() + 3, medians.end()}};
 }
 
 WireSpeed measure_wire(const PlanTask& task, Communicator& ranks) {
@@ -241,10 +254,10 @@ WireSpeed measure_wire(const PlanTask& task, Communicator& ranks) {
 }
 
 void set_seconds(const PlanTask& task, const PassSeconds& pass, const WireSpeed& wire, GridPlan& plan) {
-  const auto passes = static_cast<double>(passes_of(task, plan));
-  plan.compute_seconds = passes * (pass.forward + pass.backward);
+  plan.compute_seconds = pass.forward + pass.backward;
   plan.update_seconds = pass.update;
-  plan.wire_seconds = sum_seconds(task, pass, wire) + passes * halo_seconds(task, plan, wire);
+  plan.wire_seconds = sum_seconds(task, pass, wire) +
+                      static_cast<double>(passes_of(task, plan)) * halo_seconds(task, plan, wire);
 }
 
 }  // namespace wflow::trainer

@@ -11,9 +11,9 @@
 
 namespace wflow::trainer {
 
-// Seconds of a pass over this rank's part of a grid's samples, without the other ranks, and of the update of
-// the weights: medians of several steps. A collective call: all ranks compute at the same time, as in the
-// training.
+// Seconds of a step's passes over the part that a rank has of a grid's samples, without messages, and of the
+// update of the weights: of the slowest rank, the medians of several steps. A collective call: all ranks
+// begin a step at the same time, as in the training.
 PassSeconds measure_passes(const PlanTask& task, const GridPlan& plan, Communicator& ranks);
 
 struct WireSpeed {

@@ -137,15 +137,17 @@ class PassSource {
          ranks.all_gather(fmt::format("{} {} ", hash_bytes(machine_text()), ranks.ranks_on_node())))
       all += machine;
     const TrainConfig& config = task.config;
-    setting_ = fmt::format(
-        "{} {} {} {}\n{} threads {} {} {} {} {} {} {} {} {}\n{}", kVersion, torch_version(), onednn_version(),
-        compute_device(), config.threads, config.deterministic, name_of(config.backend),
-        name_of(config.precision), name_of(config.shard), name_of(config.optimizer.name),
-        config.optimizer.clip_norm > 0, config.ema > 0, task.ranks, all, shape_text(task.graph));
+    setting_ =
+        fmt::format("{} {} {} {}\n{} threads {} {} {} {} {} {} {} {} {} {}\n{}", kVersion, torch_version(),
+                    onednn_version(), compute_device(), config.threads, config.deterministic,
+                    name_of(config.backend), name_of(config.precision), name_of(config.shard),
+                    name_of(config.optimizer.name), config.optimizer.clip_norm > 0, config.ema > 0,
+                    config.accumulate, task.ranks, all, shape_text(task.graph));
   }
 
   PassSeconds of(const GridPlan& plan) {
-    const std::string key = hash_bytes(fmt::format("{} {}\n{}", text_of(plan.grid), plan.samples, setting_));
+    const std::string key = hash_bytes(
+        fmt::format("{} {} {}\n{}", text_of(plan.grid), plan.samples, task_.config.batch, setting_));
     // All ranks do as rank 0.
     const std::optional<PassSeconds> before = times_.find(key);
     std::string text = before ? to_json(*before).dump() : "";
@@ -155,10 +157,7 @@ class PassSource {
       return pass_from_json(nlohmann::json::parse(text)).value();
     }
     ++measured_;
-    PassSeconds pass = measure_passes(task_, plan, ranks_);
-    for (double* seconds : {&pass.forward, &pass.backward, &pass.update})
-      *seconds = most_of(ranks_, *seconds);
-    for (double& seconds : pass.ready) seconds = most_of(ranks_, seconds);
+    const PassSeconds pass = measure_passes(task_, plan, ranks_);
     times_.add(key, pass);
     return pass;
   }

@@ -230,13 +230,13 @@ TEST(PlanSeconds, SumsHideBehindThePassesWhereACoreIsFree) {
   EXPECT_NEAR(seconds({3, 6, 0, {5.5, 6}}, 1), all - 0.5, kDigits);
   // No core is free.
   EXPECT_NEAR(seconds({3, 6, 0, {2, 6}}, 0), all, kDigits);
-  // Each pass over a part of the batch: the sums are those of the last one.
+  // Several passes a step: the sums are those of the last one.
   config.batch = 8;
   config.accumulate = 4;
   GridPlan plan;
   plan.samples = 1;
   set_seconds(task, {3, 6, 1, {2, 6}}, wire, plan);
-  EXPECT_EQ(plan.compute_seconds, 36);
+  EXPECT_EQ(plan.compute_seconds, 9);
   EXPECT_EQ(plan.update_seconds, 1);
   EXPECT_NEAR(plan.wire_seconds, all, kDigits);
 }
