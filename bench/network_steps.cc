@@ -111,11 +111,6 @@ double memory_mib(const std::string& name) {
   return 0;
 }
 
-double most_of(Communicator& world, double own) {
-  const std::vector<double> all = gather_values(world, std::vector<double>{own});
-  return *std::max_element(all.begin(), all.end());
-}
-
 }  // namespace
 
 int main(int count, char** arguments) {

@@ -45,6 +45,7 @@ Examples:
   mpirun.openmpi -n 4 wflow-train train.yaml             the same on four ranks
   wflow-train train.yaml --dry-run                       network, parameters, flops, memory, steps
   wflow-train train.yaml --dry-run --grid 2x2x1          what each rank holds and sends if 4 ranks share each sample
+  wflow-train train.yaml --plan                          what each grid of the ranks needs in memory
   wflow-train train.yaml --find-rate                     a short run with rising rates, and the rate that it suggests
   wflow-train large.yaml --scale-from small/train        rate, warm-up and batch for large.yaml by a finished small run
   wflow-train train.yaml --fresh                         forget the checkpoints and start anew
@@ -54,13 +55,15 @@ The least that CONFIG.yaml needs (at top level or under train:):
   data: shards            # what wflow-convert wrote
   output: training        # checkpoints, model.pt, predictions.csv, metrics.csv, result.json
 
-SIGTERM and SIGUSR1 write a checkpoint at the next step and end with exit code 6. docs/train.md has all keys.)";
+SIGTERM and SIGUSR1 write a checkpoint at the next step and end with exit code 6. With WFLOW_PASS_TIMES=off in the
+environment, a plan measures everything, also what earlier plans have measured. docs/train.md has all keys.)";
 
 struct Arguments {
   std::string config;
   bool fresh = false;
   bool fresh_on_new_data = false;
   bool dry_run = false;
+  bool plan = false;
   std::string grid;
   bool find_rate = false;
   std::vector<std::string> scale_from;
@@ -263,6 +266,10 @@ int body(int argc, char** argv) {
                "the same if the data have changed since, which is an error otherwise");
   app.add_flag("--dry-run", arguments.dry_run,
                "print network, parameters, flops, memory and steps; train nothing");
+  app.add_flag(
+      "--plan", arguments.plan,
+      "print the memory of each grid of the ranks; exit code 3 if 'memory' is less than all need; train "
+      "nothing");
   app.add_option(
          "--grid", arguments.grid,
          "with --dry-run: print the parts, halos and memory of ranks that share each sample, in this many "
@@ -313,6 +320,12 @@ int body(int argc, char** argv) {
                 "--grid needs --dry-run, which prints the plan: a training has the key 'grid'");
   if (arguments.dry_run) {
     std::fputs(trainer::describe_run(read_configuration(arguments.config).train, grid).c_str(), stdout);
+    return 0;
+  }
+  if (arguments.plan) {
+    const trainer::MemoryTable table = trainer::memory_table(read_configuration(arguments.config).train);
+    std::fputs(table.text.c_str(), stdout);
+    if (!table.refusal.empty()) throw Error(ExitCode::spec, table.refusal);
     return 0;
   }
   if (!arguments.scale_from.empty()) {

@@ -182,7 +182,7 @@ class Split(whole.TrainRun):
         self.assertEqual(result["grid"] or [1, 1, 1], chosen["grid"])
         self.assertEqual([grid["grid"] for grid in result["plan"]["grids"]][0], [1, 1, 1])
         self.assertEqual({sum(grid["grid"]) for grid in result["plan"]["grids"][1:]}, {4})
-        self.assertGreater(result["plan"]["measured"]["step_seconds"], 0)
+        self.assertGreater(result["prediction"]["step_seconds"]["measured"], 0)
         # Too little memory for any grid: refused before the start, once.
         done = self.train(self.config("refused", **keys, memory="50MiB"), 2, code=3)
         self.assertRegex(done.stderr, r"the training needs more memory than 'memory' \(50.0 MiB\) allows: with .*, \d+.\d MiB a rank: .* start more ranks")

@@ -99,7 +99,7 @@ class TrainRun(unittest.TestCase):
 
     def train(self, config, ranks=1, *options, code=0, env=None):
         done = subprocess.run(self.command(config, ranks, *options), capture_output=True, text=True, timeout=240,
-                              env={**os.environ, **(env or {})})
+                              env={**os.environ, "XDG_CACHE_HOME": str(self.root / "cache"), **(env or {})})
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done
 

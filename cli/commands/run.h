@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/batch/allocation.h"
 #include "engine/coordinate/machine.h"
@@ -127,6 +128,22 @@ struct SampleOptions {
   bool json = false;
 };
 int sample_plan(const specs::Study& study, const SampleOptions& options);
+
+// training_memory.cc: what wflow-train counts for the trainings of a study whose data sets are there, or were
+// made by the last campaign.
+struct TrainingMemory {
+  struct Refusal {
+    std::string training;
+    std::string data;
+    std::string sentence;  // of wflow-train
+  };
+  std::string step;
+  std::string text;                    // the memory of each grid, or a sentence that says what is missing
+  std::vector<Refusal> refusals = {};  // of trainings whose `memory` is less than all grids need
+  bool is_earlier = false;             // the data set is that of the last campaign
+};
+// `all`: also trainings without `memory`, whose grid is given.
+std::vector<TrainingMemory> training_memory(const specs::Plan& plan, bool all);
 
 // worker.cc: the scheduler of the innermost allocation in which this process runs; empty outside of any.
 std::string scheduler_around();

@@ -73,6 +73,18 @@ void warn_of_missing_programs(const specs::Study& study, const std::string& file
   }
 }
 
+// A refusal is a warning where this study will make the data set again.
+void report_refusals(const std::vector<TrainingMemory>& trainings, const std::string& file) {
+  for (const TrainingMemory& training : trainings) {
+    for (const TrainingMemory::Refusal& refusal : training.refusals) {
+      const std::string sentence = fmt::format("{}: {}", refusal.training, refusal.sentence);
+      if (!training.is_earlier) throw Error(ExitCode::spec, fmt::format("{}: {}", file, sentence));
+      fmt::print(stderr, "{}: warning: {} (by the data set of the last campaign, {})\n", file, sentence,
+                 refusal.data);
+    }
+  }
+}
+
 int validate(const ValidateOptions& options) {
   const specs::Plan plan = plan_of(options);
   check_walltimes(plan);
@@ -82,6 +94,8 @@ int validate(const ValidateOptions& options) {
     fmt::print(stderr, "{}: warning: {}\n", options.study, sentence);
   warn_of_missing_programs(plan.study(), options.study);
   check_submissions(plan);
+  const std::vector<TrainingMemory> trainings = training_memory(plan, false);
+  report_refusals(trainings, options.study);
   if (options.json) {
     const nlohmann::ordered_json json = {{"valid", true},
                                          {"dialect", specs::name_of(plan.study().format.dialect)},
@@ -94,6 +108,7 @@ int validate(const ValidateOptions& options) {
   fmt::print("{}: valid; {} steps, {} tasks\n", options.study, plan.study().steps.size(),
              text::format_count(plan.element_count()));
   fmt::print("{}\n", specs::describe(plan.study().format));
+  for (const TrainingMemory& training : trainings) fmt::print("\n{}", training.text);
   return 0;
 }
 
@@ -121,6 +136,12 @@ int show_plan(const ValidateOptions& options) {
   } else {
     fmt::print("{}", options.dot ? specs::plan_to_dot(plan) : specs::describe(plan) + scripts_text(plan));
   }
+  if (options.json || options.dot) return 0;
+  for (const TrainingMemory& training : training_memory(plan, true)) {
+    fmt::print("\n{}", training.text);
+    for (const TrainingMemory::Refusal& refusal : training.refusals)
+      fmt::print("refused: {}: {}\n", refusal.training, refusal.sentence);
+  }
   return 0;
 }
 
@@ -147,7 +168,8 @@ std::shared_ptr<ValidateOptions> add(CLI::App& app, Command& chosen, const char*
 void add_validate(CLI::App& app, Command& chosen) {
   add(app, chosen, "validate", "check a study without making anything",
       "Every error with file, line and column. Exit code 0 or 3; 5 where the batch system would refuse an "
-      "allocation.\nExamples:\n  wflow validate cosmoflow.yaml",
+      "allocation.\nOf trainings with 'memory' or an open 'grid', it also shows the memory of each grid, if "
+      "their data sets are there.\nExamples:\n  wflow validate cosmoflow.yaml",
       validate);
 }
 
@@ -155,7 +177,8 @@ void add_plan(CLI::App& app, Command& chosen) {
   const auto options = add(
       app, chosen, "plan", "show what a study would run",
       "Steps, task counts, what waits for what, first and last command; with a batch system, what is "
-      "submitted. --sample N runs N\ntasks of each step on this machine, in a temporary directory, and "
+      "submitted. Of trainings\nwhose data sets are there, the memory of each grid of their ranks. --sample "
+      "N runs N\ntasks of each step on this machine, in a temporary directory, and "
       "prints an "
       "estimate for the whole campaign, from\nthe fastest of these tasks to the slowest one. Trainings, and "
       "steps that need them, are not part of it.\n"

@@ -241,6 +241,19 @@ TEST_F(RecordOfThree, PlotsErrorsAgainstParameters) {
   EXPECT_THAT(errors->series[1].y, testing::Each(0.5));
 }
 
+TEST_F(RecordOfThree, ShowsPredictionsBesideMeasurements) {
+  ReportData data = gather(plan_->campaign());
+  const nlohmann::json result = nlohmann::json::parse(R"({"test": {"targets": {}}, "prediction": {
+    "memory_bytes": {"predicted": 104857600, "measured": 94371840, "error_percent": 11.1},
+    "step_seconds": {"predicted": null, "measured": 0.8, "error_percent": null}}})");
+  data.results.push_back({"train", result, nullptr});
+  Report report = make_report(data, {});
+  const std::string html = report.page.html(report.title, report.subtitle);
+  EXPECT_THAT(html, HasSubstr("train: predicted and measured"));
+  EXPECT_THAT(html, testing::ContainsRegex("memory of a rank.*100.0 MiB.*90.0 MiB.*\\+11.1 %"));
+  EXPECT_THAT(html, Not(HasSubstr("a step</td>")));
+}
+
 TEST_F(RecordOfThree, MakesAPage) {
   Report report = make_report(gather(plan_->campaign()), {});
   const std::string html = report.page.html(report.title, report.subtitle);

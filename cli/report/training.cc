@@ -259,12 +259,36 @@ void add_ancestors(const TrainingResult& training, const nlohmann::json& tournam
   page.figure(std::move(figure));
 }
 
+// Adds the predictions of wflow-train before the first step, beside its measurements.
+void add_prediction(const TrainingResult& training, Page& page) {
+  const nlohmann::json prediction = training.result.value("prediction", nlohmann::json::object());
+  PageTable table{{"", "predicted", "measured", "error"}, {false, true, true, true}, {}};
+  const auto add = [&](const char* key, const char* what, const auto& text_of_number) {
+    const nlohmann::json entry = prediction.value(key, nlohmann::json::object());
+    if (!entry.value("predicted", nlohmann::json()).is_number()) return;
+    const auto cell = [&](const char* name, const auto& text) {
+      const nlohmann::json value = entry.value(name, nlohmann::json());
+      return value.is_number() ? text(value.get<double>()) : std::string("-");
+    };
+    table.rows.push_back(
+        {what, cell("predicted", text_of_number), cell("measured", text_of_number),
+         cell("error_percent", [](double error) { return fmt::format("{:+.1f} %", error); })});
+  };
+  add("memory_bytes", "memory of a rank",
+      [](double bytes) { return text::format_bytes(static_cast<std::uint64_t>(std::max(0.0, bytes))); });
+  add("step_seconds", "a step", [](double seconds) { return fmt::format("{:.3g} s", seconds); });
+  if (table.rows.empty()) return;
+  page.heading(fmt::format("{}: predicted and measured", training.task));
+  page.table(table);
+}
+
 // A file that another program has changed is left out.
 void add_results(const TrainingResult& training, Page& page) {
   try {
     for (const auto& [target, errors] : training.result.at("test").at("targets").items())
       if (errors.contains("classes")) add_classes(training, target, errors, page);
     add_metrics(training, page);
+    add_prediction(training, page);
     const nlohmann::json ranks = training.result.value("ranks_this_segment", nlohmann::json::object());
     if (ranks.contains("slow"))
       page.paragraph(fmt::format("{}: {}.", training.task, ranks.at("slow").get<std::string>()));

@@ -145,6 +145,22 @@ TEST_F(Results, NameASlowNode) {
   EXPECT_EQ(lines_of("study_20261121-160001").back(), "  node n3 takes 1.4 times as long as the others");
 }
 
+TEST_F(Results, OfAPlannedTrainingHavePredictionAndMeasurement) {
+  const std::string prediction =
+      R"("prediction": {"memory_bytes": {"predicted": 104857600, "measured": 94371840, "error_percent": 11.1},
+                        "step_seconds": {"predicted": 0.5, "measured": 0.8, "error_percent": -37.5}},)";
+  train("study_20261121-160001", 0.085, prediction + R"("plan": {},)");
+  EXPECT_EQ(lines_of("study_20261121-160001").back(),
+            "  plan: 100.0 MiB a rank predicted, 90.0 MiB measured (+11 %); 0.5 s a step predicted, 0.8 s "
+            "measured (-38 %)");
+  train("study_20261121-160001", 0.085, prediction);
+  EXPECT_THAT(lines_of("study_20261121-160001").back(), testing::Not(testing::HasSubstr("plan:")))
+      << "this training has no plan";
+  train("study_20261121-160001", 0.085,
+        R"("plan": {}, "prediction": {"memory_bytes": {"predicted": null}},)");
+  EXPECT_THAT(lines_of("study_20261121-160001").back(), testing::Not(testing::HasSubstr("plan:")));
+}
+
 TEST_F(Results, OfATournamentHaveItsRanking) {
   train("study_20261121-160001", 0.085);
   const fs::path file = folder_ / "study_20261121-160001" / "train" / "result.json";

@@ -140,7 +140,7 @@ class CampaignTest(unittest.TestCase):
         temporary = self.folder / "t"  # Open MPI's session directories: a path of theirs must fit into a socket's name
         temporary.mkdir()
         self.environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", MARK: str(self.folder), "TMPDIR": str(temporary),
-                            "LC_ALL": "C.UTF-8", "XDG_STATE_HOME": str(temporary / "state")}
+                            "LC_ALL": "C.UTF-8", "XDG_STATE_HOME": str(temporary / "state"), "XDG_CACHE_HOME": str(temporary / "cache")}
         for name in ("TERM", "NO_COLOR", "WFLOW_EVENTS"):
             self.environment.pop(name, None)
         self.count = 0

@@ -163,6 +163,7 @@ RunData::RunData(const TrainConfig& config, Communicator& communicator, const Tr
       targets_[h].class_counts = training_class_counts(h, communicator);
   }
   if (config.stage_subset > 0) subset_ = std::make_unique<HeldSubset>(config, train_, communicator);
+  cache_bytes_ = cache_bytes(config, communicator);
 }
 
 std::vector<std::uint64_t> RunData::training_class_counts(std::size_t head,
@@ -510,7 +511,21 @@ std::vector<Box> RunData::cached_boxes(const SampleSource& source, bool moves) c
   return boxes;
 }
 
+std::int64_t RunData::kept_bytes(std::size_t groups, std::int64_t epochs) const {
+  const double other_groups = 1 - 1 / static_cast<double>(groups);
+  double kept = 0;
+  for (const CachedSplit* split : {&train_, &validation_, &test_}) {
+    if (config_.stage_subset > 0 && split == &train_) continue;
+    // A group has other training samples in each epoch, and the same validation and test samples.
+    const double part =
+        split == &train_ ? 1 - std::pow(other_groups, static_cast<double>(epochs)) : 1 - other_groups;
+    kept += part * static_cast<double>(split->values() * sizeof(float) * split->size());
+  }
+  return std::min(cache_bytes_, static_cast<std::int64_t>(kept));
+}
+
 void RunData::divide_cache(std::int64_t bytes) {
+  cache_bytes_ = bytes;
   std::int64_t decoded = 0;
   std::int64_t stored = 0;
   bool moves_parts = false;

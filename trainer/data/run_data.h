@@ -87,6 +87,9 @@ class RunData {
   void share(std::vector<Box> inputs, Communicator& communicator);
   // For each part, the cells of a batch for fill(); empty without share().
   const std::vector<Box>& boxes() const { return boxes_; }
+  // Bytes of samples that this rank keeps after so many epochs in which `groups` ranks, or groups of ranks
+  // that share samples, draw them.
+  std::int64_t kept_bytes(std::size_t groups, std::int64_t epochs) const;
   // The work of all reads so far, on this rank.
   converters::ReadCounts read_counts() const;
   // A head's labels of all samples of a split, physical.
@@ -133,6 +136,7 @@ class RunData {
   Normalisation normalisation_;
   std::vector<Box> input_boxes_;  // of share(): for each input
   std::vector<Box> boxes_;        // of each part
+  std::int64_t cache_bytes_ = 0;  // the limit of the samples that are kept
 };
 
 }  // namespace wflow::trainer

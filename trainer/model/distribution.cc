@@ -433,10 +433,6 @@ const Box& largest_of(const std::vector<Box>& boxes) {
                            [](const Box& a, const Box& b) { return a.cells() < b.cells(); });
 }
 
-std::string bytes_text(std::int64_t bytes) {
-  return bytes == 0 ? "-" : text::format_bytes(static_cast<std::uint64_t>(bytes));
-}
-
 std::string box_text(const Layer& layer, const Box& box) {
   return text_of(TensorShape{layer.output.channels, box.extent()});
 }
@@ -476,6 +472,10 @@ std::string switch_lines(const ModelGraph& graph, const Distribution& distributi
 }
 
 }  // namespace
+
+std::string bytes_text(std::int64_t bytes) {
+  return bytes == 0 ? "-" : text::format_bytes(static_cast<std::uint64_t>(bytes));
+}
 
 Layout layout_read(const Layer& layer, const LayerSplit& split, std::size_t input) {
   return reads_numbers(layer, input) ? Layout::whole : split.reads;

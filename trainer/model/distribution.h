@@ -105,6 +105,9 @@ std::vector<Exchange> sent_back(const std::vector<Exchange>& exchanges);
 // All bytes of these exchanges of a value with `channels` channels.
 std::int64_t bytes_of(const std::vector<Exchange>& exchanges, std::int64_t channels);
 
+// "1.3 MiB", or "-" for none.
+std::string bytes_text(std::int64_t bytes);
+
 // A table for output: layout, cells, halos and bytes of each layer, and the memory of the rank that needs
 // most.
 std::string describe(const ModelGraph& graph, const Distribution& distribution);

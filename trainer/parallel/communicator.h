@@ -5,6 +5,7 @@
 // computation.
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -164,6 +165,12 @@ std::vector<Number> gather_values(Communicator& communicator, const std::vector<
     if (!part.empty()) std::memcpy(all.data() + old, part.data(), part.size());
   }
   return all;
+}
+
+// The largest of the ranks' numbers, on every rank.
+inline double most_of(Communicator& communicator, double own) {
+  const std::vector<double> all = gather_values(communicator, std::vector<double>{own});
+  return *std::max_element(all.begin(), all.end());
 }
 
 // The sums over all ranks of whole numbers, on every rank: exact, so that they do not depend on the number of

@@ -14,10 +14,24 @@
 
 namespace wflow::trainer {
 
+inline constexpr std::int64_t kBucketFloats = 1 << 20;
+
+// The first positions of the buckets, from the last bucket to the first.
+inline std::vector<std::int64_t> bucket_begins(std::int64_t values,
+                                               std::int64_t bucket_floats = kBucketFloats) {
+  std::vector<std::int64_t> begins;
+  for (std::int64_t end = values; end > 0; end = begins.back()) {
+    // A small rest joins its neighbour: every message has a fixed cost.
+    begins.push_back(end < bucket_floats + bucket_floats / 2 ? 0 : end - bucket_floats);
+  }
+  return begins;
+}
+
 class GradientExchange {
  public:
   // `values`: the whole exchange array, of the same length on every rank.
-  GradientExchange(Communicator& communicator, std::span<float> values, std::int64_t bucket_floats = 1 << 20);
+  GradientExchange(Communicator& communicator, std::span<float> values,
+                   std::int64_t bucket_floats = kBucketFloats);
 
   // Number format of the following sums; its position counts from the beginning of the array.
   void set_wire(const Wire& wire) { wire_ = wire; }
@@ -52,7 +66,7 @@ class GradientExchange {
 
   Communicator& communicator_;
   std::span<float> values_;
-  std::vector<std::int64_t> begins_;  // first positions of the buckets, from the last bucket to the first
+  std::vector<std::int64_t> begins_;  // bucket_begins()
   Wire wire_;
   std::size_t started_ = 0;
   std::size_t head_ = 0;  // leave_out()
@@ -65,15 +79,10 @@ class GradientExchange {
 
 inline GradientExchange::GradientExchange(Communicator& communicator, std::span<float> values,
                                           std::int64_t bucket_floats)
-    : communicator_(communicator), values_(values), end_(values.size()) {
-  auto end = static_cast<std::int64_t>(values.size());
-  while (end > 0) {
-    // A small rest joins its neighbour: every message has a fixed cost.
-    const std::int64_t begin = end < bucket_floats + bucket_floats / 2 ? 0 : end - bucket_floats;
-    begins_.push_back(begin);
-    end = begin;
-  }
-}
+    : communicator_(communicator),
+      values_(values),
+      begins_(bucket_begins(static_cast<std::int64_t>(values.size()), bucket_floats)),
+      end_(values.size()) {}
 
 inline void GradientExchange::ready(std::int64_t from) {
   if (communicator_.size() == 1) return;

@@ -4,22 +4,28 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "trainer/config.h"
+#include "trainer/model/distribution.h"
 #include "trainer/model/layout.h"
 #include "trainer/model/model_graph.h"
 #include "trainer/parallel/communicator.h"
 
 namespace wflow::trainer {
 
+// With `shard: weights`, no model.onnx is written of more weights: it would take three times their memory.
+inline constexpr std::int64_t kMostOnnxOfShares = 50'000'000;
+
 // The memory of a rank, in bytes.
 struct RankMemory {
   std::int64_t program = 0;  // libraries and their buffers
-  std::int64_t state = 0;    // weights, gradients, the optimizer's state, averages
+  std::int64_t state =
+      0;  // weights, gradients, the optimizer's state, averages; copies while these are written
   std::int64_t samples = 0;  // batches on their way to the network
   std::int64_t step = 0;     // step_bytes() of the samples that it computes at once
   std::int64_t total() const { return program + state + samples + step; }
@@ -32,15 +38,19 @@ struct GridPlan {
   RankMemory memory;         // of the rank that needs most
   bool fits = true;
   // Seconds of a step; 0: not measured.
-  double compute_seconds = 0;  // forward and backward pass of the slowest rank's part, without the others
+  double compute_seconds = 0;  // forward and backward passes of the slowest rank's part, without the others
   double wire_seconds = 0;     // what halos, sums and gradients add
-  double seconds() const { return compute_seconds + wire_seconds; }
+  double update_seconds = 0;   // of the weights
+  // Where the samples are cut; none: whole samples, or a plan that was read from a file.
+  std::optional<Distribution> parts = {};
+  double seconds() const { return compute_seconds + wire_seconds + update_seconds; }
 };
 
 struct TrainingPlan {
   std::int64_t limit = 0;  // bytes that a rank may use; 0: any
   std::vector<GridPlan> grids;
   std::size_t chosen = 0;
+  std::vector<std::string> remarks = {};  // sentences on how it was made; not kept
   const GridPlan& choice() const { return grids[chosen]; }
 };
 
@@ -52,15 +62,30 @@ struct PlanTask {
   int ranks = 1;
 };
 
-// The memory of the rank that needs most, without the cache. `program`: bytes before the training.
-RankMemory memory_of(const PlanTask& task, const SpaceGrid& grid, std::int64_t program);
+// The memory of the rank that needs most, without the cache. Null: whole samples. `program`: bytes before the
+// training.
+RankMemory memory_of(const PlanTask& task, const Distribution* parts, std::int64_t program);
+
+// False for a training that holds more than memory_of() counts: what a TorchScript module keeps is not known,
+// and neither are the several networks of `alternate`, the models of a tournament, and staged data. On a GPU,
+// the memory is not that of the process.
+bool predicts_memory(const TrainConfig& config, const ModelGraph& graph);
+
+// Floats of a sample that a rank has of each input. Null: whole samples.
+std::vector<std::int64_t> input_counts(const ModelGraph& graph, const Distribution* parts, int rank);
 
 // The grids that the ranks can form, fewest ranks a sample first, with their memory; the given one alone if
 // there is one. Measures nothing.
 std::vector<GridPlan> possible_grids(const PlanTask& task, std::int64_t program);
 
-// A collective call. Throws CommonError{spec} with the numbers if no grid fits in the memory.
-TrainingPlan plan_training(const PlanTask& task, Communicator& ranks);
+// Why the training can't start, with the numbers: no grid is possible, or none fits in the memory. Empty if
+// one fits.
+std::string refusal_of(const PlanTask& task, const std::vector<GridPlan>& grids);
+
+// A collective call. Throws CommonError{spec} with the refusal. `times`: the file of pass_times.h, of which
+// rank 0 takes what earlier plans have measured, and which gets what this one measures; empty: none.
+TrainingPlan plan_training(const PlanTask& task, Communicator& ranks,
+                           const std::filesystem::path& times = {});
 
 // A table for output.
 std::string describe(const TrainingPlan& plan);

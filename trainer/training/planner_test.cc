@@ -4,10 +4,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "trainer/model/step_memory.h"
+#include "trainer/training/pass_times.h"
+#include "trainer/training/plan_measure.h"
 
 namespace wflow::trainer {
 namespace {
@@ -71,18 +76,30 @@ TEST(Planner, KnowsWhichGridsFit) {
   EXPECT_TRUE(grids.back().fits);
 }
 
+// A world of one rank.
+class World {
+ public:
+  Communicator& ranks() { return ranks_; }
+
+ private:
+  char name_[5] = "test";
+  char* arguments_[2] = {name_, nullptr};
+  int count_ = 1;
+  char** argv_ = arguments_;
+  Communicator ranks_ = Communicator(count_, argv_);
+};
+
 TEST(Planner, PlansOnOneRankAndRefusesWithNumbers) {
-  char name[] = "test";
-  char* arguments[] = {name, nullptr};
-  int count = 1;
-  char** argv = arguments;
-  Communicator alone(count, argv);
+  World world;
+  Communicator& alone = world.ranks();
   const ModelGraph graph = network(32);
   const TrainConfig config = config_of(1, GridChoice::fastest, 0);
   const TrainingPlan plan = plan_training({config, graph, 1, std::nullopt, 1}, alone);
   ASSERT_EQ(plan.grids.size(), 1U);
   EXPECT_GT(plan.choice().compute_seconds, 0);
+  EXPECT_GT(plan.choice().update_seconds, 0);
   EXPECT_EQ(plan.choice().wire_seconds, 0);
+  EXPECT_THAT(plan.remarks, testing::IsEmpty());
 
   const TrainConfig little = config_of(1, GridChoice::given, kMiB);
   try {
@@ -98,13 +115,151 @@ TEST(Planner, PlansOnOneRankAndRefusesWithNumbers) {
 TEST(Planner, PlansAreKeptWhole) {
   TrainingPlan plan;
   plan.limit = 7;
-  plan.grids = {{{}, 3, {1, 2, 3, 4}, false, 0, 0}, {{{2, 1, 1}}, 6, {5, 6, 7, 8}, true, 0.5, 0.25}};
+  plan.grids = {{{}, 3, {1, 2, 3, 4}, false, 0, 0, 0},
+                {{{2, 1, 1}}, 6, {5, 6, 7, 8}, true, 0.5, 0.25, 0.125}};
   plan.chosen = 1;
   const std::optional<TrainingPlan> read = plan_from_json(to_json(plan));
   ASSERT_TRUE(read);
   EXPECT_EQ(to_json(*read), to_json(plan));
   EXPECT_EQ(read->choice().memory.total(), 26);
+  EXPECT_EQ(read->choice().seconds(), 0.875);
   EXPECT_FALSE(plan_from_json({{"grids", 3}}));
+}
+
+class KeptTimes : public testing::Test {
+ protected:
+  KeptTimes() {
+    std::string name = (std::filesystem::temp_directory_path() / "wflow-passes-XXXXXX").string();
+    folder_ = ::mkdtemp(name.data());
+    config_.optimizer.name = OptimizerName::sgd;
+  }
+  ~KeptTimes() override { std::filesystem::remove_all(folder_); }
+  std::filesystem::path file() const { return folder_ / "wflow" / "passes.json"; }
+  TrainingPlan plan(const std::filesystem::path& times) {
+    return plan_training({config_, graph_, 1, std::nullopt, 1}, world_.ranks(), times);
+  }
+  TrainingPlan plan() { return plan(file()); }
+
+  World world_;
+  const ModelGraph graph_ = network(16);
+  TrainConfig config_ = config_of(1, GridChoice::fastest, 0);
+  std::filesystem::path folder_;
+};
+
+TEST_F(KeptTimes, ASecondPlanMeasuresNothing) {
+  const TrainingPlan first = plan();
+  EXPECT_THAT(first.remarks, testing::IsEmpty());
+  ASSERT_TRUE(std::filesystem::exists(file()));
+  const TrainingPlan second = plan();
+  EXPECT_EQ(to_json(second), to_json(first)) << "measured times are never the same to the last digit";
+  EXPECT_THAT(second.remarks,
+              testing::ElementsAre(testing::ContainsRegex(
+                  "the times of 1 of 1 grids are those of an earlier plan \\(.*passes.json\\); "
+                  "with WFLOW_PASS_TIMES=off all are measured again")));
+}
+
+TEST_F(KeptTimes, OtherSettingsAreMeasuredAgain) {
+  plan();
+  const TrainConfig before = config_;
+  config_.threads = 2;
+  EXPECT_THAT(plan().remarks, testing::IsEmpty());
+  EXPECT_THAT(plan().remarks, testing::SizeIs(1));
+  config_ = before;
+  config_.batch = 2;
+  EXPECT_THAT(plan().remarks, testing::IsEmpty());
+  config_ = before;
+  config_.backend = Backend::torch;
+  EXPECT_THAT(plan().remarks, testing::IsEmpty());
+  config_ = before;
+  EXPECT_THAT(plan().remarks, testing::SizeIs(1)) << "those of before are still there";
+}
+
+TEST_F(KeptTimes, ABrokenFileIsNamedAndReplaced) {
+  std::filesystem::create_directories(file().parent_path());
+  for (const char* bytes :
+       {"", "{", "[1]", R"({"wflow_format": 2, "passes": {}})", R"({"wflow_format": 1})"}) {
+    std::ofstream(file()) << bytes;
+    EXPECT_THAT(plan().remarks, testing::ElementsAre(testing::ContainsRegex(
+                                    "passes.json does not have times that this wflow can "
+                                    "read: the plan measures all passes")))
+        << bytes;
+    EXPECT_THAT(plan().remarks, testing::ElementsAre(testing::HasSubstr("1 of 1 grids")));
+  }
+}
+
+TEST_F(KeptTimes, AFileThatCantBeWrittenIsNoError) {
+  std::ofstream(folder_ / "wflow") << "a file, where the folder would be";
+  plan();
+  EXPECT_THAT(plan().remarks, testing::IsEmpty());
+  EXPECT_THAT(plan({}).remarks, testing::IsEmpty());
+}
+
+TEST_F(KeptTimes, WrongNumbersAreLeftOut) {
+  const PassSeconds pass = {1, 2, 3, {0.5, 2}};
+  EXPECT_EQ(pass_from_json(to_json(pass)), pass);
+  for (const char* wrong : {R"({"forward": -1, "backward": 2, "update": 3, "ready": []})",
+                            R"({"forward": "1", "backward": 2, "update": 3, "ready": []})",
+                            R"({"forward": 1, "backward": 2, "update": 3, "ready": [null]})", "3", "{}"})
+    EXPECT_FALSE(pass_from_json(nlohmann::json::parse(wrong))) << wrong;
+}
+
+// Two buckets: the last 2^20 numbers, which are summed in 1 s, and the rest.
+TEST(PlanSeconds, SumsHideBehindThePassesWhereACoreIsFree) {
+  ModelConfig model = default_model(ModelName::mlp);
+  model.dense = {1536, 1024};
+  const ModelGraph graph = build_model(model, {32, {1, 1, 1}}, 2);
+  TrainConfig config = config_of(2, GridChoice::given, 0);
+  const PlanTask task = {config, graph, 1, std::nullopt, 2};
+  WireSpeed wire;
+  wire.sum_seconds = 1.0 / (1 << 20);
+  const double first = 1;
+  const double all = static_cast<double>(graph.parameter_count()) / (1 << 20);
+  const auto seconds = [&](const PassSeconds& pass, double free_cores) {
+    wire.free_cores = free_cores;
+    GridPlan plan;
+    plan.samples = 1;
+    set_seconds(task, pass, wire, plan);
+    EXPECT_EQ(plan.compute_seconds, pass.forward + pass.backward);
+    return plan.wire_seconds;
+  };
+  ASSERT_GT(all, 1);
+  constexpr double kDigits = 1e-3;
+  // The first bucket is ready early, and hidden.
+  EXPECT_NEAR(seconds({3, 6, 0, {2, 6}}, 1), all - first, kDigits);
+  // It is late, and the second one waits for it.
+  EXPECT_NEAR(seconds({3, 6, 0, {5.5, 6}}, 1), all - 0.5, kDigits);
+  // No core is free.
+  EXPECT_NEAR(seconds({3, 6, 0, {2, 6}}, 0), all, kDigits);
+  // Several passes a step: the sums are those of the last one.
+  config.batch = 8;
+  config.accumulate = 4;
+  GridPlan plan;
+  plan.samples = 1;
+  set_seconds(task, {3, 6, 1, {2, 6}}, wire, plan);
+  EXPECT_EQ(plan.compute_seconds, 9);
+  EXPECT_EQ(plan.update_seconds, 1);
+  EXPECT_NEAR(plan.wire_seconds, all, kDigits);
+}
+
+TEST(PlanSeconds, AGridAddsItsMessages) {
+  const ModelGraph graph = network(32);
+  const TrainConfig config = config_of(1, GridChoice::given, 0);
+  const PlanTask task = {config, graph, 1, SpaceGrid{{2, 1, 1}}, 2};
+  const std::vector<GridPlan> grids = possible_grids(task, kProgram);
+  ASSERT_EQ(grids.size(), 1U);
+  GridPlan plan = grids.front();
+  WireSpeed wire;
+  wire.latency = 1;
+  wire.bytes_per_second = 1e30;
+  set_seconds(task, {}, wire, plan);
+  std::size_t messages = plan.parts->switches.size();
+  for (const LayerSplit& layer : plan.parts->layers)
+    messages += (layer.halo.empty() ? 0U : 1U) + (layer.gradient_halo.empty() ? 0U : 1U);
+  EXPECT_EQ(plan.wire_seconds, static_cast<double>(messages));
+  wire.bytes_per_second = 1;
+  set_seconds(task, {}, wire, plan);
+  EXPECT_EQ(plan.wire_seconds,
+            static_cast<double>(messages) + static_cast<double>(load_of(graph, *plan.parts, 0).sent_forward));
 }
 
 }  // namespace

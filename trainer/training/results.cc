@@ -4,13 +4,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/file.h"
 #include "base/process.h"
 #include "base/resources.h"
+#include "base/text.h"
 #include "base/version.h"
 #include "trainer/model/parts.h"
 #include "trainer/training/contest.h"
@@ -22,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kMostOnnxOfShares = 50'000'000;  // weights
+constexpr double kMostPredictionError = 20;  // percent
 
 // With `select: best`: restores the best weights in place of the last ones. Returns the epoch of the weights.
 std::int64_t select_weights(Session& session, TrainingState& state, const CheckpointDirectory& checkpoints,
@@ -159,14 +162,55 @@ nlohmann::json grid_result(const Session& session) {
   return session.sharing->distribution.grid.parts;
 }
 
-// The plan, with the time and memory that the training took.
-nlohmann::json plan_result(const Session& session, const Performance& performance) {
-  nlohmann::json result = to_json(*session.training_plan);
-  const auto batch = static_cast<double>(session.config.batch);
-  result["measured"] = {
-      {"step_seconds", performance.samples_per_second > 0 ? batch / performance.samples_per_second : 0},
-      {"memory_bytes", performance.peak_memory}};
-  return result;
+// A number that was predicted, and the same number of the training.
+struct Comparison {
+  std::optional<double> predicted;
+  std::optional<double> measured;
+  std::optional<double> error_percent() const {
+    if (!predicted || !measured || *measured <= 0) return std::nullopt;
+    return 100 * (*predicted - *measured) / *measured;
+  }
+};
+
+nlohmann::json to_json(const Comparison& comparison) {
+  const auto number = [](const std::optional<double>& value) {
+    return value ? nlohmann::json(*value) : nlohmann::json();
+  };
+  return {{"predicted", number(comparison.predicted)},
+          {"measured", number(comparison.measured)},
+          {"error_percent", number(comparison.error_percent())}};
+}
+
+Comparison memory_comparison(const Session& session, const Performance& performance) {
+  Comparison memory;
+  if (session.prediction.memory_bytes)
+    memory.predicted = static_cast<double>(*session.prediction.memory_bytes);
+  const std::vector<std::uint64_t>& peaks = performance.peak_memory;
+  if (!peaks.empty()) memory.measured = static_cast<double>(*std::ranges::max_element(peaks));
+  return memory;
+}
+
+Comparison step_comparison(const Session& session, const SegmentTimes& times) {
+  Comparison step = {session.prediction.step_seconds, std::nullopt};
+  if (times.step > 0) step.measured = times.step;
+  return step;
+}
+
+// For trainings that the planner has planned.
+void report_prediction(const Session& session, const Comparison& memory, const Comparison& step,
+                       RunReport& report) {
+  if (!session.training_plan) return;
+  const auto announce = [&](const Comparison& comparison, const std::string& what,
+                            const auto& text_of_number) {
+    const std::optional<double> error = comparison.error_percent();
+    if (!error || std::abs(*error) <= kMostPredictionError) return;
+    report.announce(fmt::format("the plan was wrong about {}: {} predicted, {} measured ({:+.0f} %)", what,
+                                text_of_number(*comparison.predicted), text_of_number(*comparison.measured),
+                                *error));
+  };
+  announce(memory, "the memory of a rank",
+           [](double bytes) { return text::format_bytes(static_cast<std::uint64_t>(bytes)); });
+  announce(step, "the time of a step", [](double seconds) { return fmt::format("{:.3g} s", seconds); });
 }
 
 nlohmann::json result_of(Session& session, const TrainingCounters& counters, const Network& network,
@@ -300,12 +344,17 @@ void write_results(Session& session, const Heads& heads, TrainingState& state, c
   export_model(exported.graph, state.flat, exported.units, (output / "model.pt").string());
   write_onnx(session, exported, state.flat, report);
   write_parts(session, state.flat);
+  performance.peak_memory.front() = static_cast<std::uint64_t>(peak_memory());  // the models are copies
   nlohmann::json result = result_of(session, counters, network, epoch, test, performance, times);
   add_class_weights(heads, result);
   if (!staging.is_null()) result["staging"] = staging;
   if (times.ranks.ranks > 1) result["ranks_this_segment"] = times.ranks.to_json();
-  if (session.training_plan) result["plan"] = plan_result(session, performance);
   if (session.local) result["groups"] = groups_result(*session.local, counters.outer, times.outer_steps);
+  const Comparison memory = memory_comparison(session, performance);
+  const Comparison step = step_comparison(session, times);
+  if (session.training_plan) result["plan"] = to_json(*session.training_plan);
+  result["prediction"] = {{"memory_bytes", to_json(memory)}, {"step_seconds", to_json(step)}};
+  report_prediction(session, memory, step, report);
   result["reading"] = reading;
   if (session.config.noise_scale_every > 0) result["noise_scale"] = noise_result(counters.history);
   if (Contest* contest = session.options.contest) {

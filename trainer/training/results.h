@@ -19,6 +19,7 @@ struct SegmentTimes {
   double data_wait = 0;
   double checkpoint_wait = 0;
   double outer_steps = 0;
+  double step = 0;  // the median of a step; 0: there was none
   RankTimes ranks;
 };
 

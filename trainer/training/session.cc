@@ -19,6 +19,7 @@
 #include "trainer/model/whole_samples.h"
 #include "trainer/training/contest.h"
 #include "trainer/training/heads.h"
+#include "trainer/training/pass_times.h"
 #include "trainer/training/tournament.h"
 #include "trainer/training/training_state.h"
 
@@ -156,7 +157,8 @@ void keep_plan(const fs::path& file, const std::string& key, const TrainingPlan&
 
 PlannedConfig planned(const TrainConfig& asked, Communicator& ranks) {
   const DatasetInfo info = read_dataset_info(asked.data);
-  PlannedConfig planned = {completed(asked, info), {}};
+  PlannedConfig planned = {completed(asked, info), {}, 0};
+  planned.program = static_cast<std::int64_t>(most_of(ranks, static_cast<double>(peak_memory())));
   TrainConfig& config = planned.config;
   if (config.stage_subset > 0) {
     if (config.ranks == 1) config.ranks = ranks.size();  // started by hand
@@ -172,7 +174,7 @@ PlannedConfig planned(const TrainConfig& asked, Communicator& ranks) {
                              ranks.size(), name_of(config.shard), name_of(config.recompute)));
   planned.plan = kept_plan(file, key, ranks);
   if (!planned.plan) {
-    planned.plan = plan_training(plan_task(config, info, graph, ranks.size()), ranks);
+    planned.plan = plan_training(plan_task(config, info, graph, ranks.size()), ranks, pass_times_file());
     if (ranks.rank() == 0) keep_plan(file, key, *planned.plan);
   }
   const GridPlan& choice = planned.plan->choice();
@@ -198,11 +200,28 @@ Session::Session(PlannedConfig planned, Communicator& ranks, const RunOptions& r
       plan(step_plan(config, options.search, data, communicator)),
       fingerprint(fingerprint_of(config, data.info(), graph)) {
   data.complete_targets(graph);
-  if (!sharing) return;
+  if (sharing) share_data();
+  prediction = predict(planned.program);
+}
+
+void Session::share_data() {
   std::vector<Box> boxes;
   for (std::size_t input = 0; input < graph.inputs.size(); ++input)
     boxes.push_back(local_box(sharing->distribution, input, sharing->group->rank()));
   data.share(std::move(boxes), communicator);
+}
+
+Prediction Session::predict(std::int64_t program) const {
+  Prediction found;
+  if (training_plan && training_plan->choice().seconds() > 0)
+    found.step_seconds = training_plan->choice().seconds();
+  if (!predicts_memory(config, graph)) return found;
+  const PlanTask task = plan_task(config, data.info(), graph, communicator.size());
+  const RankMemory memory = training_plan
+                                ? training_plan->choice().memory
+                                : memory_of(task, sharing ? &sharing->distribution : nullptr, program);
+  found.memory_bytes = memory.total() + data.kept_bytes(plan.order.ranks, plan.end_epoch);
+  return found;
 }
 
 std::unique_ptr<Network> Session::network(FlatState& state) const {
@@ -328,7 +347,22 @@ std::string update_lines(const TrainConfig& config) {
   return lines;
 }
 
+MemoryTable memory_table_of(const TrainConfig& config, const DatasetInfo& info, const ModelGraph& graph) {
+  const PlanTask task = plan_task(config, info, graph, static_cast<int>(config.ranks));
+  TrainingPlan possible;
+  possible.limit = config.memory;
+  possible.grids = possible_grids(task, peak_memory());
+  return {describe(possible), refusal_of(task, possible.grids)};
+}
+
 }  // namespace
+
+MemoryTable memory_table(const TrainConfig& asked) {
+  const DatasetInfo info = read_dataset_info(asked.data);
+  const TrainConfig config = completed(asked, info);
+  return memory_table_of(config, info,
+                         network_graph(config, task_of(config, info, roles_of(config, info)), nullptr));
+}
 
 std::string describe_run(const TrainConfig& asked, const std::optional<SpaceGrid>& asked_grid) {
   const Dataset dataset = open_dataset(asked.data);
@@ -349,10 +383,7 @@ std::string describe_run(const TrainConfig& asked, const std::optional<SpaceGrid
   std::uint64_t sample_bytes = 0;
   for (const DataRoles::Part& part : roles.parts)
     sample_bytes += static_cast<std::uint64_t>(dataset.info.fields[part.field].shape.count()) * sizeof(float);
-  TrainingPlan possible;
-  possible.limit = config.memory;
-  possible.grids =
-      possible_grids(plan_task(config, dataset.info, graph, static_cast<int>(config.ranks)), peak_memory());
+  const MemoryTable memory = memory_table_of(config, dataset.info, graph);
   std::string out = fmt::format("network {}\n{}", name_of(config.model.name), graph.describe());
   std::string inputs;
   for (const NamedShape& input : graph.inputs)
@@ -371,7 +402,8 @@ std::string describe_run(const TrainConfig& asked, const std::optional<SpaceGrid
     out += fmt::format("a sample        {:.3f} Gflop a training step, {:.3f} Gflop a prediction\n",
                        static_cast<double>(graph.training_flops()) * 1e-9,
                        static_cast<double>(graph.forward_flops()) * 1e-9);
-  out += describe(possible);
+  out += memory.text;
+  if (!memory.refusal.empty()) out += fmt::format("refused         {}\n", memory.refusal);
   out += fmt::format("decoded samples up to {}\n",
                      text::format_bytes(sample_bytes * (dataset.train->size() + dataset.validation->size())));
   out += fmt::format("samples         {} training, {} validation, {} test\n", dataset.train->size(),

@@ -71,6 +71,13 @@ struct LocalGroup {
 struct PlannedConfig {
   TrainConfig config;
   std::optional<TrainingPlan> plan;  // if it says which memory a rank may use, or leaves the grid open
+  std::int64_t program = 0;          // bytes of the largest process so far
+};
+
+// Numbers of a training before its first step; result.json compares them with the measured ones.
+struct Prediction {
+  std::optional<std::int64_t> memory_bytes;  // of the rank that needs most; none: predicts_memory() is false
+  std::optional<double> step_seconds;        // none: there was no plan
 };
 
 // A collective call: reads the data's manifest and, if the configuration leaves the grid open, plans it. The
@@ -110,10 +117,23 @@ struct Session {
   const std::optional<LocalGroup> local;       // none: all ranks make each step together
   const StepPlan plan;
   const nlohmann::json fingerprint;  // names the training: checkpoints of another one are refused
+  Prediction prediction;
+
+ private:
+  void share_data();
+  Prediction predict(std::int64_t program) const;
 };
 
 // Output of --dry-run: network, parameters, flops, memory, steps; with `grid`, or that of the configuration,
 // also what ranks hold and send that share each sample. Reads the manifest only.
 std::string describe_run(const TrainConfig& config, const std::optional<SpaceGrid>& grid = std::nullopt);
+
+// The memory of each grid that the ranks of the configuration can form, and why the training would be
+// refused: empty if it would start. Reads the manifest only.
+struct MemoryTable {
+  std::string text;
+  std::string refusal;
+};
+MemoryTable memory_table(const TrainConfig& config);
 
 }  // namespace wflow::trainer

@@ -24,13 +24,6 @@ constexpr double kLeastSeconds =
 constexpr double kRecovered = 1.1;  // a node that was slow counts as slow above it
 constexpr double kChange = 1.25;    // a factor that changes by more than this is said again
 
-double median_of(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::ranges::sort(values);
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : 0.5 * (values[half - 1] + values[half]);
-}
-
 // The groups of ranks that are compared: nodes, or single ranks where there is one node.
 std::vector<std::string> unit_names(std::span<const std::string> nodes) {
   std::vector<std::string> names;
@@ -73,6 +66,13 @@ Spread spread_of(const nlohmann::json& json) {
 }
 
 }  // namespace
+
+double median_of(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::ranges::sort(values);
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : 0.5 * (values[half - 1] + values[half]);
+}
 
 RankTime& RankTime::operator+=(const RankTime& other) {
   computing += other.computing;

@@ -16,6 +16,9 @@
 
 namespace wflow::trainer {
 
+// The mean of the two in the middle of an even number of values; 0 of none.
+double median_of(std::vector<double> values);
+
 // Seconds of one rank's steps.
 struct RankTime {
   double computing = 0;  // without the waits

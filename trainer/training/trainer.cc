@@ -167,6 +167,7 @@ void report_plan(const Session& session, RunReport& report) {
   std::string lines = describe(*session.training_plan);
   lines.pop_back();  // the end of the last line
   report.say(lines);
+  for (const std::string& remark : session.training_plan->remarks) report.say(remark);
 }
 
 void report_class_weights(const Objective& objective, RunReport& report) {
@@ -394,6 +395,7 @@ Outcome run(Session& session) {
                               loop.data_wait_seconds(),
                               recovery.seconds(),
                               local ? local->seconds() : 0,
+                              loop.step_seconds(),
                               loop.rank_times()};
   write_results(session, heads, state, *network, evaluator, checkpoints, report, times);
   if (search.on() && session.leader()) write_search(search, early_stop_of(config));

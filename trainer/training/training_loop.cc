@@ -14,6 +14,9 @@
 
 namespace wflow::trainer {
 
+// The median needs no more steps.
+static constexpr std::size_t kKeptSteps = 4096;
+
 TrainingLoop::End TrainingLoop::run() {
   const TrainingCounters& counters = state_.counters;
   const StepPlan& plan = session_.plan;
@@ -59,6 +62,10 @@ TrainingLoop::End TrainingLoop::run_epoch(DataLoader& loader) {
     const double seconds = seconds_since(begin);
     counters.epoch_seconds += seconds;
     counters.seconds += seconds;
+    if (step_seconds_.size() < kKeptSteps)
+      step_seconds_.push_back(seconds);
+    else
+      step_seconds_[static_cast<std::size_t>(counters.step) % kKeptSteps] = seconds;
     epoch_time_ +=
         {seconds - data_wait - rank_wait, data_wait, rank_wait, static_cast<double>(batch->items.size())};
     if (const End end = local_ == nullptr ? after_step() : after_local_step(); end != End::complete)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <vector>
 
 #include "trainer/data/data_loader.h"
 #include "trainer/training/common_guard.h"
@@ -51,6 +52,8 @@ class TrainingLoop {
   // Collective calls, also the constructor.
   End run();
   double data_wait_seconds() const { return data_wait_seconds_; }
+  // The median of the last steps of this rank, without validations and checkpoints; 0: there was none.
+  double step_seconds() const { return median_of(step_seconds_); }
   // The work and the waits of all ranks in an epoch, the mean over those so far.
   RankTimes rank_times() const { return stragglers_.mean(); }
 
@@ -75,7 +78,8 @@ class TrainingLoop {
   std::int64_t outer_step_ = 0;  // steps before the last outer step
   const LoopHooks hooks_;
   double data_wait_seconds_ = 0;
-  RankTime epoch_time_;  // of this rank in the current epoch
+  std::vector<double> step_seconds_;  // of the last steps, in any order
+  RankTime epoch_time_;               // of this rank in the current epoch
   StragglerWatch stragglers_;
 };
 

@@ -178,8 +178,7 @@ bool TrainingStep::apply(const Update& update, const LaggedSums::Step& step,
     if (counters.loss_scale.on) multiply(part, 1 / step.loss_scale);
     largest = std::max(largest, largest_of(part));
   }
-  if (state_.shared != nullptr)
-    largest = std::ranges::max(gather_values(session_.communicator, std::vector<double>{largest}));
+  if (state_.shared != nullptr) largest = most_of(session_.communicator, largest);
   const double total = flat.scalar(Scalar::loss);
   const double loss = total / static_cast<double>(global_batch * update.heads.terms());
   const auto number = static_cast<std::size_t>(&update - updates_.all().data());
