@@ -20,6 +20,7 @@
 #include "trainer/model/model_graph.h"
 #include "trainer/model/network.h"
 #include "trainer/parallel/communicator.h"
+#include "trainer/parallel/sample_parts.h"
 #include "trainer/search_config.h"
 #include "trainer/training/guard.h"
 #include "trainer/training/planner.h"
@@ -52,8 +53,10 @@ struct RunOptions {
 
 // Groups of consecutive ranks that share their samples.
 struct SampleSharing {
-  Distribution distribution;
-  std::unique_ptr<Communicator> group;  // of this rank
+  SpaceGrid grid;             // of the ranks of a group
+  Distribution distribution;  // of a sample: on these ranks, or with `deterministic: grid` in its parts
+  std::unique_ptr<Communicator> group = nullptr;  // of this rank
+  std::unique_ptr<SampleParts> parts = nullptr;   // null: each rank computes what it has as one part
 };
 
 // A configuration with every choice made that depends on the data (completed()) and on the ranks.
