@@ -130,6 +130,7 @@ class SampleInParts final : public OneSample {
       members_[i].state = std::make_unique<FlatState>(FlatState::with_values_of(state));
       for (std::size_t input = 0; input < graph_.inputs.size(); ++input)
         members_[i].boxes.push_back(local_box(distribution, input, parts_.own()[i]));
+      members_[i].inputs.resize(graph_.inputs.size());
       members_[i].outputs.resize(static_cast<std::size_t>(graph_.output_count()));
     }
     for_each_part([&](std::size_t i) {
@@ -175,6 +176,7 @@ class SampleInParts final : public OneSample {
     std::unique_ptr<FlatState> state;
     std::unique_ptr<Network> network;
     std::vector<Box> boxes;  // of the inputs
+    std::vector<std::vector<float>> inputs;  // the backward pass may read them, too
     std::vector<float> outputs;
   };
 
@@ -190,12 +192,12 @@ class SampleInParts final : public OneSample {
   void run(Network::Inputs inputs, std::span<float> outputs, const Call& call) {
     for_each_part([&](std::size_t i) {
       Member& member = members_[i];
-      std::vector<std::vector<float>> own;
       std::vector<std::span<const float>> spans;
-      for (std::size_t input = 0; input < inputs.size(); ++input)
-        own.push_back(
-            cells_of(inputs[input], graph_.inputs[input].shape, frames_[input], member.boxes[input]));
-      spans.assign(own.begin(), own.end());
+      for (std::size_t input = 0; input < inputs.size(); ++input) {
+        member.inputs[input] =
+            cells_of(inputs[input], graph_.inputs[input].shape, frames_[input], member.boxes[input]);
+        spans.emplace_back(member.inputs[input]);
+      }
       call(member, spans);
     });
     std::ranges::copy(members_.front().outputs, outputs.begin());
