@@ -1279,7 +1279,8 @@ void check_cuts(yaml::MapReader& reader, const TrainConfig& config) {
   if (!config.alternate.empty()) refuse("alternate", "the gradients of one update a step are added exactly");
   if (config.model.name == ModelName::gan || config.model.name == ModelName::wae)
     refuse("model", "gan and wae make several updates a step");
-  if (config.model.name == ModelName::module) refuse("model", "the layers of a TorchScript module are not known");
+  if (config.model.name == ModelName::module)
+    refuse("model", "the layers of a TorchScript module are not known");
   if (config.optimizer.lag > 0) refuse("optimizer", "'lag: 1' sums gradients in floats");
   if (config.gradients.wire == WireFormat::half)
     refuse("gradients", "'wire: half' rounds what the nodes exchange");
@@ -1287,7 +1288,8 @@ void check_cuts(yaml::MapReader& reader, const TrainConfig& config) {
   if (config.accumulate > 1) refuse("accumulate", "each sample is a pass of its own");
   if (config.noise_scale_every > 0) refuse("noise_scale", "a step has no gradient of a part of its batch");
   if (config.precision != Precision::full) refuse("precision", "samples are computed in 32 bits");
-  if (config.backend == Backend::onednn) refuse("backend", "parts of samples are computed with libtorch, too");
+  if (config.backend == Backend::onednn)
+    refuse("backend", "parts of samples are computed with libtorch, too");
   if (config.tournament.on()) refuse("tournament", "the number of trainers changes the result");
   if (config.stage_subset > 0) refuse("stage", "the ranks draw samples of their own");
   if (config.memory > 0) refuse("memory", "the planner does not know the parts of samples");

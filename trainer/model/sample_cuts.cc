@@ -133,7 +133,9 @@ class SampleInParts final : public OneSample {
       members_[i].inputs.resize(graph_.inputs.size());
       members_[i].outputs.resize(static_cast<std::size_t>(graph_.output_count()));
     }
-    for_each_part([&](std::size_t i) {
+    parts_.run([&](std::size_t i) {
+      // A setting of the calling thread. More threads would change the order of sums.
+      at::set_num_threads(1);
       members_[i].network =
           make_sharing_network(graph_, *members_[i].state, distribution, parts_.group(i), kernels);
     });
@@ -141,16 +143,15 @@ class SampleInParts final : public OneSample {
 
   ~SampleInParts() override {
     try {
-      for_each_part([&](std::size_t i) { members_[i].network.reset(); });
+      parts_.run([&](std::size_t i) { members_[i].network.reset(); });
     } catch (const std::exception&) {
       // The destructors of networks do not throw.
     }
   }
 
   void predict(Network::Inputs inputs, std::span<float> outputs) override {
-    run(inputs, outputs, [](Member& member, Network::Inputs own) {
-      member.network->predict(own, 1, member.outputs);
-    });
+    run(inputs, outputs,
+        [](Member& member, Network::Inputs own) { member.network->predict(own, 1, member.outputs); });
   }
   void forward(Network::Inputs inputs, const StepKey& key, std::span<float> outputs) override {
     run(inputs, outputs, [&key](Member& member, Network::Inputs own) {
@@ -158,9 +159,7 @@ class SampleInParts final : public OneSample {
     });
   }
   void backward(std::span<const float> output_gradients, ExactSums& sums) override {
-    for_each_part([&](std::size_t i) {
-      members_[i].network->backward(output_gradients, [](std::int64_t) {});
-    });
+    parts_.run([&](std::size_t i) { members_[i].network->backward(output_gradients, [](std::int64_t) {}); });
     for (Member& member : members_) add_gradients(*member.state, sums);
   }
   void values_changed() override {
@@ -175,22 +174,14 @@ class SampleInParts final : public OneSample {
   struct Member {
     std::unique_ptr<FlatState> state;
     std::unique_ptr<Network> network;
-    std::vector<Box> boxes;  // of the inputs
+    std::vector<Box> boxes;                  // of the inputs
     std::vector<std::vector<float>> inputs;  // the backward pass may read them, too
     std::vector<float> outputs;
   };
 
-  void for_each_part(const std::function<void(std::size_t)>& work) {
-    parts_.run([&](std::size_t i) {
-      // OpenMP's number of threads is one of the calling thread. More would change the order of sums.
-      at::set_num_threads(1);
-      work(i);
-    });
-  }
-
   template <class Call>
   void run(Network::Inputs inputs, std::span<float> outputs, const Call& call) {
-    for_each_part([&](std::size_t i) {
+    parts_.run([&](std::size_t i) {
       Member& member = members_[i];
       std::vector<std::span<const float>> spans;
       for (std::size_t input = 0; input < inputs.size(); ++input) {
@@ -310,10 +301,11 @@ Box box_of_parts(const Distribution& distribution, std::size_t input, std::span<
 
 void check_exact(const ModelGraph& graph) {
   if (graph.buffers().empty()) return;
-  throw Error(ExitCode::spec,
-              "'deterministic: grid' computes each sample by itself, and the network has batch norms (or "
-              "other statistics of a batch), whose samples depend on the number of ranks: use 'norm: group' or "
-              "'norm: none'");
+  throw Error(
+      ExitCode::spec,
+      "'deterministic: grid' computes each sample by itself, and the network has batch norms (or "
+      "other statistics of a batch), whose samples depend on the number of ranks: use 'norm: group' or "
+      "'norm: none'");
 }
 
 std::unique_ptr<Network> make_exact_network(const ModelGraph& graph, FlatState& state,

@@ -39,8 +39,8 @@ const std::vector<Box>* boxes_of_value(const Distribution& distribution, std::si
 
 class SplitNetwork final : public Network {
  public:
-  SplitNetwork(const ModelGraph& graph, FlatState& state, const Distribution& distribution,
-               RankGroup& group, KernelChoice kernels);
+  SplitNetwork(const ModelGraph& graph, FlatState& state, const Distribution& distribution, RankGroup& group,
+               KernelChoice kernels);
 
   using Network::forward;
   using Network::predict;

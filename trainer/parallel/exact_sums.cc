@@ -66,8 +66,7 @@ void ExactSums::add(std::size_t begin, std::span<const float> terms) {
 void ExactSums::take(Communicator& ranks, std::span<float> sums) {
   WFLOW_CHECK(sums.size() == sums_.size() && ranks.size() <= kMostRanks);
   for (std::size_t at = 0; at < sums_.size(); at += kSumsAtOnce) {
-    const std::span<Wide> piece =
-        std::span(sums_).subspan(at, std::min(kSumsAtOnce, sums_.size() - at));
+    const std::span<Wide> piece = std::span(sums_).subspan(at, std::min(kSumsAtOnce, sums_.size() - at));
     if (ranks.size() > 1) add_other_ranks(ranks, piece);
     std::ranges::transform(piece, sums.begin() + static_cast<std::ptrdiff_t>(at), rounded);
     std::ranges::fill(piece, Wide{0});

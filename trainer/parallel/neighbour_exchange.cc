@@ -11,7 +11,7 @@
 namespace wflow::trainer {
 namespace {
 
-constexpr int kFirstTag = 19;  // of the lanes
+constexpr int kFirstTag = 19;                                 // of the lanes
 constexpr std::size_t kMostPartBytes = std::size_t{1} << 30;  // MPI counts are ints
 
 // Calls `part(begin, length)` for each part of a message of so many bytes; an empty message has one.

@@ -174,10 +174,11 @@ void SampleParts::receive(const Address& address, std::span<std::byte> bytes) {
     message = std::move(messages_.extract(address).mapped());
   }
   if (message.size() != bytes.size()) {
-    throw Error(ExitCode::internal,
-                fmt::format("part {} of a sample sent {} bytes where {} were expected: the parts are computed "
-                            "by different networks",
-                            std::get<0>(address), message.size(), bytes.size()));
+    throw Error(
+        ExitCode::internal,
+        fmt::format("part {} of a sample sent {} bytes where {} were expected: the parts are computed "
+                    "by different networks",
+                    std::get<0>(address), message.size(), bytes.size()));
   }
   if (!message.empty()) std::memcpy(bytes.data(), message.data(), message.size());
 }

@@ -39,7 +39,8 @@ class SampleParts {
   RankGroup& group(std::size_t i);
 
   // Calls `work(i)` for each own part, on the part's own thread, and returns when all have ended. oneDNN's
-  // kernels must be made, used and destroyed by one thread. Throws the first error; if other parts then wait for other ranks for ever, it ends all ranks of the world.
+  // kernels must be made, used and destroyed by one thread. Throws the first error; if other parts then wait
+  // for other ranks for ever, it ends all ranks of the world.
   void run(const std::function<void(std::size_t)>& work);
 
  private:

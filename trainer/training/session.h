@@ -81,7 +81,9 @@ struct Session {
   bool counts_samples() const { return !sharing || sharing->group->rank() == 0; }
   // Seconds that this rank has waited for sums, halos and fields of others.
   double waited_seconds() const {
-    return communicator.exposed_seconds() + (sharing ? sharing->group->exposed_seconds() : 0);
+    // Parts of samples wait at the same time, and while others compute.
+    const bool waits_for_group = sharing && !sharing->parts;
+    return communicator.exposed_seconds() + (waits_for_group ? sharing->group->exposed_seconds() : 0);
   }
   // The training's network, for whole samples: computed by this rank, or together with its group. A
   // collective call, as are those of the network.

@@ -87,7 +87,8 @@ bool TrainingStep::take_by_sample(const Update& update, const Share& share, Exac
   sums.add(static_cast<std::size_t>(Scalar::alarm), {&alarm, 1});
   sums.add(static_cast<std::size_t>(Scalar::stop), {&stop, 1});
   sums.take(session_.communicator, flat.exchange());
-  return apply(update, {static_cast<std::int64_t>(share.global_batch), state_.counters.loss_scale.value, rate()});
+  return apply(update,
+               {static_cast<std::int64_t>(share.global_batch), state_.counters.loss_scale.value, rate()});
 }
 
 bool TrainingStep::take(const Update& update, const Share& share) {
