@@ -52,6 +52,10 @@ class Deterministic(whole.TrainRun):
 
     def test_numbers_from_fields(self):
         self.compare("norm", RUNS)
+        # To rounding, the losses are those of one rank without this setting.
+        self.train(self.config("rounded", **{**STEPS, "deterministic": True}))
+        for one, other in zip(self.hash_of("norm")[1], self.hash_of("rounded")[1], strict=True):
+            numpy.testing.assert_allclose(one, other, rtol=1e-4)
 
     def test_initial_weights_of_the_data_and_levels(self):
         self.compare("cosmoflow", [(2, None), (4, [2, 2, 1])], model={"name": "cosmoflow", "width": 3})
