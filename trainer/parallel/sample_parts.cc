@@ -19,7 +19,7 @@ struct OtherPartFailed {};
 
 }  // namespace
 
-// Used by the thread of its part only.
+// Used by the thread of its part only, but for the members at the end.
 class SampleParts::Member final : public RankGroup {
  public:
   Member(SampleParts& all, int part) : all_(all), part_(part) {}
@@ -56,8 +56,8 @@ class SampleParts::Member final : public RankGroup {
     auto found = pending_.extract(static_cast<std::uint64_t>(ticket));
     if (found.empty()) return;
     const Pending& pending = found.mapped();
-    for (const Expected& message : pending.of_own) all_.receive(message.address, message.bytes);
-    if (pending.of_ranks) all_.wait_for_ranks(*pending.of_ranks);
+    for (const Expected& message : pending.of_own) all_.receive(*this, message.address, message.bytes);
+    if (pending.of_ranks) all_.wait_for_ranks(*this, *pending.of_ranks);
   }
 
  private:
@@ -79,6 +79,12 @@ class SampleParts::Member final : public RankGroup {
   std::map<int, std::uint64_t> received_;
   std::map<std::uint64_t, Pending> pending_;
   std::uint64_t last_ = 0;
+
+ public:
+  // Under the lock of all parts.
+  std::condition_variable turn;
+  bool has_turn = false;
+  std::optional<Address> awaited;  // the message that it waits for
 };
 
 SampleParts::SampleParts(Communicator& ranks, std::vector<int> rank_of_part, int at_once)
@@ -97,7 +103,7 @@ SampleParts::~SampleParts() {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  changed_.notify_all();
+  started_.notify_all();
   for (std::thread& thread : threads_) thread.join();
 }
 
@@ -110,8 +116,8 @@ void SampleParts::run(const std::function<void(std::size_t)>& work) {
   work_ = &work;
   ended_ = 0;
   ++round_;
-  changed_.notify_all();
-  changed_.wait(lock, [&] {
+  started_.notify_all();
+  ended_or_stuck_.wait(lock, [&] {
     return ended_ == own_.size() || (failure_ && ended_ + waiting_for_ranks_ == own_.size());
   });
   if (ended_ < own_.size()) abort_stuck();
@@ -123,13 +129,14 @@ void SampleParts::run(const std::function<void(std::size_t)>& work) {
 
 // A part's thread.
 void SampleParts::live(std::size_t i) {
+  Member& member = *members_[i];
   for (std::uint64_t done = 0;; ++done) {
     {
       std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return stopping_ || round_ > done; });
+      started_.wait(lock, [&] { return stopping_ || round_ > done; });
       if (stopping_) return;
+      take_turn(member, lock);
     }
-    take_turn();
     try {
       (*work_)(i);
     } catch (const OtherPartFailed&) {
@@ -137,39 +144,63 @@ void SampleParts::live(std::size_t i) {
     } catch (...) {
       fail(std::current_exception());
     }
+    const std::lock_guard lock(mutex_);
     end_turn();
+    ++ended_;
+    ended_or_stuck_.notify_all();
   }
 }
 
-void SampleParts::take_turn() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return computing_ < at_once_; });
-  ++computing_;
+void SampleParts::take_turn(Member& member, std::unique_lock<std::mutex>& lock) {
+  make_ready(member);
+  wait_for_turn(member, lock);
+}
+
+void SampleParts::wait_for_turn(Member& member, std::unique_lock<std::mutex>& lock) {
+  member.turn.wait(lock, [&] { return member.has_turn; });
+  member.has_turn = false;
 }
 
 void SampleParts::end_turn() {
-  const std::lock_guard lock(mutex_);
   --computing_;
-  ++ended_;
-  changed_.notify_all();
+  start_ready();
+}
+
+void SampleParts::make_ready(Member& member) {
+  ready_.push_back(&member);
+  start_ready();
+}
+
+void SampleParts::start_ready() {
+  while (computing_ < at_once_ && !ready_.empty()) {
+    Member& member = *ready_.front();
+    ready_.pop_front();
+    ++computing_;
+    member.has_turn = true;
+    member.turn.notify_one();
+  }
 }
 
 void SampleParts::send(const Address& address, std::span<const std::byte> bytes) {
   std::string copy(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   const std::lock_guard lock(mutex_);
   messages_.emplace(address, std::move(copy));
-  changed_.notify_all();
+  for (const std::unique_ptr<Member>& member : members_) {
+    if (member->awaited != address) continue;
+    member->awaited.reset();
+    make_ready(*member);
+  }
 }
 
-void SampleParts::receive(const Address& address, std::span<std::byte> bytes) {
+void SampleParts::receive(Member& member, const Address& address, std::span<std::byte> bytes) {
   std::string message;
   {
     std::unique_lock lock(mutex_);
-    --computing_;
-    changed_.notify_all();
-    const auto can_go_on = [&] { return failure_ || (messages_.contains(address) && computing_ < at_once_); };
-    changed_.wait(lock, can_go_on);
-    ++computing_;
+    if (!failure_ && !messages_.contains(address)) {
+      member.awaited = address;
+      end_turn();
+      wait_for_turn(member, lock);
+    }
     if (failure_) throw OtherPartFailed();
     message = std::move(messages_.extract(address).mapped());
   }
@@ -183,12 +214,12 @@ void SampleParts::receive(const Address& address, std::span<std::byte> bytes) {
   if (!message.empty()) std::memcpy(bytes.data(), message.data(), message.size());
 }
 
-void SampleParts::wait_for_ranks(Communicator::ExchangeTicket ticket) {
+void SampleParts::wait_for_ranks(Member& member, Communicator::ExchangeTicket ticket) {
   {
     const std::lock_guard lock(mutex_);
-    --computing_;
+    end_turn();
     ++waiting_for_ranks_;
-    changed_.notify_all();
+    ended_or_stuck_.notify_all();
   }
   std::exception_ptr error;
   try {
@@ -197,17 +228,22 @@ void SampleParts::wait_for_ranks(Communicator::ExchangeTicket ticket) {
     error = std::current_exception();
   }
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     --waiting_for_ranks_;
+    take_turn(member, lock);
   }
-  take_turn();
   if (error) std::rethrow_exception(error);
 }
 
 void SampleParts::fail(const std::exception_ptr& error) {
   const std::lock_guard lock(mutex_);
   if (!failure_) failure_ = error;
-  changed_.notify_all();
+  for (const std::unique_ptr<Member>& member : members_) {
+    if (!member->awaited) continue;
+    member->awaited.reset();
+    make_ready(*member);
+  }
+  ended_or_stuck_.notify_all();
 }
 
 // The threads that wait for other ranks can't be ended.

@@ -6,6 +6,7 @@
 
 #include <condition_variable>
 #include <cstddef>
+#include <deque>
 #include <exception>
 #include <functional>
 #include <map>
@@ -49,13 +50,17 @@ class SampleParts {
   using Address = std::tuple<int, int, std::uint64_t>;
 
   void live(std::size_t i);
-  void take_turn();
-  void end_turn();
   void send(const Address& address, std::span<const std::byte> bytes);
-  void receive(const Address& address, std::span<std::byte> bytes);
-  void wait_for_ranks(Communicator::ExchangeTicket ticket);
+  void receive(Member& member, const Address& address, std::span<std::byte> bytes);
+  void wait_for_ranks(Member& member, Communicator::ExchangeTicket ticket);
   void fail(const std::exception_ptr& error);
   [[noreturn]] void abort_stuck();
+  // For threads that hold the lock. A part computes when it is its turn.
+  void take_turn(Member& member, std::unique_lock<std::mutex>& lock);
+  void wait_for_turn(Member& member, std::unique_lock<std::mutex>& lock);
+  void end_turn();
+  void make_ready(Member& member);
+  void start_ready();
 
   Communicator& ranks_;
   const std::vector<int> rank_of_part_;
@@ -64,12 +69,14 @@ class SampleParts {
   std::vector<std::unique_ptr<Member>> members_;
   std::vector<std::thread> threads_;
 
-  std::mutex mutex_;  // of all that follows
-  std::condition_variable changed_;
+  std::mutex mutex_;                 // of all that follows
+  std::condition_variable started_;  // a round, or the end
+  std::condition_variable ended_or_stuck_;
   const std::function<void(std::size_t)>* work_ = nullptr;
   std::uint64_t round_ = 0;  // calls of run()
   bool stopping_ = false;
   int computing_ = 0;
+  std::deque<Member*> ready_;  // to compute, once others stop
   std::size_t waiting_for_ranks_ = 0;
   std::size_t ended_ = 0;
   std::exception_ptr failure_;
