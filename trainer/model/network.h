@@ -35,8 +35,8 @@ class Network {
   // no dropout.
   virtual void predict(Inputs inputs, std::int64_t samples, std::span<float> outputs) = 0;
 
-  // Like predict(), but with the batch's statistics and dropout; keeps what backward() needs. Writes the
-  // statistics of the norms, times `samples`, to state.batch_statistics().
+  // Like predict(), but with the batch's statistics and dropout; keeps what backward() needs, which may
+  // read the inputs again. Writes the statistics of the norms, times `samples`, to state.batch_statistics().
   virtual void forward(Inputs inputs, std::int64_t samples, const StepKey& key, std::span<float> outputs) = 0;
 
   // Fills state.gradients(); output_gradients are laid out as the outputs. Calls `ready(from)` whenever all
