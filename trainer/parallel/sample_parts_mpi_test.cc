@@ -141,11 +141,31 @@ void errors_of_parts_are_thrown(Communicator& c) {
   }
 }
 
+// Part 0 fails, part 4 on another rank waits for it, and part 1, on the first rank, for part 4: ends all
+// ranks.
+void an_error_ends_ranks_that_wait(Communicator& c) {
+  std::vector<int> owners;
+  for (int part = 0; part < kParts; ++part) owners.push_back(part * c.size() / kParts);
+  SampleParts parts(c, owners, 2);
+  parts.run([&](std::size_t i) {
+    const int part = parts.own()[i];
+    double number = 0;
+    if (part == 0) throw Error(ExitCode::data, "part 0 is wrong");
+    if (part == 1 || part == kParts / 2)
+      parts.group(i).exchange({},
+                              {{part == 1 ? kParts / 2 : 0, std::as_writable_bytes(std::span(&number, 1))}});
+  });
+}
+
 }  // namespace
 }  // namespace wflow::trainer
 
 int main(int argc, char** argv) {
   wflow::trainer::Communicator communicator(argc, argv);
+  if (argc > 1) {  // with an error
+    wflow::trainer::an_error_ends_ranks_that_wait(communicator);
+    return 0;
+  }
   wflow::trainer::sums_do_not_depend_on_the_order(communicator);
   wflow::trainer::small_and_wrong_terms(communicator);
   wflow::trainer::parts_are_ranks(communicator);
