@@ -23,6 +23,7 @@
 #include "base/random.h"
 #include "trainer/model/network.h"
 #include "trainer/model/split_network.h"
+#include "trainer/parallel/communicator.h"
 #include "trainer/training/optimizer.h"
 
 namespace {

@@ -182,6 +182,7 @@ PLACES = [
     (at("study", "train", "checkpoint"), ["study", 2, "train", "checkpoint"], [{}]),
     (at("study", "train", "search"), ["study", 2, "train", "search"], [{"rungs": [1, 2]}]),
     (at("study", "train", "guard"), ["study", 2, "train", "guard"], [{}]),
+    (at("study", "train", "deterministic"), ["study", 2, "train", "deterministic"], [{}]),
     (at("study", "train", "tournament"), ["study", 2, "train", "tournament"], [{"trainers": 2}]),
     (at("study", "train", "groups"), ["study", 2, "train", "groups"], [{"steps": 2}]),
     (at("study", "train", "groups", "outer"), ["study", 2, "train", "groups", "outer"], [{}]),

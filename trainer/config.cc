@@ -871,6 +871,43 @@ const config::Table<GridConfig>& grid_table() {
   return table;
 }
 
+const config::Table<SampleCuts>& cuts_table() {
+  static const config::Table<SampleCuts> table(
+      "the deterministic: block",
+      {config::integers("parts", &SampleCuts::parts, 1, 1 << 16,
+                        "the parts of each sample along depth, height and width, such as `[8, 1, 1]`, which "
+                        "`grid` must divide")
+           .usually("8 of one axis, 4 x 2 of two, 4 x 2 x 2 of three")
+           .then([](yaml::MapReader& reader, SampleCuts& cuts) {
+             if (cuts.parts.empty() || cuts.parts.size() == 3) return;
+             reader.diagnostics().error(
+                 reader.mark_of("parts"),
+                 fmt::format("'parts' has {} numbers: write the parts along depth, height and width, such as "
+                             "[4, 2, 2]",
+                             cuts.parts.size()));
+             cuts.parts.clear();
+           })});
+  return table;
+}
+
+// `true`, `false`, `grid`, or a mapping.
+void read_deterministic(yaml::MapReader& reader, std::string_view key, TrainConfig& config) {
+  const yaml::Node* node = reader.find(key);
+  if (node == nullptr) return;
+  config.cuts.on = !node->is_scalar() || node->text == "grid";
+  if (!node->is_scalar()) {
+    cuts_table().read(*node, config.cuts, reader.diagnostics());
+  } else if (!config.cuts.on) {
+    config.deterministic = yaml::as_boolean(*node, key, reader.diagnostics()).value_or(true);
+  }
+}
+
+yaml::Node deterministic_node(const TrainConfig& config) {
+  if (!config.cuts.on) return config::emit_boolean(config.deterministic);
+  if (config.cuts.parts.empty()) return yaml::scalar("grid");
+  return cuts_table().write(config.cuts);
+}
+
 const config::Table<GuardConfig>& guard_table() {
   static const config::Table<GuardConfig> table(
       "the guard: block",
@@ -1230,6 +1267,36 @@ void check_grid(yaml::MapReader& reader, const TrainConfig& config) {
   if (config.backend == Backend::onednn) refuse("backend", "ranks that share samples compute with libtorch");
 }
 
+// Each rank must be able to compute its samples by itself, and add them exactly.
+void check_cuts(yaml::MapReader& reader, const TrainConfig& config) {
+  if (!config.cuts.on) return;
+  const auto refuse = [&](const char* key, const char* reason) {
+    reader.diagnostics().error(
+        reader.mark_of(key),
+        fmt::format("'deterministic: grid' and '{}' do not go together: {}; leave out one of them", key,
+                    reason));
+  };
+  if (!config.alternate.empty()) refuse("alternate", "the gradients of one update a step are added exactly");
+  if (config.model.name == ModelName::gan || config.model.name == ModelName::wae)
+    refuse("model", "gan and wae make several updates a step");
+  if (config.model.name == ModelName::module)
+    refuse("model", "the layers of a TorchScript module are not known");
+  if (config.optimizer.lag > 0) refuse("optimizer", "'lag: 1' sums gradients in floats");
+  if (config.gradients.wire == WireFormat::half)
+    refuse("gradients", "'wire: half' rounds what the nodes exchange");
+  if (config.shard != Shard::none) refuse("shard", "exact sums need all gradients on every rank");
+  if (config.accumulate > 1) refuse("accumulate", "each sample is a pass of its own");
+  if (config.noise_scale_every > 0) refuse("noise_scale", "a step has no gradient of a part of its batch");
+  if (config.precision != Precision::full) refuse("precision", "samples are computed in 32 bits");
+  if (config.backend == Backend::onednn)
+    refuse("backend", "parts of samples are computed with libtorch, too");
+  if (config.tournament.on()) refuse("tournament", "the number of trainers changes the result");
+  if (config.stage_subset > 0) refuse("stage", "the ranks draw samples of their own");
+  if (config.memory > 0) refuse("memory", "the planner does not know the parts of samples");
+  if (config.grid.choice != GridChoice::given)
+    refuse("grid", "the planner does not know the parts of samples: write the grid");
+}
+
 std::optional<MetricName> judging_metric(const std::string& text, const TrainConfig& config) {
   if (const auto metric = metric_named(text)) return metric;
   std::vector<std::string> own;
@@ -1356,6 +1423,8 @@ void check_groups(yaml::MapReader& reader, const TrainConfig& config) {
            "a gradient that is not applied yet is of the weights before the outer step");
   if (config.noise_scale_every > 0)
     refuse("noise_scale", "noise_scale", "it compares gradients of all ranks");
+  if (config.cuts.on)
+    refuse("deterministic", "deterministic: grid", "the mean of the groups is not an exact sum");
   if (config.grid.choice != GridChoice::given)
     refuse("grid", "grid: auto", "the planner does not know the groups: write the parts");
 }
@@ -1429,6 +1498,7 @@ void check_train(yaml::MapReader& reader, TrainConfig& config) {
   check_detection(reader, config);
   check_metrics(reader, config);
   check_grid(reader, config);
+  check_cuts(reader, config);
   check_tournament(reader, config);
   check_groups(reader, config);
   check_subset(reader, config);
@@ -1763,8 +1833,14 @@ const config::Table<TrainConfig>& train_table() {
            .only_if_set(),
        config::boolean("shuffle_labels", &TrainConfig::shuffle_labels,
                        "leak test: training labels in random order; ratios must stay near 1"),
-       config::boolean("deterministic", &TrainConfig::deterministic,
-                       "ask libtorch for deterministic kernels"),
+       config::custom<TrainConfig>(
+           "deterministic",
+           config::any_of({config::boolean_schema(),
+                           config::choice_schema(std::array<std::string, 1>{"grid"}), cuts_table().schema()}),
+           "`true`: ask libtorch for deterministic kernels; `grid`, or a [mapping](#keys-of-deterministic): "
+           "also [the same bits on any number of ranks](#the-same-bits-on-any-number-of-ranks)",
+           read_deterministic, deterministic_node)
+           .usually("`true`"),
        config::choice("backend", &TrainConfig::backend, kBackends,
                       "what computes on a processor: `torch` (libtorch, and wflow's kernels for few "
                       "channels), `onednn` (oneDNN "
@@ -2026,6 +2102,7 @@ std::vector<config::Section> train_sections() {
           {"train.schedule", schedule_table().rows()},
           {"train.checkpoint", checkpoint_table().rows()},
           {"train.guard", guard_table().rows()},
+          {"train.deterministic", cuts_table().rows()},
           {"train.tournament", tournament_table().rows()},
           {"train.groups", groups_table().rows()},
           {"train.groups.outer", outer_table().rows()},

@@ -155,6 +155,14 @@ struct LossConfig {
   std::string formula;                                // formula: the loss of a prediction and its target
   bool operator==(const LossConfig&) const = default;
 };
+// The same bits of the weights on any number of ranks: each sample is computed by itself, and in the same
+// parts whatever ranks share it.
+struct SampleCuts {
+  bool on = false;
+  std::vector<std::int64_t> parts;  // along depth, height and width; empty: chosen by the network
+  bool operator==(const SampleCuts&) const = default;
+};
+
 // True if the target is a class number.
 bool is_classification(LossName name);
 TargetKind kind_of(LossName name);
@@ -340,6 +348,7 @@ struct TrainConfig {
   std::int64_t noise_scale_every = 0;  // steps between measurements of the gradient noise scale; 0: none
   bool shuffle_labels = false;         // leak test: a network can learn nothing from such data
   bool deterministic = true;
+  SampleCuts cuts;  // `deterministic: grid`
   Backend backend = Backend::automatic;
   Precision precision = Precision::full;
   // Initial weights. Empty: random; kInitFromLast: if the data have changed, those of this training's last

@@ -130,7 +130,7 @@ TEST(TrainConfig, WrongGroupsAreRefused) {
   EXPECT_THAT(messages("groups: {count: some, steps: 5}"), HasSubstr("'count'"));
   EXPECT_THAT(messages("groups: {steps: 5, outer: {momentum: 1}}"), HasSubstr("'momentum'"));
   for (const char* other : {"tournament: 2", "shard: optimizer", "optimizer: {name: sgd, lag: 1}",
-                            "noise_scale: 5", "grid: auto"})
+                            "noise_scale: 5", "grid: auto", "deterministic: grid"})
     EXPECT_THAT(messages(fmt::format("ranks: 2, groups: {{count: 2, steps: 5}}, {}", other)),
                 HasSubstr("'groups' and"))
         << other;
@@ -199,6 +199,17 @@ TEST(TrainConfig, AGridIsANumberOrPartsOfEachAxis) {
   EXPECT_EQ(read("{data: d, ranks: 64, grid: auto}").config.grid.choice, GridChoice::fastest);
   EXPECT_EQ(read("{data: d, ranks: 4, grid: {space: fit}, memory: 3GiB}").config.grid.choice,
             GridChoice::fit);
+  EXPECT_EQ(read("{data: d, deterministic: grid}").config.cuts, (SampleCuts{true, {}}));
+  EXPECT_EQ(read("{data: d, deterministic: {parts: [8, 1, 1]}}").config.cuts, (SampleCuts{true, {8, 1, 1}}));
+  EXPECT_EQ(read("{data: d, deterministic: {}}").config.cuts, (SampleCuts{true, {}}));
+  EXPECT_FALSE(read("{data: d, deterministic: false}").config.deterministic);
+  EXPECT_FALSE(read("{data: d, deterministic: true}").config.cuts.on);
+  EXPECT_THAT(read("{data: d, deterministic: girds}").messages, HasSubstr("deterministic"));
+  EXPECT_THAT(read("{data: d, deterministic: {parts: 4}}").messages, HasSubstr("'parts' has 1 numbers"));
+  EXPECT_THAT(read("{data: d, deterministic: grid, shard: weights}").messages,
+              HasSubstr("'deterministic: grid' and 'shard' do not go together: exact sums need"));
+  for (const char* text : {"{data: d, deterministic: grid}", "{data: d, deterministic: {parts: [8, 1, 1]}}"})
+    EXPECT_EQ(read(yaml::emit(to_yaml(read(text).config))).config, read(text).config);
   EXPECT_THAT(read("{data: d, ranks: 4, grid: fit}").messages, HasSubstr("such as 'memory: 3GiB'"));
   EXPECT_THAT(read("{data: d, ranks: 2, grid: [2, 1]}").messages, HasSubstr("'space' has 2 numbers"));
   EXPECT_THAT(read("{data: d, ranks: 6, grid: 4}").messages,

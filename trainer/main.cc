@@ -183,7 +183,9 @@ int run(const Arguments& arguments, trainer::Communicator& communicator) {
       }
     }();
     check_world(config, communicator, arguments.allow_any_ranks);
-    trainer::set_compute_threads(static_cast<int>(config.threads), config.deterministic);
+    // The order of sums depends on the number of threads: parts of samples have one each.
+    const int threads = config.cuts.on ? 1 : static_cast<int>(config.threads);
+    trainer::set_compute_threads(threads, config.deterministic);
     if (leader) check_machine(config);
     std::signal(SIGTERM, remember_signal);
     std::signal(SIGUSR1, remember_signal);

@@ -28,15 +28,23 @@ FloatBuffer::FloatBuffer(std::int64_t count) : count_(count) {
   if (bytes >= kMappedBytes) {
     void* pages = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (pages == MAP_FAILED) throw std::bad_alloc();
-    data_ = {static_cast<float*>(pages), Free{bytes}};
+    data_ = {static_cast<float*>(pages), Free{bytes, true}};
     return;
   }
-  data_ = {static_cast<float*>(std::aligned_alloc(kLineBytes, bytes)), Free{0}};
+  data_ = {static_cast<float*>(std::aligned_alloc(kLineBytes, bytes)), Free{0, true}};
   if (data_ == nullptr) throw std::bad_alloc();
   std::fill_n(data_.get(), bytes / sizeof(float), 0.0F);
 }
 
+FloatBuffer FloatBuffer::alias_of(FloatBuffer& other) {
+  FloatBuffer alias;
+  alias.data_ = {other.data(), Free{0, false}};
+  alias.count_ = other.size();
+  return alias;
+}
+
 void FloatBuffer::Free::operator()(float* p) const {
+  if (!owns) return;
   if (mapped > 0) {
     ::munmap(p, mapped);
   } else {
@@ -64,6 +72,16 @@ FlatState::FlatState(const ModelGraph& graph)
       values_(parameters_.size),
       buffer_values_(buffers_.size),
       exchange_(kScalarSpace + buffers_.size + parameters_.size) {}
+
+FlatState FlatState::with_values_of(FlatState& other) {
+  FlatState state;
+  state.parameters_ = other.parameters_;
+  state.buffers_ = other.buffers_;
+  state.values_ = FloatBuffer::alias_of(other.values_);
+  state.buffer_values_ = FloatBuffer::alias_of(other.buffer_values_);
+  state.exchange_ = FloatBuffer(other.exchange_.size());
+  return state;
+}
 
 std::span<float> FlatState::batch_statistics() {
   return exchange_.span().subspan(kScalarSpace, static_cast<std::size_t>(buffers_.size));

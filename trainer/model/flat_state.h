@@ -22,6 +22,8 @@ class FloatBuffer {
  public:
   FloatBuffer() = default;
   explicit FloatBuffer(std::int64_t count);
+  // The same floats: `other` must outlive it.
+  static FloatBuffer alias_of(FloatBuffer& other);
   std::span<float> span() { return {data_.get(), static_cast<std::size_t>(count_)}; }
   std::span<const float> span() const { return {data_.get(), static_cast<std::size_t>(count_)}; }
   float* data() { return data_.get(); }
@@ -31,6 +33,7 @@ class FloatBuffer {
  private:
   struct Free {
     std::size_t mapped;  // bytes; 0: allocated
+    bool owns;
     void operator()(float* p) const;
   };
   std::unique_ptr<float, Free> data_;
@@ -84,6 +87,8 @@ class StateOnUse {
 class FlatState {
  public:
   explicit FlatState(const ModelGraph& graph);
+  // A state with gradients of its own, and the values and buffers of `other`, which must outlive it.
+  static FlatState with_values_of(FlatState& other);
 
   const FlatLayout& parameters() const { return parameters_; }
   const FlatLayout& buffers() const { return buffers_; }
@@ -96,6 +101,7 @@ class FlatState {
   // One array for the all-reduce: scalars, then statistics of this batch (laid out as the buffers,
   // weighted with the rank's number of samples), then gradients in order of the layers.
   std::span<float> exchange() { return exchange_.span(); }
+  std::size_t exchange_count() const { return exchange_.span().size(); }
   std::span<float> batch_statistics();
   std::span<float> gradients();
   std::int64_t gradients_begin() const { return kScalarSpace + buffers_.size; }
@@ -119,6 +125,7 @@ class FlatState {
   void add_to_running_statistics(std::int64_t samples);
 
  private:
+  FlatState() = default;
   static std::span<float> part(FloatBuffer& buffer, const FlatEntry& entry, std::int64_t begin) {
     return buffer.span().subspan(static_cast<std::size_t>(begin + entry.offset),
                                  static_cast<std::size_t>(entry.count));

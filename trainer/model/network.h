@@ -14,6 +14,8 @@
 
 namespace wflow::trainer {
 
+class ExactSums;
+
 // Key of random numbers in a step. With layer and unit, dropout depends on these only, not on the rank that
 // has the sample.
 struct StepKey {
@@ -33,8 +35,8 @@ class Network {
   // no dropout.
   virtual void predict(Inputs inputs, std::int64_t samples, std::span<float> outputs) = 0;
 
-  // Like predict(), but with the batch's statistics and dropout; keeps what backward() needs. Writes the
-  // statistics of the norms, times `samples`, to state.batch_statistics().
+  // Like predict(), but with the batch's statistics and dropout; keeps what backward() needs, which may
+  // read the inputs again. Writes the statistics of the norms, times `samples`, to state.batch_statistics().
   virtual void forward(Inputs inputs, std::int64_t samples, const StepKey& key, std::span<float> outputs) = 0;
 
   // Fills state.gradients(); output_gradients are laid out as the outputs. Calls `ready(from)` whenever all
@@ -50,6 +52,11 @@ class Network {
   // (`StateOnUse`), every rank takes part in the passes of the others.
   enum class Pass { predict, forward, backward };
   virtual void sit_out(Pass /*pass*/) {}
+
+  // Not null: backward() adds the gradients of its samples, one after the other, to these sums, laid out as
+  // state.exchange(), and what it leaves in the state is undefined. The sums over the ranks have the same
+  // bits on any number of ranks.
+  virtual ExactSums* exact_sums() { return nullptr; }
 
   // Must be called after the optimiser or a checkpoint has changed values or buffers.
   virtual void values_changed() = 0;

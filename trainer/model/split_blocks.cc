@@ -110,7 +110,7 @@ class BlockStage : public BlockedStage {
 // finds the gradients of all cells that it has read and sends those of the halo back, where they are added.
 class SplitBlock final : public BlockStage {
  public:
-  SplitBlock(Communicator& group, const std::vector<Exchange>& halo, const Box& needed)
+  SplitBlock(RankGroup& group, const std::vector<Exchange>& halo, const Box& needed)
       : needed_(needed), halo_(group, halo), back_(group, sent_back(halo)) {}
 
   // The block calls send_back(), which needs this object.
@@ -265,8 +265,8 @@ BlockPart part_of(const BlockedPlan& plan, std::span<const Layer> group) {
 }
 
 // True if all ranks pass the same numbers, and the last is not 0.
-bool all_agree(Communicator& group, const std::array<int, 2>& numbers) {
-  const std::vector<int> all = gather_values(group, std::vector<int>(numbers.begin(), numbers.end()));
+bool all_agree(RankGroup& group, const std::array<int, 2>& numbers) {
+  const std::vector<int> all = values_of_ranks<int>(group, numbers);
   for (std::size_t i = 0; i < all.size(); ++i)
     if (all[i] != numbers[i % 2]) return false;
   return numbers[1] != 0;

@@ -19,7 +19,7 @@
 #include "trainer/model/graph_uses.h"
 #include "trainer/model/onednn_block.h"
 #include "trainer/model/state_tensors.h"
-#include "trainer/parallel/communicator.h"
+#include "trainer/parallel/rank_group.h"
 
 namespace wflow::trainer {
 
@@ -59,7 +59,7 @@ struct BlockedPlan {
   const Distribution& distribution;
   const GraphUses& uses;
   const StateTensors& state;
-  Communicator& group;
+  RankGroup& group;
   std::shared_ptr<BlockScratch> scratch;
 };
 

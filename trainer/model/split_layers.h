@@ -12,7 +12,7 @@
 
 #include "trainer/model/distribution.h"
 #include "trainer/model/torch_layers.h"
-#include "trainer/parallel/communicator.h"
+#include "trainer/parallel/rank_group.h"
 
 namespace wflow::trainer {
 
@@ -25,7 +25,7 @@ at::Tensor zero_field(std::int64_t samples, std::int64_t channels, const Box& bo
 // Exchanges of one value's cells, again and again. Tensors have the cells at the axes 2 to 4.
 class BoxExchange {
  public:
-  BoxExchange(Communicator& group, const std::vector<Exchange>& all);
+  BoxExchange(RankGroup& group, const std::vector<Exchange>& all);
   // Starts to send cells of `from`, a tensor with the cells `frame`, and to receive.
   void start(const at::Tensor& from, const Box& frame);
   // Writes what arrives into `to`, or adds it.
@@ -37,19 +37,19 @@ class BoxExchange {
   template <class Take>
   void finish_with(const Take& take);
 
-  Communicator& group_;
+  RankGroup& group_;
   std::vector<Exchange> sent_;
   std::vector<Exchange> received_;
   std::vector<at::Tensor> leaving_;
   std::vector<at::Tensor> arriving_;
-  Communicator::ExchangeTicket ticket_ = {};
+  RankGroup::ExchangeTicket ticket_ = {};
 };
 
 struct SplitLayerPlan {
   const Layer& layer;
   const LayerSplit& split;
   LayerTensors tensors;
-  Communicator& group;
+  RankGroup& group;
   Box in;   // this rank's cells of the input
   Box out;  // and of the output
   // The layer reads the whole input, which every rank has, and finds the gradient of the cells `in`.

@@ -39,8 +39,8 @@ const std::vector<Box>* boxes_of_value(const Distribution& distribution, std::si
 
 class SplitNetwork final : public Network {
  public:
-  SplitNetwork(const ModelGraph& graph, FlatState& state, const Distribution& distribution,
-               Communicator& group, KernelChoice kernels);
+  SplitNetwork(const ModelGraph& graph, FlatState& state, const Distribution& distribution, RankGroup& group,
+               KernelChoice kernels);
 
   using Network::forward;
   using Network::predict;
@@ -168,7 +168,7 @@ class SplitNetwork final : public Network {
   FlatState& state_;
   StateTensors arrays_;
   Distribution distribution_;
-  Communicator& group_;
+  RankGroup& group_;
   std::vector<Box> whole_;        // of each value
   std::vector<Storage> storage_;  // of each value that is kept in blocks; of others, no block
   std::vector<Stage> stages_;
@@ -178,7 +178,7 @@ class SplitNetwork final : public Network {
 };
 
 SplitNetwork::SplitNetwork(const ModelGraph& graph, FlatState& state, const Distribution& distribution,
-                           Communicator& group, KernelChoice kernels)
+                           RankGroup& group, KernelChoice kernels)
     : graph_(graph),
       state_(state),
       arrays_(state, at::kCPU),
@@ -443,7 +443,7 @@ std::int64_t local_output_count(const ModelGraph& graph, const Distribution& dis
 }
 
 std::unique_ptr<Network> make_split_network(const ModelGraph& graph, FlatState& state,
-                                            const Distribution& distribution, Communicator& group,
+                                            const Distribution& distribution, RankGroup& group,
                                             KernelChoice kernels) {
   if (graph.learns_input)
     throw Error(ExitCode::spec,

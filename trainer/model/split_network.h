@@ -15,7 +15,7 @@
 
 #include "trainer/model/distribution.h"
 #include "trainer/model/network.h"
-#include "trainer/parallel/communicator.h"
+#include "trainer/parallel/rank_group.h"
 
 namespace wflow::trainer {
 
@@ -36,7 +36,7 @@ std::int64_t local_output_count(const ModelGraph& graph, const Distribution& dis
 // State and group must outlive the network. Throws Error{spec} for a graph that learns its input. Kernels:
 // library, or else oneDNN for convolutions wherever it has fast kernels for the rank's box.
 std::unique_ptr<Network> make_split_network(const ModelGraph& graph, FlatState& state,
-                                            const Distribution& distribution, Communicator& group,
+                                            const Distribution& distribution, RankGroup& group,
                                             KernelChoice kernels = KernelChoice::fastest);
 
 }  // namespace wflow::trainer

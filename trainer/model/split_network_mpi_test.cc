@@ -20,6 +20,7 @@
 #include "trainer/model/flat_state.h"
 #include "trainer/model/graph_builder.h"
 #include "trainer/model/split_network.h"
+#include "trainer/parallel/communicator.h"
 
 namespace wflow::trainer {
 namespace {

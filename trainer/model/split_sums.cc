@@ -219,7 +219,7 @@ class SplitNorm final : public UnaryLayer {
 
   Layer layer_;
   LayerTensors tensors_;
-  Communicator& group_;
+  RankGroup& group_;
   std::unique_ptr<TorchLayer> plain_;
   at::Tensor input_;
   std::vector<SumPair> moments_;
@@ -251,7 +251,7 @@ class SplitGlobalMean final : public UnaryLayer {
  private:
   double cells_;
   std::array<std::int64_t, 3> extent_;
-  Communicator& group_;
+  RankGroup& group_;
 };
 
 // Cells with the maximum share the gradient, as in libtorch.
@@ -283,15 +283,7 @@ class SplitGlobalMax final : public UnaryLayer {
     at::Tensor largest = x.amax({2, 3, 4}).contiguous();
     const auto count = static_cast<std::size_t>(largest.numel());
     const std::vector<float> own(largest.data_ptr<float>(), largest.data_ptr<float>() + count);
-    std::vector<float> all(count * static_cast<std::size_t>(group_.size()));
-    std::vector<Outgoing> outgoing;
-    std::vector<Incoming> incoming;
-    for (int rank = 0; rank < group_.size(); ++rank) {
-      const std::span<float> from = std::span(all).subspan(static_cast<std::size_t>(rank) * count, count);
-      outgoing.push_back({rank, std::as_bytes(std::span(own))});
-      incoming.push_back({rank, std::as_writable_bytes(from)});
-    }
-    group_.exchange(std::move(outgoing), std::move(incoming));
+    const std::vector<float> all = values_of_ranks<float>(group_, own);
     for (std::size_t i = 0; i < all.size(); ++i) {
       float& value = largest.data_ptr<float>()[i % count];
       // Like libtorch, it is NaN where a cell is.
@@ -300,7 +292,7 @@ class SplitGlobalMax final : public UnaryLayer {
     return largest;
   }
 
-  Communicator& group_;
+  RankGroup& group_;
   at::Tensor input_;
   at::Tensor largest_;
 };
@@ -347,7 +339,7 @@ class SplitFilm final : public TorchLayer {
     return as_floats(sums, {x.count / x.channels, 2 * x.channels});
   }
 
-  Communicator& group_;
+  RankGroup& group_;
   at::Tensor field_;
   at::Tensor numbers_;
 };
@@ -374,7 +366,7 @@ class SplitSpread final : public TorchLayer {
 
  private:
   std::array<std::int64_t, 3> extent_;
-  Communicator& group_;
+  RankGroup& group_;
 };
 
 }  // namespace

@@ -44,7 +44,7 @@ std::span<std::byte> bytes_in(const at::Tensor& tensor) {
 
 }  // namespace
 
-BoxExchange::BoxExchange(Communicator& group, const std::vector<Exchange>& all) : group_(group) {
+BoxExchange::BoxExchange(RankGroup& group, const std::vector<Exchange>& all) : group_(group) {
   for (const Exchange& exchange : all) {
     if (exchange.from == group.rank()) sent_.push_back(exchange);
     if (exchange.to == group.rank()) received_.push_back(exchange);

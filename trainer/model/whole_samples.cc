@@ -45,7 +45,7 @@ void paste(std::span<const float> part, const TensorShape& shape, const Box& box
 class SharingNetwork final : public Network {
  public:
   SharingNetwork(const ModelGraph& graph, FlatState& state, const Distribution& distribution,
-                 Communicator& group, KernelChoice kernels)
+                 RankGroup& group, KernelChoice kernels)
       : graph_(graph),
         distribution_(distribution),
         group_(group),
@@ -128,7 +128,7 @@ class SharingNetwork final : public Network {
 
   ModelGraph graph_;
   Distribution distribution_;
-  Communicator& group_;
+  RankGroup& group_;
   std::unique_ptr<Network> split_;
   std::vector<float> own_outputs_;
   std::vector<float> own_gradients_;  // of the outputs
@@ -137,7 +137,7 @@ class SharingNetwork final : public Network {
 }  // namespace
 
 std::unique_ptr<Network> make_sharing_network(const ModelGraph& graph, FlatState& state,
-                                              const Distribution& distribution, Communicator& group,
+                                              const Distribution& distribution, RankGroup& group,
                                               KernelChoice kernels) {
   return std::make_unique<SharingNetwork>(graph, state, distribution, group, kernels);
 }

@@ -12,7 +12,7 @@ namespace wflow::trainer {
 // Each rank of the group passes its cells of the same samples, as local_box() says, and all get the same
 // whole outputs. backward() finds this rank's part of the gradients, as make_split_network() says.
 std::unique_ptr<Network> make_sharing_network(const ModelGraph& graph, FlatState& state,
-                                              const Distribution& distribution, Communicator& group,
+                                              const Distribution& distribution, RankGroup& group,
                                               KernelChoice kernels = KernelChoice::fastest);
 
 }  // namespace wflow::trainer

@@ -310,24 +310,7 @@ void Communicator::wait(ExchangeTicket ticket) {
 }
 
 void Communicator::sum_by_rank(std::span<double> values) {
-  if (group_->alone_) return;
-  const auto ranks = static_cast<std::size_t>(size());
-  std::vector<double> all(values.size() * ranks);
-  std::vector<Outgoing> outgoing;
-  std::vector<Incoming> incoming;
-  for (std::size_t other = 0; other < ranks; ++other) {
-    outgoing.push_back({static_cast<int>(other), std::as_bytes(values)});
-    incoming.push_back({static_cast<int>(other), std::as_writable_bytes(std::span(all).subspan(
-                                                     other * values.size(), values.size()))});
-  }
-  exchange(std::move(outgoing), std::move(incoming));
-  for (std::size_t stride = 1; stride < ranks; stride *= 2) {
-    for (std::size_t left = 0; left + stride < ranks; left += 2 * stride) {
-      for (std::size_t i = 0; i < values.size(); ++i)
-        all[left * values.size() + i] += all[(left + stride) * values.size() + i];
-    }
-  }
-  std::copy_n(all.begin(), values.size(), values.begin());
+  if (!group_->alone_) RankGroup::sum_by_rank(values);
 }
 
 void Communicator::add_up(std::span<double> values) {

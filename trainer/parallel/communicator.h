@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "trainer/parallel/rank_group.h"
 
 namespace wflow::trainer {
 
@@ -49,21 +50,10 @@ class CommonError : public Error {
   using Error::Error;
 };
 
-// Messages of an exchange, to and from ranks of the communicator. Two messages from one rank to another
-// arrive in the order in which both sides name them. The bytes must not be touched until wait().
-struct Outgoing {
-  int to = 0;
-  std::span<const std::byte> bytes;
-};
-struct Incoming {
-  int from = 0;
-  std::span<std::byte> bytes;
-};
-
 // The ranks of the world, or of a group. Every group has ranks from 0 on, and operations, tickets and errors
 // of its own. Jobs of all groups of a process run one after the other on one thread: ranks with several
 // groups in common call their operations in the same order. Exchanges have no such order.
-class Communicator {
+class Communicator final : public RankGroup {
  public:
   // MPI_Init. A program that no MPI launcher has started is a world of one and makes no MPI call that needs
   // MPI_Init: Open MPI would start a daemon for it and keep files in TMPDIR.
@@ -72,7 +62,7 @@ class Communicator {
   Communicator& operator=(const Communicator&) = delete;
   // Calls MPI_Finalize if it is the last communicator of the process, which waits for the other ranks. On an
   // exception, call abort() instead. A group's resources live as long as the world.
-  ~Communicator();
+  ~Communicator() override;
 
   // Collective calls of all ranks of this communicator. The group of those with the same colour, from 0 on,
   // in order of `key` and then of rank.
@@ -80,8 +70,8 @@ class Communicator {
   // The group of these ranks, in this order; null on the others. All pass the same list.
   std::unique_ptr<Communicator> group(std::span<const int> ranks);
 
-  int rank() const;
-  int size() const;
+  int rank() const override;
+  int size() const override;
   int ranks_on_node() const;
   // A group of `size` ranks of which only this one exists, to measure its work. It drops what it sends and
   // receives zeros. A sum leaves its numbers as they are, and all_gather() repeats its bytes for each rank.
@@ -105,19 +95,12 @@ class Communicator {
   // Every rank gets the values that the others own. Returns at once, like a sum.
   Ticket start_gather(std::span<float> values, OwnedParts parts);
 
-  // Sends and receives. Returns at once. An exchange starts before the jobs that wait, and goes on while a
-  // job waits for other ranks: a sum of gradients does not delay it. wait() throws if a message has another
-  // length than its receiver expects.
-  enum class ExchangeTicket : std::uint64_t {};
-  ExchangeTicket start_exchange(std::vector<Outgoing> outgoing, std::vector<Incoming> incoming);
-  void wait(ExchangeTicket ticket);
-  void exchange(std::vector<Outgoing> outgoing, std::vector<Incoming> incoming) {
-    wait(start_exchange(std::move(outgoing), std::move(incoming)));
-  }
+  // An exchange starts before the jobs that wait, and goes on while a job waits for other ranks: a sum of
+  // gradients does not delay it.
+  ExchangeTicket start_exchange(std::vector<Outgoing> outgoing, std::vector<Incoming> incoming) override;
+  void wait(ExchangeTicket ticket) override;
 
-  // Sums over all ranks, in a fixed tree in order of rank, whatever the nodes are: the same bits on all
-  // ranks. An exchange in which each rank sends all values to all others: for few numbers and few ranks.
-  void sum_by_rank(std::span<double> values);
+  void sum_by_rank(std::span<double> values) override;
 
   // Sums over all ranks, of numbers that are 0 on all but one: exact in any order.
   void add_up(std::span<double> values);

@@ -11,7 +11,7 @@
 namespace wflow::trainer {
 namespace {
 
-constexpr int kExchangeTag = 19;
+constexpr int kFirstTag = 19;                                 // of the lanes
 constexpr std::size_t kMostPartBytes = std::size_t{1} << 30;  // MPI counts are ints
 
 // Calls `part(begin, length)` for each part of a message of so many bytes; an empty message has one.
@@ -40,15 +40,15 @@ void NeighbourExchange::start() {
     if (message.from == rank_) continue;
     for_parts(message.bytes.size(), [&](std::size_t begin, std::size_t length) {
       expected_.push_back({message.from, length});
-      MPI_Irecv(message.bytes.data() + begin, static_cast<int>(length), MPI_BYTE, message.from, kExchangeTag,
-                ranks_, &requests_.emplace_back(MPI_REQUEST_NULL));
+      MPI_Irecv(message.bytes.data() + begin, static_cast<int>(length), MPI_BYTE, message.from,
+                kFirstTag + message.lane, ranks_, &requests_.emplace_back(MPI_REQUEST_NULL));
     });
   }
   for (const Outgoing& message : outgoing_) {
     if (message.to == rank_) continue;
     for_parts(message.bytes.size(), [&](std::size_t begin, std::size_t length) {
-      MPI_Isend(message.bytes.data() + begin, static_cast<int>(length), MPI_BYTE, message.to, kExchangeTag,
-                ranks_, &requests_.emplace_back(MPI_REQUEST_NULL));
+      MPI_Isend(message.bytes.data() + begin, static_cast<int>(length), MPI_BYTE, message.to,
+                kFirstTag + message.lane, ranks_, &requests_.emplace_back(MPI_REQUEST_NULL));
     });
   }
 }

@@ -234,7 +234,7 @@ std::vector<std::int64_t> input_counts(const ModelGraph& graph, const Distributi
 
 bool predicts_memory(const TrainConfig& config, const ModelGraph& graph) {
   return !graph.is_module() && config.alternate.empty() && !config.tournament.on() &&
-         config.stage == Stage::none && compute_device() == "cpu";
+         config.stage == Stage::none && !config.cuts.on && compute_device() == "cpu";
 }
 
 RankMemory memory_of(const PlanTask& task, const Distribution* parts, std::int64_t program) {

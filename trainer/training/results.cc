@@ -158,8 +158,8 @@ nlohmann::json reading_result(const Session& session) {
 
 // Parts of each sample along depth, height and width; null if each rank has samples of its own.
 nlohmann::json grid_result(const Session& session) {
-  if (!session.sharing) return {};
-  return session.sharing->distribution.grid.parts;
+  if (!session.sharing || session.sharing->grid.ranks() == 1) return {};
+  return session.sharing->grid.parts;
 }
 
 // A number that was predicted, and the same number of the training.

@@ -15,8 +15,10 @@
 #include "trainer/model/distribution.h"
 #include "trainer/model/network.h"
 #include "trainer/model/parts.h"
+#include "trainer/model/sample_cuts.h"
 #include "trainer/model/split_network.h"
 #include "trainer/model/whole_samples.h"
+#include "trainer/parallel/exact_sums.h"
 #include "trainer/training/contest.h"
 #include "trainer/training/heads.h"
 #include "trainer/training/pass_times.h"
@@ -46,6 +48,7 @@ ModelGraph network_graph(const TrainConfig& config, const ModelTask& task, Commu
 // contiguous in memory.
 SpaceGrid grid_of(const GridConfig& config, const ModelGraph& graph) {
   SpaceGrid grid;
+  if (config.space.empty()) return grid;
   if (config.space.size() == grid.parts.size()) {
     std::ranges::transform(config.space, grid.parts.begin(),
                            [](std::int64_t parts) { return static_cast<int>(parts); });
@@ -59,18 +62,44 @@ SpaceGrid grid_of(const GridConfig& config, const ModelGraph& graph) {
   return grid;
 }
 
+// Nothing if each rank has whole samples, which are one part.
+std::optional<SampleSharing> sharing_in_parts(const TrainConfig& config, const ModelGraph& graph,
+                                              const SpaceGrid& grid, Communicator& communicator) {
+  check_exact(graph);
+  if (communicator.size() > ExactSums::kMostRanks)
+    throw Error(ExitCode::spec, fmt::format("'deterministic: grid' sums over at most {} ranks, and there are "
+                                            "{}: start fewer, or say 'deterministic: true'",
+                                            ExactSums::kMostRanks, communicator.size()));
+  if (compute_device() != "cpu")
+    throw Error(ExitCode::spec,
+                "'deterministic: grid' is for processors, and this machine computes on a GPU: say "
+                "'deterministic: true'");
+  const SpaceGrid parts = sample_cuts(graph, config.cuts.parts);
+  std::vector<int> owners = ranks_of_parts(parts, grid);
+  if (parts.ranks() == 1) return std::nullopt;
+  SampleSharing sharing = {grid, distribute(graph, parts)};
+  sharing.group = communicator.split(communicator.rank() / grid.ranks());
+  sharing.parts =
+      std::make_unique<SampleParts>(*sharing.group, std::move(owners), static_cast<int>(config.threads));
+  return sharing;
+}
+
 // Every rank finds the same error.
 std::optional<SampleSharing> sharing_of(const TrainConfig& config, const ModelGraph& graph,
                                         Communicator& communicator) {
-  if (config.grid.ranks() == 1) return std::nullopt;
+  if (config.grid.ranks() == 1 && !config.cuts.on) return std::nullopt;
   try {
-    Distribution distribution = distribute(graph, grid_of(config.grid, graph));
-    const int sharing = distribution.grid.ranks();
+    const SpaceGrid grid = grid_of(config.grid, graph);
+    const int sharing = grid.ranks();
     if (communicator.size() % sharing != 0)
       throw Error(ExitCode::spec, fmt::format("{} ranks share each sample, and there are {} ranks: start a "
                                               "multiple of {}, or leave 'grid' out",
                                               sharing, communicator.size(), sharing));
-    return SampleSharing{std::move(distribution), communicator.split(communicator.rank() / sharing)};
+    if (!config.cuts.on) {
+      Distribution distribution = distribute(graph, grid);
+      return SampleSharing{grid, std::move(distribution), communicator.split(communicator.rank() / sharing)};
+    }
+    return sharing_in_parts(config, graph, grid, communicator);
   } catch (const CommonError&) {
     throw;
   } catch (const Error& error) {
@@ -200,14 +229,16 @@ Session::Session(PlannedConfig planned, Communicator& ranks, const RunOptions& r
       plan(step_plan(config, options.search, data, communicator)),
       fingerprint(fingerprint_of(config, data.info(), graph)) {
   data.complete_targets(graph);
-  if (sharing) share_data();
+  if (sharing && sharing->grid.ranks() > 1) share_data();
   prediction = predict(planned.program);
 }
 
 void Session::share_data() {
+  const std::vector<int> parts =
+      sharing->parts ? sharing->parts->own() : std::vector<int>{sharing->group->rank()};
   std::vector<Box> boxes;
   for (std::size_t input = 0; input < graph.inputs.size(); ++input)
-    boxes.push_back(local_box(sharing->distribution, input, sharing->group->rank()));
+    boxes.push_back(box_of_parts(sharing->distribution, input, parts));
   data.share(std::move(boxes), communicator);
 }
 
@@ -225,9 +256,15 @@ Prediction Session::predict(std::int64_t program) const {
 }
 
 std::unique_ptr<Network> Session::network(FlatState& state) const {
-  if (!sharing) return make_network(config.backend, config.precision, graph, state);
+  if (!sharing) {
+    auto network = make_network(config.backend, config.precision, graph, state);
+    if (!config.cuts.on) return network;
+    return make_exact_network(graph, state, std::move(network));
+  }
   const KernelChoice kernels =
       config.backend == Backend::torch ? KernelChoice::library : KernelChoice::fastest;
+  if (sharing->parts)
+    return make_exact_network(graph, state, sharing->distribution, *sharing->parts, kernels);
   return make_sharing_network(graph, state, sharing->distribution, *sharing->group, kernels);
 }
 
@@ -427,6 +464,13 @@ std::string describe_run(const TrainConfig& asked, const std::optional<SpaceGrid
         "members         {}, seeds {} to {}, one after the other: {} steps and {} parameters in all\n",
         members, config.seed, config.seed + members - 1, members * steps,
         text::format_count(members * parameters));
+  }
+  if (config.cuts.on) {
+    check_exact(graph);
+    const SpaceGrid parts = sample_cuts(graph, config.cuts.parts);
+    ranks_of_parts(parts, grid.value_or(SpaceGrid()));
+    out += fmt::format("parts           {} (depth x height x width) of each sample, on any number of ranks\n",
+                       text_of(parts));
   }
   if (grid) out += describe(graph, distribute(graph, *grid));
   const SplitSizes sizes = {dataset.train->size(), dataset.validation->size(), dataset.test->size()};

@@ -20,6 +20,7 @@
 #include "trainer/model/model_graph.h"
 #include "trainer/model/network.h"
 #include "trainer/parallel/communicator.h"
+#include "trainer/parallel/sample_parts.h"
 #include "trainer/search_config.h"
 #include "trainer/training/guard.h"
 #include "trainer/training/planner.h"
@@ -52,8 +53,10 @@ struct RunOptions {
 
 // Groups of consecutive ranks that share their samples.
 struct SampleSharing {
-  Distribution distribution;
-  std::unique_ptr<Communicator> group;  // of this rank
+  SpaceGrid grid;             // of the ranks of a group
+  Distribution distribution;  // of a sample: on these ranks, or with `deterministic: grid` in its parts
+  std::unique_ptr<Communicator> group = nullptr;  // of this rank
+  std::unique_ptr<SampleParts> parts = nullptr;   // null: each rank computes what it has as one part
 };
 
 // Consecutive ranks that sum their gradients among themselves, where there are several such groups
@@ -98,7 +101,9 @@ struct Session {
   Communicator& summing() const { return local ? *local->ranks : communicator; }
   // Seconds that this rank has waited for sums, halos and fields of others.
   double waited_seconds() const {
-    return communicator.exposed_seconds() + (sharing ? sharing->group->exposed_seconds() : 0) +
+    // Parts of samples wait at the same time, and while others compute.
+    const bool waits_for_group = sharing && !sharing->parts;
+    return communicator.exposed_seconds() + (waits_for_group ? sharing->group->exposed_seconds() : 0) +
            (local ? local->ranks->exposed_seconds() : 0);
   }
   // The training's network, for whole samples: computed by this rank, or together with its group. A

@@ -145,7 +145,13 @@ void report_staging(const Session& session, RunReport& report) {
 
 void report_sharing(const Session& session, RunReport& report) {
   if (!session.sharing) return;
-  const SpaceGrid& grid = session.sharing->distribution.grid;
+  if (session.sharing->parts)
+    report.announce(
+        fmt::format("each sample is computed in {} parts (depth x height x width), with the same "
+                    "bits on any number of ranks",
+                    text_of(session.sharing->distribution.grid)));
+  const SpaceGrid& grid = session.sharing->grid;
+  if (grid.ranks() == 1) return;
   report.announce(fmt::format("{} ranks share each sample, in {} parts (depth x height x width); {} group{}",
                               grid.ranks(), text_of(grid), session.plan.order.ranks,
                               session.plan.order.ranks == 1 ? "" : "s"));

@@ -81,7 +81,27 @@ bool TrainingStep::take(const Batch& batch) {
   return true;
 }
 
+// The same sums, sample by sample and exact, so that they do not depend on the ranks.
+bool TrainingStep::take_by_sample(const Update& update, const Share& share, ExactSums& sums) {
+  FlatState& flat = state_.flat;
+  for (std::size_t n = 0; n < share.samples; ++n) {
+    const Pass pass = begin_pass(update, {n, n + 1}, share);
+    const auto loss = static_cast<float>(pass.loss);
+    if (session_.counts_samples()) sums.add(static_cast<std::size_t>(Scalar::loss), {&loss, 1});
+    if (n + 1 == share.samples) inject(BitFlip::Where::gradients, output_gradients_);
+    pass.network->backward(output_gradients_, [](std::int64_t) {});
+  }
+  const float alarm = guard_.has_own_alarm() ? 1.0F : 0.0F;
+  const float stop = stop_wanted_() ? 1.0F : 0.0F;
+  sums.add(static_cast<std::size_t>(Scalar::alarm), {&alarm, 1});
+  sums.add(static_cast<std::size_t>(Scalar::stop), {&stop, 1});
+  sums.take(session_.communicator, flat.exchange());
+  return apply(update,
+               {static_cast<std::int64_t>(share.global_batch), state_.counters.loss_scale.value, rate()});
+}
+
 bool TrainingStep::take(const Update& update, const Share& share) {
+  if (ExactSums* sums = update.network->exact_sums()) return take_by_sample(update, share, *sums);
   const TrainConfig& config = session_.config;
   FlatState& flat = state_.flat;
   const std::size_t samples = share.samples;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "trainer/model/network.h"
+#include "trainer/parallel/exact_sums.h"
 #include "trainer/parallel/gradient_exchange.h"
 #include "trainer/training/common_guard.h"
 #include "trainer/training/evaluation.h"
@@ -59,6 +60,7 @@ class TrainingStep {
   std::size_t samples_of_step(const TrainingOrder& order, std::uint64_t step_of_epoch) const;
   bool is_due(const Update& update) const { return state_.counters.step % update.every == 0; }
   bool take(const Update& update, const Share& share);
+  bool take_by_sample(const Update& update, const Share& share, ExactSums& sums);
   void sit_out(const Update& update, std::size_t passes);
   void clear_exchange();
   // A pass over samples of this rank up to its last backward pass, which is that of `network` for the
