@@ -132,7 +132,7 @@ class Groups(tournament_run_test.NumberRun):
         done = self.train(self.config("nodes", ranks=2, groups={"steps": 4}, epochs=1), 2, env={"OMPI_MCA_osc": "^sm"})
         self.assertIn("2 groups of 1 rank each", done.stdout)
         done = self.train(self.config("node", ranks=2, groups={"count": "nodes", "steps": 4}, epochs=1), 2)
-        self.assertIn("1 groups of 2 ranks each", done.stdout)
+        self.assertIn("1 group of 2 ranks each", done.stdout)
 
     def test_errors_are_one_sentence(self):
         done = self.train(self.config("refused", ranks=4, groups={"count": 2, "steps": 4}), 3, code=3)

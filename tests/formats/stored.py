@@ -40,6 +40,7 @@ NOT_DURABLE = {
     ("python/wflow/_loader.py", "_VERSION"),
     ("trainer/model/model_export.h", "kOnnxVersion"),  # formats of others
     ("trainer/training/tensorboard_log.cc", "kFileVersion"),
+    ("trainer/training/pass_times.cc", "kPassTimesFormat"),  # a cache: a file of another format is measured again
     ("base/npy.cc", "kMagic"),
     ("engine/batch/slurm.cc", "kMark"),  # texts, not formats
     ("base/file.cc", "kTemporaryMark"),

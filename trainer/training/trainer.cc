@@ -161,10 +161,10 @@ void report_groups(const Session& session, RunReport& report) {
   if (!session.local) return;
   const GroupsConfig& groups = session.config.groups;
   report.announce(fmt::format(
-      "{} groups of {} rank{} each; outer step after {} steps of an epoch and at its end, rate {:g}, "
+      "{} group{} of {} rank{} each; outer step after {} steps of an epoch and at its end, rate {:g}, "
       "momentum {:g}",
-      session.local->count, session.local->ranks->size(), session.local->ranks->size() == 1 ? "" : "s",
-      groups.steps, groups.outer.rate, groups.outer.momentum));
+      session.local->count, session.local->count == 1 ? "" : "s", session.local->ranks->size(),
+      session.local->ranks->size() == 1 ? "" : "s", groups.steps, groups.outer.rate, groups.outer.momentum));
 }
 
 // result.json compares the plan with the training.
