@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "specs/plan/plan.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -17,6 +18,8 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
+using testing::SizeIs;
+using testing::UnorderedElementsAreArray;
 
 std::string literal(const Pieces& pieces) {
   std::string text;
@@ -138,8 +141,11 @@ TEST(Plan, ATournamentInTasksIsAStepForEachPart) {
   const Plan plan = StudyText(R"yaml(
 description: {name: n}
 parameters: {LR: [1, 2]}
-workers: {w: {steps: [fit]}, v: {steps: [use]}}
+samples: {design: uniform, count: 26, parameters: {a: [0, 1]}}
+workers: {w: {steps: [fit]}, v: {steps: [sim, data, use]}}
 study:
+  - {name: sim, run: {cmd: "sim $(a)"}}
+  - {name: data, convert: {from: sim, file: u.h5, shard_samples: 13}}
   - name: fit
     train: {data: data, ranks: 6, epochs: 5, seed: 9, output: net, optimizer: {learning_rate: $(LR)},
             tournament: {trainers: 3, every: 2 epochs, as: tasks}}
@@ -149,15 +155,16 @@ study:
   const auto config_of = [&](const std::string& name) {
     return std::get<trainer::TrainConfig>(plan.task_template(array(plan, name)).settings);
   };
-  EXPECT_EQ(plan.steps().size(), 1U + 3 * 3 + 1 + 1);
-  EXPECT_THAT(edges(plan, array(plan, "fit.trainer_3.part_1/LR.2")), ElementsAre("fit.begin/LR.2 all"));
+  EXPECT_EQ(plan.steps().size(), 3U + 1 + 3 * 3 + 1 + 1);
+  EXPECT_THAT(edges(plan, array(plan, "fit.trainer_3.part_1/LR.2")),
+              ElementsAre("data.manifest all", "fit.begin/LR.2 all"));
   EXPECT_EQ(config_of("fit.begin/LR.1").tournament.part, 0);
   EXPECT_EQ(config_of("fit.begin/LR.1").ranks, 2);
   const auto partners = trainer::partners_in(9, 2, 3);
   for (int trainer = 1; trainer <= 3; ++trainer) {
     const auto part = fmt::format("fit.trainer_{}.part_3/LR.1", trainer);
     const auto own = fmt::format("fit.trainer_{}.part_2", trainer);
-    std::vector<std::string> edges_of_part = {own + "/LR.1 all"};
+    std::vector<std::string> edges_of_part = {"data.manifest all", own + "/LR.1 all"};
     std::vector<std::string> before = {"/campaign/" + own + "/LR.1/net"};
     if (const auto partner = partners[static_cast<std::size_t>(trainer - 1)]) {
       const auto theirs = fmt::format("fit.trainer_{}.part_2", *partner + 1);
@@ -172,8 +179,8 @@ study:
               ContinueOn::any);
   }
   EXPECT_THAT(edges(plan, array(plan, "fit/LR.1")),
-              ElementsAre("fit.trainer_1.part_3/LR.1 all", "fit.trainer_2.part_3/LR.1 all",
-                          "fit.trainer_3.part_3/LR.1 all"));
+              ElementsAre("data.manifest all", "fit.trainer_1.part_3/LR.1 all",
+                          "fit.trainer_2.part_3/LR.1 all", "fit.trainer_3.part_3/LR.1 all"));
   EXPECT_EQ(config_of("fit/LR.1").ranks, 1);
   EXPECT_EQ(plan.task_template(array(plan, "fit/LR.1")).resources.procs, 1);
   EXPECT_THAT(config_of("fit/LR.2").tournament.before, SizeIs(3));
