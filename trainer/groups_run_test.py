@@ -4,12 +4,6 @@
 
 import glob
 import json
-import os
-import pathlib
-import re
-import signal
-import subprocess
-import time
 
 import h5py
 import numpy
@@ -85,13 +79,7 @@ class Groups(tournament_run_test.NumberRun):
             path = self.config(f"{name}-broken", **settings)
             checkpoints = self.root / f"{name}-broken" / "checkpoints"
             for share in (0.2, 0.5, 0.8):
-                step = share * self.weights(name)[1]["step"]
-                process = subprocess.Popen(self.command(path, 4), start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-                while not any(int(file.name[5:17]) >= step for file in checkpoints.glob("step-*.wfck")) and process.poll() is None:
-                    time.sleep(0.001)
-                if process.poll() is None:
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+                self.kill_at_step(path, checkpoints, share * self.weights(name)[1]["step"], 4)
             self.train(path, 4)
             self.assert_same_bits(name, f"{name}-broken")
         # Checkpoints within an epoch are those of outer steps.

@@ -71,10 +71,7 @@ std::vector<std::string> closing_lines(const engine::CampaignStatus& status) {
   return lines;
 }
 
-// Reads the study only if a training has a metric to compare.
-TrainingRows trainings_of(const engine::CampaignStatus& status) {
-  if (status.metrics.empty()) return {};
-  const specs::Plan plan = read_plan(status.directory);
+TrainingRows trainings_of(const specs::Plan& plan, const engine::CampaignStatus& status) {
   engine::Client client(plan);
   return training_rows(plan, client, status);
 }
@@ -108,10 +105,14 @@ top::WorkerNames names_of_workers(const engine::CampaignStatus& status) {
 
 std::vector<std::string> lines_of(const engine::CampaignStatus& status, const StatusOptions& options,
                                   const Terminal& terminal) {
-  const TrainingRows trainings = options.brief ? TrainingRows() : trainings_of(status);
-  if (options.table) return table_lines(status, trainings, terminal);
   engine::CampaignStatus shown = status;
-  if (!shown.metrics.empty()) take_searches(read_plan(status.directory), shown.metrics);
+  TrainingRows trainings;
+  if (!status.metrics.empty()) {
+    const specs::Plan plan = read_plan(status.directory);
+    if (!options.brief) trainings = trainings_of(plan, status);
+    take_searches(plan, shown.metrics);
+  }
+  if (options.table) return table_lines(status, trainings, terminal);
   std::vector<std::string> lines = options.brief
                                        ? overview(shown, terminal)
                                        : status_lines(shown, trainings, names_of_workers(status), terminal);
@@ -121,7 +122,9 @@ std::vector<std::string> lines_of(const engine::CampaignStatus& status, const St
 
 nlohmann::json json_of(const engine::CampaignStatus& status) {
   nlohmann::json json = engine::to_json(status);
-  json["trainings"] = to_json(trainings_of(status));
+  // The study is read only if a training has a metric to compare.
+  json["trainings"] =
+      to_json(status.metrics.empty() ? TrainingRows() : trainings_of(read_plan(status.directory), status));
   return json;
 }
 

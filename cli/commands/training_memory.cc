@@ -148,8 +148,13 @@ class TrainingCounter {
   const std::optional<specs::Plan> campaign_;
 };
 
-bool is_later_rung(const specs::Plan& plan, const specs::PlannedStep& step) {
-  const auto rung = specs::search_rung(plan.study().steps[step.study_step]);
+// True for a step with the network and the memory of another one: a later rung of a search, or a further part
+// of a tournament.
+bool repeats_a_training(const specs::Plan& plan, const specs::PlannedStep& planned) {
+  const specs::Step& step = plan.study().steps[planned.study_step];
+  if (const auto part = specs::tournament_part(step))
+    return part->ranks || part->part != 1 || part->trainer != 1;
+  const auto rung = specs::search_rung(step);
   return rung && rung->rung > 1;
 }
 
@@ -162,8 +167,7 @@ std::vector<TrainingMemory> training_memory(const specs::Plan& plan, bool all) {
   if (!trains) return found;
   const TrainingCounter counter(plan, all);
   for (const specs::PlannedStep& step : plan.steps()) {
-    // The rungs of a search have one network and one memory.
-    if (step.kind != specs::StepKind::train || is_later_rung(plan, step)) continue;
+    if (step.kind != specs::StepKind::train || repeats_a_training(plan, step)) continue;
     try {
       if (auto memory = counter.memory_of(step)) found.push_back(std::move(*memory));
     } catch (const Error& error) {  // there is no wflow-train

@@ -84,5 +84,7 @@ std::string value_text(const yaml::Node& node);
 std::vector<yaml::Node> items_of(const yaml::Node* node);
 
 std::vector<std::string> step_names(const Study& study);
+// Pools that serve `step` serve the steps that it is divided into, too.
+void serve_also(Study& study, const std::string& step, const std::vector<Step>& parts);
 
 }  // namespace wflow::specs

@@ -75,14 +75,6 @@ std::vector<std::int64_t> read_rungs(Reading& reading, const Step& step) {
   return search_rungs(*search, reading.diagnostics);
 }
 
-// Pools that serve the step also serve its rungs.
-void serve_rungs(Study& study, const std::string& step, std::size_t rungs) {
-  for (WorkerGroup& group : study.workers) {
-    if (std::ranges::find(group.steps, step) == group.steps.end()) continue;
-    for (std::size_t rung = 1; rung < rungs; ++rung) group.steps.push_back(rung_name(step, rung));
-  }
-}
-
 std::vector<Step> rungs_of(const Step& step, std::size_t rungs) {
   std::vector<Step> list;
   for (std::size_t rung = 1; rung <= rungs; ++rung) {
@@ -115,8 +107,9 @@ void expand_searches(Reading& reading) {
                                   fmt::format("the step name '{}' is taken by a rung of the search of '{}'",
                                               rung_name(step.name, rung), step.name));
     }
-    serve_rungs(study, step.name, rungs);
-    std::ranges::move(rungs_of(step, rungs), std::back_inserter(steps));
+    std::vector<Step> list = rungs_of(step, rungs);
+    serve_also(study, step.name, list);
+    std::ranges::move(list, std::back_inserter(steps));
   }
   study.steps = std::move(steps);
 }

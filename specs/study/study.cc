@@ -68,6 +68,14 @@ std::vector<std::string> step_names(const Study& study) {
   return names;
 }
 
+void serve_also(Study& study, const std::string& step, const std::vector<Step>& parts) {
+  for (WorkerGroup& group : study.workers) {
+    if (std::ranges::find(group.steps, step) == group.steps.end()) continue;
+    for (const Step& part : parts)
+      if (part.name != step) group.steps.push_back(part.name);
+  }
+}
+
 yaml::Mark place_of(const Reading& reading, const yaml::Node& node, std::string_view token,
                     std::string_view behind) {
   return place_of_text(reading, node, fmt::format("$({}){}", token, behind));

@@ -142,15 +142,6 @@ std::vector<Step> parts_of(const Step& step, const TrainConfig& config) {
   return steps;
 }
 
-// Pools that serve the step also serve its parts.
-void serve_parts(Study& study, const std::string& step, const std::vector<Step>& parts) {
-  for (WorkerGroup& group : study.workers) {
-    if (std::ranges::find(group.steps, step) == group.steps.end()) continue;
-    for (const Step& part : parts)
-      if (part.name != step) group.steps.push_back(part.name);
-  }
-}
-
 }  // namespace
 
 void expand_tournaments(Reading& reading) {
@@ -169,7 +160,7 @@ void expand_tournaments(Reading& reading) {
         reading.diagnostics.error(
             step.mark, fmt::format("the step name '{}' is taken by a part of the tournament of '{}'",
                                    part.name, step.name));
-    serve_parts(study, step.name, parts);
+    serve_also(study, step.name, parts);
     std::ranges::move(parts, std::back_inserter(steps));
   }
   study.steps = std::move(steps);

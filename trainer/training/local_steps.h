@@ -42,7 +42,7 @@ class LocalSteps {
   // stop: some rank is to stop, and so do all. unsound: the guard of some group wants a step back.
   enum class After { go_on, stop, unsound };
   // A collective call of all ranks. A group whose loss was not finite is left out and goes on with the mean
-  // of the others; throws NotFinite if all are.
+  // of the others. If no group is sound, throws NotFinite.
   After outer_step();
 
   double seconds() const { return seconds_; }  // of this rank, in outer steps and waiting for them
