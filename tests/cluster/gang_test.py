@@ -269,6 +269,51 @@ class GangTraining(GangTest):
         self.assertIn("continued from epoch", read_text(directory / "train" / "train.out"))
         self.assert_equal_to_a_local_run(directory / "train")
 
+    def tournament(self, form, batch=""):
+        """The folder of the step of a tournament of two trainers, in one job or in tasks."""
+        return self.study(f"""
+description: {{name: {form}, description: a tournament}}
+env: {{variables: {{OUTPUT_PATH: .}}}}
+{batch}
+study:
+  - name: fit
+    train: {{data: {self.folder}/data, ranks: 2, batch: 3, epochs: 3, seed: 5, model: {{name: cosmoflow, width: 2}},
+            tournament: {{trainers: 2, fraction: 0.3, as: {form}}}}}
+""", form + ".yaml")
+
+    def test_a_tournament_in_tasks_loses_a_node(self):
+        """The round of the trainer on the lost node runs again, and the result is that of one job on one machine."""
+        self.data_set()
+        run = self.start("run", self.tournament("tasks", "batch: {type: slurm, nodes: 2, walltime: '30:00'}\nworkers: {all: {slots: 2}}\n"))
+        directory = self.wait_for_campaign(run)
+        part = f"{directory}/fit.trainer_2.part_2"
+
+        def at_work():
+            """Processes of the part, stopped, so that it cannot end before its node does."""
+            found = [pid for pid in self.processes("wflow-train") if part in read_text(f"/proc/{pid}/cmdline")]
+            for pid in found:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGSTOP)
+            return [pid for pid in found if alive(pid)]
+
+        self.wait(at_work, "the second round of a trainer", run)
+        node = re.search(r"SLURMD_NODENAME=(\w+)", read_text(f"/proc/{at_work()[0]}/environ"))[1]
+        self.cluster.call("crash", node)
+        self.addCleanup(self.revive, node)
+        self.assertEqual(run.wait(), OK, run.err)
+        failures = self.query(directory, "select step, reason, final from v_failures")
+        self.assertLessEqual({reason for _, reason, _ in failures}, {"node", "worker_lost"}, failures)
+        self.assertIn("fit.trainer_2.part_2", {step for step, *_ in failures})
+        self.assertLessEqual({step for step, *_ in failures}, {"fit.trainer_1.part_2", "fit.trainer_2.part_2"}, "one round of each trainer")
+        self.assertEqual({final for *_, final in failures}, {0})
+        self.wflow("run", self.tournament("job"))
+        (job,) = self.folder.glob("job_*")
+        import torch
+        ours, theirs = (json.loads((one / "fit/result.json").read_text())["tournament"] for one in (directory, job))
+        self.assertEqual(ours["bouts"], theirs["bouts"])
+        first, second = (torch.jit.load(str(one / "fit/model.pt")).state_dict() for one in (directory, job))
+        self.assertEqual([name for name in first if not torch.equal(first[name], second[name])], [])
+
 
 if __name__ == "__main__":
     unittest.main()
