@@ -136,6 +136,17 @@ std::map<TaskPlace, SearchProgress> take_searches(const specs::Plan& plan, std::
   return searches;
 }
 
+engine::CampaignStatus with_one_curve_each(const specs::Plan& plan, engine::CampaignStatus status) {
+  take_searches(plan, status.metrics);
+  for (MetricCurve& curve : status.metrics) {
+    if (curve.array >= plan.array_count()) continue;
+    const specs::Step& step = study_step_of(plan, curve.array);
+    if (const auto part = specs::tournament_part(step); part && curve.task.starts_with(step.name))
+      curve.task.replace(0, step.name.size(), fmt::format("{}.trainer_{}", part->step, part->trainer));
+  }
+  return status;
+}
+
 std::string describe(const SearchProgress& progress) {
   const std::string rung = fmt::format("rung {} of {}", progress.rung, progress.rungs);
   if (!progress.stopped) return rung;

@@ -40,6 +40,10 @@ struct SearchProgress {
 std::map<TaskPlace, SearchProgress> take_searches(const specs::Plan& plan,
                                                   std::vector<engine::wire::MetricCurve>& curves);
 
+// The status as views of a whole campaign show it: without the curves that take_searches removes, and with
+// the curves of a trainer of a tournament under its name ("fit.trainer_2"), whatever part they come from.
+engine::CampaignStatus with_one_curve_each(const specs::Plan& plan, engine::CampaignStatus status);
+
 // "stopped at rung 1 of 3, place 5 of 9", "rung 2 of 3".
 std::string describe(const SearchProgress& progress);
 

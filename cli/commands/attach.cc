@@ -9,6 +9,7 @@
 #include <csignal>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -17,6 +18,7 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
+#include "cli/campaign/trainings.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/run.h"
 #include "cli/view/display.h"
@@ -82,17 +84,25 @@ int follow(const std::filesystem::path& campaign, bool quiet, bool json) {
   std::signal(SIGPIPE, SIG_IGN);
   Display display(quiet || json, Display::Interrupt::ends_display);
   std::filesystem::path shown = campaign;
+  std::optional<specs::Plan> plan;  // of `shown`, once it has metrics
+  const auto status_of_shown = [&] {
+    engine::CampaignStatus status = engine::campaign_status(shown);
+    if (status.metrics.empty()) return status;
+    if (!plan) plan = read_plan(shown);
+    return with_one_curve_each(*plan, std::move(status));
+  };
   while (const auto at = engine::running_campaign(campaign)) {
     if (*at != shown) {
-      display.finish(engine::campaign_status(shown));
+      display.finish(status_of_shown());
       display = Display(quiet || json, Display::Interrupt::ends_display);
       shown = *at;
+      plan.reset();
     }
     // A campaign that follows is announced before its directory exists.
-    if (is_campaign(shown)) display.show(engine::campaign_status(shown));
+    if (is_campaign(shown)) display.show(status_of_shown());
     std::this_thread::sleep_for(kLook);
   }
-  if (is_campaign(shown)) display.finish(engine::campaign_status(shown));
+  if (is_campaign(shown)) display.finish(status_of_shown());
   const engine::CampaignStatus status = engine::campaign_status(campaign);
   if (json) {
     fmt::print("{}\n", engine::to_json(status).dump(2));

@@ -18,6 +18,7 @@
 #include "base/loop_inputs.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
+#include "cli/campaign/trainings.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/run.h"
 #include "cli/view/display.h"
@@ -145,7 +146,7 @@ class Follower {
       const auto record = store::read_lock(ended ? at_ : top_);
       if (record && record->state == store::HolderState::released && (!ended || at_ != top_))
         return Where::over;
-      if (!ended) display_.show(status);
+      if (!ended) display_.show(with_one_curve_each(plan_, status));
       return Where::between;
     } catch (const Error& error) {
       if (error.code() != ExitCode::busy) throw;
@@ -155,7 +156,9 @@ class Follower {
 
   void show() {
     try {
-      if (is_campaign(at_)) display_.show(engine::campaign_status(at_));
+      if (!is_campaign(at_)) return;
+      const engine::CampaignStatus status = engine::campaign_status(at_);
+      display_.show(at_ == top_ ? with_one_curve_each(plan_, status) : status);
     } catch (const Error& error) {
       if (error.code() != ExitCode::busy) throw;
     }
@@ -215,7 +218,7 @@ class Follower {
 
   int finish() {
     const engine::CampaignStatus status = engine::campaign_status(top_);
-    display_.finish(status);
+    display_.finish(with_one_curve_each(plan_, status));
     const ExitCode code = whole_code(status);
     if (options_.json) {
       fmt::print("{}\n", engine::to_json(status).dump(2));

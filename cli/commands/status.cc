@@ -110,7 +110,7 @@ std::vector<std::string> lines_of(const engine::CampaignStatus& status, const St
   if (!status.metrics.empty()) {
     const specs::Plan plan = read_plan(status.directory);
     if (!options.brief) trainings = trainings_of(plan, status);
-    take_searches(plan, shown.metrics);
+    shown = with_one_curve_each(plan, status);
   }
   if (options.table) return table_lines(status, trainings, terminal);
   std::vector<std::string> lines = options.brief

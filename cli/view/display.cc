@@ -66,8 +66,8 @@ std::set<std::uint64_t> epochs_of(const std::vector<const MetricCurve*>& curves,
 
 std::vector<std::string> TrainingLines::take(const engine::CampaignStatus& status, std::size_t columns,
                                              bool all) {
-  std::map<std::pair<specs::ArrayId, specs::Element>, std::vector<const MetricCurve*>> curves;
-  for (const MetricCurve& curve : status.metrics) curves[{curve.array, curve.element}].push_back(&curve);
+  std::map<std::string, std::vector<const MetricCurve*>> curves;
+  for (const MetricCurve& curve : status.metrics) curves[curve.task].push_back(&curve);
   std::vector<std::string> lines;
   for (auto& [task, list] : curves) {
     std::ranges::stable_sort(list, {}, [](const MetricCurve* curve) { return rank_of(curve->name); });
@@ -78,7 +78,7 @@ std::vector<std::string> TrainingLines::take(const engine::CampaignStatus& statu
       continue;
     }
     for (const std::uint64_t epoch : epochs) {
-      const std::string name = curves.size() > 1 ? list.front()->task + " " : "";
+      const std::string name = curves.size() > 1 ? task + " " : "";
       std::string line = line_of(fmt::format("{}epoch {}", name, epoch), list, epoch, columns);
       const bool newest = epoch == *epochs.rbegin();
       if (newest && !all && line != training.newest_as_seen) {

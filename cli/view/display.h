@@ -30,7 +30,7 @@ class TrainingLines {
     std::string newest_as_seen;  // the line of the newest one, in the last call
   };
   bool first_call_ = true;
-  std::map<std::pair<specs::ArrayId, specs::Element>, Training> trainings_;
+  std::map<std::string, Training> trainings_;  // by the name of the task
 };
 
 // "12 % done: simulate 512/4,096, data 0/1; 3 failed; at least 4 min 12 s left", in at most so many columns.

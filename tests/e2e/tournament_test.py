@@ -36,8 +36,9 @@ class TournamentTasks(CampaignTest):
     def run_study(self, form, *options, code=0):
         folder = self.folder / form
         folder.mkdir(exist_ok=True)
-        self.wflow("run", self.study(STUDY.format(name=form, form=form), form + ".yaml"), "-j", "3", "--vars", f"OUTPUT_PATH={folder}",
-                   *options, code=code)
+        run = self.wflow("run", self.study(STUDY.format(name=form, form=form), form + ".yaml"), "-j", "3", "--vars", f"OUTPUT_PATH={folder}",
+                         *options, code=code)
+        self.out = run.out
         (directory,) = folder.glob(form + "_*")
         return directory
 
@@ -57,6 +58,10 @@ class TournamentTasks(CampaignTest):
         directory = self.run_study("tasks")
         names = {path.name for path in directory.glob("fit*")}
         self.assertEqual(names, {"fit", "fit.begin"} | {f"fit.trainer_{k}.part_{p}" for k in range(1, 4) for p in range(1, EPOCHS + 1)})
+        epochs = re.findall(r"(fit\.trainer_\d)\S* epoch (\d)|\] epoch (\d)", self.out)
+        self.assertEqual(len(epochs), len(set(epochs)), self.out)  # a part repeats no epoch of the parts before
+        end = self.out[self.out.index("tasks  finished"):]
+        self.assertEqual(re.findall(r"^ {4}(fit\S+)", end[:end.index("validation_loss")], re.MULTILINE), [f"fit.trainer_{k}" for k in range(1, 4)])
         job = self.run_study("job")
         self.assert_same(directory, job)
         ranking = self.result(directory)["tournament"]["ranking"]
