@@ -77,9 +77,8 @@ class Groups(tournament_run_test.NumberRun):
         for name, settings in (("ragged", keys), ("longer", longer)):
             self.train(self.config(name, **settings), 4)
             path = self.config(f"{name}-broken", **settings)
-            checkpoints = self.root / f"{name}-broken" / "checkpoints"
             for share in (0.2, 0.5, 0.8):
-                self.kill_at_step(path, checkpoints, share * self.weights(name)[1]["step"], 4)
+                self.kill_after_step(path, share * self.weights(name)[1]["step"], 4)
             self.train(path, 4)
             self.assert_same_bits(name, f"{name}-broken")
         # Checkpoints within an epoch are those of outer steps.

@@ -4,13 +4,10 @@
 
 import glob
 import json
-import os
 import pathlib
 import shutil
-import signal
 import subprocess
 import tempfile
-import time
 
 import numpy
 
@@ -41,15 +38,6 @@ class NumberRun(whole.TrainRun):
     def config(self, name, **keys):
         return super().config(name, **{"transform": None, "augment": None, "model": {"layers": LAYERS},
                                        "batch": 8, "epochs": 4, **keys})
-
-    def kill_at_step(self, path, checkpoints, step, ranks):
-        """Sends SIGKILL when a checkpoint of this step or a later one exists, unless the run has ended before."""
-        process = subprocess.Popen(self.command(path, ranks), start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        while not any(int(file.name[5:17]) >= step for file in checkpoints.glob("step-*.wfck")) and process.poll() is None:
-            time.sleep(0.001)
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
 
 
 class Tournament(NumberRun):
@@ -160,9 +148,8 @@ class Tournament(NumberRun):
         expected = self.states("unbroken", 2)
         self.assertGreater(len({step for _, step, _ in expected}), 1, "trainers with unequal data")
         path = self.config("broken", **keys)
-        checkpoints = self.root / self.trainer("broken", 1) / "checkpoints"
         for step in (9, 25, 45):
-            self.kill_at_step(path, checkpoints, step, 2)
+            self.kill_after_step(path, step, 2, "trainer-1/checkpoints")
         self.train(path, 2)
         self.assertEqual(self.states("broken", 2), expected)
         bouts = self.result("unbroken")["tournament"]["bouts"]

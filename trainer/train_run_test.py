@@ -135,12 +135,12 @@ class TrainRun(unittest.TestCase):
     def result(self, name):
         return json.loads((self.root / name / "result.json").read_text())
 
-    def kill_after_step(self, path, step, ranks=1):
+    def kill_after_step(self, path, step, ranks=1, folder="checkpoints"):
         """Sends SIGKILL when a checkpoint of this step or a later one exists; a run that ended before starts again."""
         for attempt in range(5):
             process = subprocess.Popen(self.command(path, ranks, *(["--fresh"] if attempt else [])), start_new_session=True,
                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            checkpoints = pathlib.Path(json.loads(path.read_text())["output"]) / "checkpoints"
+            checkpoints = pathlib.Path(json.loads(path.read_text())["output"]) / folder
             while process.poll() is None:
                 if any(int(p.name[5:17]) >= step for p in checkpoints.glob("step-*.wfck")):
                     os.killpg(process.pid, signal.SIGKILL)

@@ -142,7 +142,7 @@ engine::CampaignStatus with_one_curve_each(const specs::Plan& plan, engine::Camp
     if (curve.array >= plan.array_count()) continue;
     const specs::Step& step = study_step_of(plan, curve.array);
     if (const auto part = specs::tournament_part(step); part && curve.task.starts_with(step.name))
-      curve.task.replace(0, step.name.size(), fmt::format("{}.trainer_{}", part->step, part->trainer));
+      curve.task.replace(0, step.name.size(), specs::tournament_trainer(part->step, part->trainer));
   }
   return status;
 }

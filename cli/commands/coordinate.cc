@@ -18,7 +18,6 @@
 #include "base/text.h"
 #include "base/yaml.h"
 #include "cli/campaign/campaigns.h"
-#include "cli/campaign/trainings.h"
 #include "cli/campaign/update.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/early_followup.h"
@@ -212,14 +211,14 @@ class CampaignRun {
             record_environment(plan.campaign());
             record_start(plan.campaign(), options_);
           }
-          display.show(status.metrics.empty() ? status : with_one_curve_each(plan, status));
+          display.show(plan, status);
           if (observer_ && plan.campaign() == top_.campaign()) observer_->look(status);
           if (options_.look) options_.look(status);
           if (moves && on_login_node && !options_.silent()) print_notes(status);
           last_ = status;
           if (!moves) early.look(status);
         });
-    display.finish(with_one_curve_each(plan, last_));
+    display.finish(plan, last_);
     if (plan.campaign() == top_.campaign()) {
       top_status_ = last_;
       top_ran_ = true;

@@ -18,7 +18,6 @@
 #include "base/loop_inputs.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
-#include "cli/campaign/trainings.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/run.h"
 #include "cli/view/display.h"
@@ -146,7 +145,7 @@ class Follower {
       const auto record = store::read_lock(ended ? at_ : top_);
       if (record && record->state == store::HolderState::released && (!ended || at_ != top_))
         return Where::over;
-      if (!ended) display_.show(with_one_curve_each(plan_, status));
+      if (!ended) display_.show(plan_, status);
       return Where::between;
     } catch (const Error& error) {
       if (error.code() != ExitCode::busy) throw;
@@ -158,7 +157,7 @@ class Follower {
     try {
       if (!is_campaign(at_)) return;
       const engine::CampaignStatus status = engine::campaign_status(at_);
-      display_.show(at_ == top_ ? with_one_curve_each(plan_, status) : status);
+      at_ == top_ ? display_.show(plan_, status) : display_.show(status);
     } catch (const Error& error) {
       if (error.code() != ExitCode::busy) throw;
     }
@@ -218,7 +217,7 @@ class Follower {
 
   int finish() {
     const engine::CampaignStatus status = engine::campaign_status(top_);
-    display_.finish(with_one_curve_each(plan_, status));
+    display_.finish(plan_, status);
     const ExitCode code = whole_code(status);
     if (options_.json) {
       fmt::print("{}\n", engine::to_json(status).dump(2));

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -105,14 +106,11 @@ top::WorkerNames names_of_workers(const engine::CampaignStatus& status) {
 
 std::vector<std::string> lines_of(const engine::CampaignStatus& status, const StatusOptions& options,
                                   const Terminal& terminal) {
-  engine::CampaignStatus shown = status;
-  TrainingRows trainings;
-  if (!status.metrics.empty()) {
-    const specs::Plan plan = read_plan(status.directory);
-    if (!options.brief) trainings = trainings_of(plan, status);
-    shown = with_one_curve_each(plan, status);
-  }
+  std::optional<specs::Plan> plan;
+  if (!status.metrics.empty()) plan = read_plan(status.directory);
+  const TrainingRows trainings = plan && !options.brief ? trainings_of(*plan, status) : TrainingRows();
   if (options.table) return table_lines(status, trainings, terminal);
+  const engine::CampaignStatus shown = plan ? with_one_curve_each(*plan, status) : status;
   std::vector<std::string> lines = options.brief
                                        ? overview(shown, terminal)
                                        : status_lines(shown, trainings, names_of_workers(status), terminal);

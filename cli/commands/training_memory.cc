@@ -148,8 +148,8 @@ class TrainingCounter {
   const std::optional<specs::Plan> campaign_;
 };
 
-// True for a step with the network and the memory of another one: a later rung of a search, or a further part
-// of a tournament.
+// True for a step that trains the same network in the same memory as an earlier step: in a search, every rung
+// after the first one; in a tournament that runs as tasks, every task but the first part of trainer 1.
 bool repeats_a_training(const specs::Plan& plan, const specs::PlannedStep& planned) {
   const specs::Step& step = plan.study().steps[planned.study_step];
   if (const auto part = specs::tournament_part(step))

@@ -134,6 +134,12 @@ void Display::show(const engine::CampaignStatus& status) {
   terminal.interactive ? draw(terminal, picture(status, terminal, false)) : print_changes(status, false);
 }
 
+void Display::show(const specs::Plan& plan, const engine::CampaignStatus& status) {
+  // Without curves there is nothing to copy a status for.
+  if (quiet_ || status.metrics.empty()) return show(status);
+  show(with_one_curve_each(plan, status));
+}
+
 // The reason of the stop, and the effect of a second Ctrl-C.
 std::string Display::stop_text(const engine::CampaignStatus& status, const std::string& row) const {
   const bool hint = status.state == engine::CampaignState::draining && interrupt_ == Interrupt::ends_campaign;
@@ -243,6 +249,11 @@ void Display::finish(const engine::CampaignStatus& status) {
   for (const std::string& line : training_results(status, terminal)) print(line + "\n");
   for (const std::string& line : search_results(status.directory)) print(line + "\n");
   for (const std::string& line : details(status, terminal, false, {})) print(line + "\n");
+}
+
+void Display::finish(const specs::Plan& plan, const engine::CampaignStatus& status) {
+  if (quiet_ || status.metrics.empty()) return finish(status);
+  finish(with_one_curve_each(plan, status));
 }
 
 }  // namespace wflow::cli

@@ -7,12 +7,12 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "cli/view/failure_groups.h"
 #include "cli/view/terminal.h"
 #include "engine/monitor/status.h"
+#include "specs/plan/plan.h"
 
 namespace wflow::cli {
 
@@ -45,6 +45,9 @@ class Display {
   void show(const engine::CampaignStatus& status);
   // Shows the last picture and, below it, the outcome of the campaign.
   void finish(const engine::CampaignStatus& status);
+  // The same with one curve for each training (with_one_curve_each). `plan` is that of the campaign.
+  void show(const specs::Plan& plan, const engine::CampaignStatus& status);
+  void finish(const specs::Plan& plan, const engine::CampaignStatus& status);
 
   // The picture on such a terminal. Below the last one, failures follow.
   std::vector<std::string> picture(const engine::CampaignStatus& status, const Terminal& terminal,

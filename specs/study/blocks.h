@@ -70,6 +70,7 @@ struct TournamentStep {
   bool ranks = false;  // it ranks the trainers, and has the step's name
 };
 std::optional<TournamentStep> tournament_part(const Step& step);
+std::string tournament_trainer(const std::string& step, std::int64_t trainer);  // "fit.trainer_2"
 std::string tournament_step(const std::string& step, std::int64_t trainer, std::int64_t part);
 // The names of the steps whose results a part of the tournament reads (TournamentConfig::before).
 std::vector<std::string> tournament_steps_before(const std::string& step, const trainer::TrainConfig& config);

@@ -19,8 +19,12 @@ using trainer::TournamentConfig;
 using trainer::TournamentForm;
 using trainer::TrainConfig;
 
+std::string tournament_trainer(const std::string& step, std::int64_t trainer) {
+  return fmt::format("{}.trainer_{}", step, trainer);
+}
+
 std::string tournament_step(const std::string& step, std::int64_t trainer, std::int64_t part) {
-  return part == 0 ? step + ".begin" : fmt::format("{}.trainer_{}.part_{}", step, trainer, part);
+  return part == 0 ? step + ".begin" : fmt::format("{}.part_{}", tournament_trainer(step, trainer), part);
 }
 
 std::optional<TournamentStep> tournament_part(const Step& step) {

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tasks on several nodes of a real Slurm (slurm-local): MPI programs beside small tasks, lost nodes, training."""
 
-import contextlib
 import json
 import os
 import re
@@ -126,9 +125,7 @@ class Gangs(GangTest):
         lead = self.lead(first)
         worker = [pid for pid in self.processes("wflow worker") if f"SLURMD_NODENAME={lead}\0" in read_text(f"/proc/{pid}/environ")]
         self.assertTrue(worker)
-        for pid in worker:
-            with contextlib.suppress(ProcessLookupError):  # a child that has ended since
-                os.kill(pid, signal.SIGKILL)
+        self.kill(worker)
         self.wait(lambda: not any(alive(pid) for *_, pid in first), "no rank is left", run)
         self.go()
         self.assertEqual(run.wait(), OK, run.err)
@@ -191,7 +188,6 @@ class GangTraining(GangTest):
         return self.study(text + "batch: {type: slurm, nodes: 3, walltime: '30:00'}\nworkers: {all: {slots: 2}}\n")
 
     def assert_equal_to_a_local_run(self, train):
-        import torch
         output = self.folder / "reference"
         lines = (train / "train.yaml").read_text().splitlines()
         lines = [f'output: "{output}"' if line.startswith("output:") else line for line in lines]
@@ -200,11 +196,7 @@ class GangTraining(GangTest):
         command = [mpirun, "-n", "2", "--oversubscribe", "--bind-to", "none", BIN / "wflow-train", config]
         done = subprocess.run([str(w) for w in command], env=self.environment, capture_output=True, text=True, timeout=240)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        ours = torch.jit.load(str(train / "model.pt")).state_dict()
-        reference = torch.jit.load(str(output / "model.pt")).state_dict()
-        self.assertEqual(set(ours), set(reference))
-        for name, value in ours.items():
-            self.assertTrue(torch.equal(value, reference[name]), f"{name} differs")
+        self.assert_same_weights(train / "model.pt", output / "model.pt")
 
     def test_on_two_nodes_as_on_one(self):
         run = self.wflow("run", self.training(""))
@@ -270,7 +262,7 @@ class GangTraining(GangTest):
         self.assert_equal_to_a_local_run(directory / "train")
 
     def tournament(self, form, batch=""):
-        """The folder of the step of a tournament of two trainers, in one job or in tasks."""
+        """A study with a tournament of two trainers, in one job or in tasks."""
         return self.study(f"""
 description: {{name: {form}, description: a tournament}}
 env: {{variables: {{OUTPUT_PATH: .}}}}
@@ -291,9 +283,7 @@ study:
         def at_work():
             """Processes of the part, stopped, so that it cannot end before its node does."""
             found = [pid for pid in self.processes("wflow-train") if part in read_text(f"/proc/{pid}/cmdline")]
-            for pid in found:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGSTOP)
+            self.signal_each(found, signal.SIGSTOP)
             return [pid for pid in found if alive(pid)]
 
         self.wait(at_work, "the second round of a trainer", run)
@@ -308,11 +298,9 @@ study:
         self.assertEqual({final for *_, final in failures}, {0})
         self.wflow("run", self.tournament("job"))
         (job,) = self.folder.glob("job_*")
-        import torch
         ours, theirs = (json.loads((one / "fit/result.json").read_text())["tournament"] for one in (directory, job))
         self.assertEqual(ours["bouts"], theirs["bouts"])
-        first, second = (torch.jit.load(str(one / "fit/model.pt")).state_dict() for one in (directory, job))
-        self.assertEqual([name for name in first if not torch.equal(first[name], second[name])], [])
+        self.assert_same_weights(directory / "fit/model.pt", job / "fit/model.pt")
 
 
 if __name__ == "__main__":

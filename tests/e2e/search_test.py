@@ -4,8 +4,6 @@
 import json
 import unittest
 
-import torch
-
 from wflow_test import DATA, OK, SPEC, TASKS_FAILED, CampaignTest, read_text
 
 RATES = [0.0001, 0.01, 0.0005, 0.003]
@@ -82,10 +80,7 @@ class Search(CampaignTest):
         self.assertEqual(best, self.check(reference, rungs))
         for name in NAMES:
             self.assertEqual(self.losses(directory, name), self.losses(reference, name), name)
-        ours, theirs = (torch.jit.load(str(d / "train" / best / "model.pt")).state_dict() for d in (directory, reference))
-        self.assertEqual(ours.keys(), theirs.keys())
-        for key in ours:
-            self.assertTrue(torch.equal(ours[key], theirs[key]), key)
+        self.assert_same_weights(*(d / "train" / best / "model.pt" for d in (directory, reference)))
 
     def test_the_best_go_on(self):
         run = self.wflow("run", self.study(study()), "-j", "2")

@@ -5,8 +5,6 @@ import json
 import re
 import unittest
 
-import torch
-
 from wflow_test import SPEC, CampaignTest, read_text
 
 TRAINERS, EPOCHS = 3, 4
@@ -49,10 +47,7 @@ class TournamentTasks(CampaignTest):
         ours, theirs = self.result(directory)["tournament"], self.result(job)["tournament"]
         self.assertEqual(ours["bouts"], theirs["bouts"])
         self.assertEqual((ours["rounds"], ours["best"]), (theirs["rounds"], theirs["best"]))
-        first, second = (torch.jit.load(str(one / "fit/model.pt")).state_dict() for one in (directory, job))
-        self.assertEqual(first.keys(), second.keys())
-        for key in first:
-            self.assertTrue(torch.equal(first[key], second[key]), key)
+        self.assert_same_weights(directory / "fit/model.pt", job / "fit/model.pt")
 
     def test_has_the_result_of_one_job(self):
         directory = self.run_study("tasks")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What all end-to-end tests share: programs, temporary folders, waiting for conditions, and no process left behind."""
 
+import contextlib
 import ctypes
 import fcntl
 import json
@@ -194,30 +195,37 @@ class CampaignTest(unittest.TestCase):
         return int((read_text(f"/proc/{pid}/stat") or ") Z 0").rsplit(")", 1)[1].split()[1])
 
     @staticmethod
-    def kill(pids):
+    def signal_each(pids, number):
+        """Some of them may have ended."""
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def kill(self, pids):
         """All at one moment as far as they can tell: stopped first, so that none sees another die."""
         for number in (signal.SIGSTOP, signal.SIGKILL):
-            for pid in pids:
-                try:
-                    os.kill(pid, number)
-                except ProcessLookupError:
-                    pass
+            self.signal_each(pids, number)
 
     def kill_everything(self):
         """Every process of this test, with what they fork while they are being found: what is stopped forks no more."""
         stopped = []
         while new := [pid for pid in self.processes() if pid not in stopped]:
-            for pid in new:
-                try:
-                    os.kill(pid, signal.SIGSTOP)
-                except ProcessLookupError:
-                    pass
+            self.signal_each(new, signal.SIGSTOP)
             stopped += new
         self.kill(stopped)
         return stopped
 
     def wait_until_gone(self, pids):
         wait_for(lambda: not set(pids) & set(self.processes()), f"the end of {pids}")
+
+    def assert_same_weights(self, first, second):
+        """Two files of TorchScript have the same arrays, bit by bit."""
+        import torch
+        ours, theirs = (torch.jit.load(str(model)).state_dict() for model in (first, second))
+        self.assertEqual(set(ours), set(theirs))
+        self.assertGreater(len(ours), 0)
+        for name, value in ours.items():
+            self.assertTrue(torch.equal(value, theirs[name]), f"{name} differs")
 
     # ---- wflow
 

@@ -41,8 +41,8 @@ class LocalSteps {
   bool is_due() const;
   // stop: some rank is to stop, and so do all. unsound: the guard of some group wants a step back.
   enum class After { go_on, stop, unsound };
-  // A collective call of all ranks. A group whose loss was not finite is left out and goes on with the mean
-  // of the others. If no group is sound, throws NotFinite.
+  // A collective call of all ranks. Averages the groups whose loss is finite. Every group, also one that was
+  // left out of the average, continues with it. Throws NotFinite if no group has a finite loss.
   After outer_step();
 
   double seconds() const { return seconds_; }  // of this rank, in outer steps and waiting for them
