@@ -93,6 +93,7 @@ void TensorboardLog::begin(const std::vector<EpochRow>& history) {
     bytes += record_of(row, time);
   }
   make_directories(directory_);
+  remove_temporaries(directory_);
   // TensorBoard reads a folder's files in the order of their names.
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   path_ = directory_ / fmt::format("{}{:010}.{}.{}.{:09}", kMarkOfEventFiles,
