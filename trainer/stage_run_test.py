@@ -4,14 +4,11 @@
 
 import argparse
 import collections
-import glob
 import os
 import pathlib
 import shutil
-import signal
 import subprocess
 import sys
-import time
 import unittest
 import unittest.mock
 
@@ -83,14 +80,7 @@ class Staging(StageRun):
             whole = self.staged(f"{where}whole", where, **keys)
             self.train(whole, 2, env=env)
             path = self.staged(f"{where}killed", where, **keys)
-            checkpoints = self.root / f"{where}killed/checkpoints"
-            process = subprocess.Popen(self.command(path, 2), env=env, start_new_session=True, stdout=subprocess.DEVNULL,
-                                       stderr=subprocess.DEVNULL)
-            while process.poll() is None and not glob.glob(str(checkpoints / "step-*.wfck")):
-                time.sleep(0.002)
-            self.assertIsNone(process.poll(), "ended before it was killed")
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            self.kill_after_step(path, 2, 2, env=env)
             self.assertEqual(list(self.scratch.iterdir()), [])
             self.assertRegex(self.train(path, 2, env=env).stdout, r"continued from epoch \d+, step \d+")
             self.assertEqual(self.weights(f"{where}killed")[0], self.weights(f"{where}whole")[0])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes wrong on a cluster: each fault on a real Slurm, and what `wflow status` says of it."""
+"""What goes wrong on a cluster: each fault on a real Slurm, and what the campaign's history says of it."""
 
 import unittest
 
@@ -14,7 +14,7 @@ class SlurmFaults(SlurmTest):
         self.slurm("scancel", *job)
         self.wait(lambda: job[0] not in self.jobs(), "its job is gone", run)
         self.wait(lambda: self.said("it was cancelled"), "its end is explained", run)
-        self.assertIn(f"allocation {job[0]} has ended: it was cancelled", self.wflow("status").out)
+        self.assertTrue(self.said(f"allocation {job[0]} has ended: it was cancelled"), self.history())
         gate.open()
         self.assertEqual(run.wait(), OK, run.err)
         self.assert_nothing_charged(directory)
@@ -52,7 +52,7 @@ class SlurmFaults(SlurmTest):
         gate.open()
         self.wait(lambda: len(gate.passed()) == 12, "the tasks end", run)
         self.wait(lambda: self.said("slurm did not cancel allocation"), "the coordinator has noticed", run)
-        self.assertIn("it is asked again", self.wflow("status").out)
+        self.assertTrue(self.said("it is asked again"), self.history())
         self.cluster.call(*come_back)
         self.assertEqual(run.wait(), OK, run.err)
         self.assert_nothing_charged(directory)
@@ -73,7 +73,7 @@ class SlurmFaults(SlurmTest):
         study = self.cluster_study(f"test `hostname` != n3 || exit 127; {self.note()}; sleep 0.2", count=160)
         run = self.wflow("run", study)
         self.assertEqual(set(self.ran()), set(range(160)))
-        self.assertRegex(self.wflow("status").out, r"node n3: the last \d+ tasks there failed, and on other nodes 0 of \d+ did")
+        self.assertRegex("\n".join(self.history()), r"node n3: the last \d+ tasks there failed, and on other nodes 0 of \d+ did")
         self.assertIn("work", run.out)
         self.assert_queue_empties()
 
@@ -82,7 +82,7 @@ class SlurmFaults(SlurmTest):
         job = self.jobs()[0]
         self.assertEqual(self.slurm("scontrol", "requeue", job).returncode, 0)
         self.wait(lambda: self.said("was requeued"), "the coordinator has noticed", run)
-        self.assertIn(f"allocation {job} was requeued by slurm", self.wflow("status").out)
+        self.assertTrue(self.said(f"allocation {job} was requeued by slurm"), self.history())
         gate.open()
         self.assertEqual(run.wait(), OK, run.err)
         self.assert_nothing_charged(directory)
@@ -100,7 +100,7 @@ class SlurmPreemption(SlurmTest):
         urgent = self.slurm("sbatch", "--parsable", "--partition=urgent", "--nodes=4", "--exclusive", "--time=5",
                             "--output=/dev/null", "--wrap", "sleep 300").stdout.strip()
         self.wait(lambda: self.said("it was preempted"), "the coordinator has noticed", run)
-        self.assertIn(f"allocation {job} has ended: it was preempted", self.wflow("status").out)
+        self.assertTrue(self.said(f"allocation {job} has ended: it was preempted"), self.history())
         self.slurm("scancel", urgent)
         gate.open()
         self.assertEqual(run.wait(), OK, run.err)

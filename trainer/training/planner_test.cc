@@ -151,7 +151,9 @@ TEST_F(KeptTimes, ASecondPlanMeasuresNothing) {
   EXPECT_THAT(first.remarks, testing::IsEmpty());
   ASSERT_TRUE(std::filesystem::exists(file()));
   const TrainingPlan second = plan();
-  EXPECT_EQ(to_json(second), to_json(first)) << "measured times are never the same to the last digit";
+  ASSERT_EQ(second.grids.size(), first.grids.size());
+  EXPECT_EQ(second.choice().seconds(), first.choice().seconds())
+      << "measured times are never the same to the last digit";
   EXPECT_THAT(second.remarks,
               testing::ElementsAre(testing::ContainsRegex(
                   "the times of 1 of 1 grids are those of an earlier plan \\(.*passes.json\\); "
