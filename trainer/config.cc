@@ -1377,6 +1377,14 @@ void check_tournament(yaml::MapReader& reader, const TrainConfig& config) {
         reader.mark_of("optimizer"),
         "'tournament' and 'lag: 1' do not go together: a gradient that is not applied yet is of "
         "the model before the round; leave out one of them");
+  const auto has_decay = [&](const PartConfig& part) {
+    return part.own_optimizer && part.optimizer.weight_decay > 0;
+  };
+  if (std::ranges::find(tournament.perturb, kPerturbedDecay, &PerturbConfig::key) !=
+          tournament.perturb.end() &&
+      config.optimizer.weight_decay == 0 && std::ranges::none_of(config.parts, has_decay))
+    reader.diagnostics().error(mark_in_block(reader, "perturb"),
+                               fmt::format("'perturb' multiplies {0}, which is 0: set {0}", kPerturbedDecay));
   if (tournament.trainers > 1 && tournament.every_epochs >= config.epochs)
     diagnostics.error(
         mark_in_block(reader, "every"),

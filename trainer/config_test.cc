@@ -85,6 +85,9 @@ TEST(TrainConfig, WrongTournamentsAreRefused) {
   EXPECT_THAT(messages("ranks: 2, tournament: {trainers: 2, perturb: {batch: [0.5, 2]}}"),
               HasSubstr("'perturb' can't change 'batch' in the middle of a training; it can change "
                         "optimizer.learning_rate"));
+  EXPECT_THAT(
+      messages("ranks: 2, optimizer: sgd, tournament: {trainers: 2, perturb: {optimizer.weight_decay: 2}}"),
+      HasSubstr("'perturb' multiplies optimizer.weight_decay, which is 0: set optimizer.weight_decay"));
   EXPECT_THAT(messages("ranks: 2, tournament: {trainers: 2, perturb: {optimizer.learning_rate: [0, 2]}}"),
               HasSubstr("must be factors from 0.001 to 1000"));
   for (const char* every : {"0", "0 epochs", "1 day", "often", "-3"})

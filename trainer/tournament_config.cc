@@ -22,7 +22,7 @@ constexpr std::uint64_t kPairKey = 23;  // of hash64(seed, key), behind those of
 const std::array<std::string, 2> kTournamentForms = {"job", "tasks"};
 const std::array<std::string, 2> kTournamentData = {"disjoint", "shared"};
 // Keys that may change in the middle of a training.
-const std::array<std::string, 1> kPerturbed = {"optimizer.learning_rate"};
+const std::array<std::string, 2> kPerturbed = {kPerturbedRate, kPerturbedDecay};
 
 // `every: 2 epochs`, `every: 200` or `200 steps`.
 void read_every(yaml::MapReader& reader, std::string_view key, TournamentConfig& config) {

@@ -24,9 +24,12 @@ enum class ModelExchange { weights, all, parts };
 // Where the trainers of a tournament run: in one job of all ranks, or as tasks of a campaign.
 enum class TournamentForm { job, tasks };
 
+inline constexpr const char* kPerturbedRate = "optimizer.learning_rate";
+inline constexpr const char* kPerturbedDecay = "optimizer.weight_decay";
+
 // A number of the training that changes when a trainer takes its partner's model.
 struct PerturbConfig {
-  std::string key;  // "optimizer.learning_rate"
+  std::string key;  // kPerturbedRate or kPerturbedDecay
   std::vector<double> factors;
   bool operator==(const PerturbConfig&) const = default;
 };

@@ -143,7 +143,8 @@ class Tournament(NumberRun):
 
     def test_sigkill_at_any_time_gives_the_same_bits(self):
         keys = {"ranks": 2, "epochs": 4, "batch": 4, "checkpoint": {"every_steps": 5},
-                "tournament": {"trainers": 2, "every": 9, "exchange": "all", "perturb": {"optimizer.learning_rate": [0.8, 1.25]}}}
+                "tournament": {"trainers": 2, "every": 9, "exchange": "all",
+                               "perturb": {"optimizer.learning_rate": [0.8, 1.25], "optimizer.weight_decay": [0.5, 2]}}}
         self.train(self.config("unbroken", **keys), 2)
         expected = self.states("unbroken", 2)
         self.assertGreater(len({step for _, step, _ in expected}), 1, "trainers with unequal data")
@@ -244,11 +245,12 @@ class Tournament(NumberRun):
 
     def test_tasks_have_the_bits_of_one_job(self):
         keys = {"ranks": 6, "epochs": 5, "ema": 0.9,
-                "tournament": {"exchange": "all", "metrics": ["loss", "mae_ratio"], "perturb": {"optimizer.learning_rate": [0.5, 2]}}}
+                "tournament": {"exchange": "all", "metrics": ["loss", "mae_ratio"], "perturb": {"optimizer.learning_rate": [0.5, 2], "optimizer.weight_decay": [0.1, 10]}}}
         self.train(self.config("job", **{**keys, "tournament": {**keys["tournament"], "trainers": 3}}), 6)
         job = self.result("job")["tournament"]
         self.partner_of = {n: {bout["trainer"]: bout["partner"] for bout in job["bouts"] if bout["round"] == n} for n in range(1, 5)}
         self.assertTrue(any(bout["took"] for bout in job["bouts"]))
+        self.assertTrue(any(bout["weight_decay_factor"] != 1 for bout in job["bouts"]))
         done = self.parts("tasks", 3, 4, **keys)
         tasks = self.result("tasks/fit")["tournament"]
         self.assertEqual(tasks["bouts"], job["bouts"])

@@ -66,6 +66,8 @@ class Contest {
   Communicator& world() { return *world_; }
   double seconds() const { return seconds_; }  // in meetings and rounds
   void add_seconds(double seconds) { seconds_ += seconds; }
+  double waited() const { return waited_; }  // a part of them, until all trainers were at the round
+  void add_waited(double seconds) { waited_ += seconds; }
 
   // Set by the trainer's rank 0 when it has written its results.
   struct End {
@@ -86,6 +88,7 @@ class Contest {
   std::int64_t rounds_ = 0;
   bool stops_ = false;
   double seconds_ = 0;
+  double waited_ = 0;
 };
 
 }  // namespace wflow::trainer

@@ -121,7 +121,7 @@ void Optimizer::adapt_rates(std::span<const float> values, std::span<float> grad
     const double w = std::sqrt(weights[array]);
     const double g = std::sqrt(changes[array]);
     if (w <= 0 || g <= 0) continue;
-    const double local = config_.larc_trust * w / (g + config_.weight_decay * w);
+    const double local = config_.larc_trust * w / (g + weight_decay() * w);
     const auto factor = static_cast<float>(std::min(local / learning_rate, 1.0));
     for (float& value : own(array, gradients)) value *= factor;
   }
@@ -139,7 +139,7 @@ std::vector<double> Optimizer::lars_factors(std::span<const float> values,
     const double w = std::sqrt(weights[array]);
     const double g = std::sqrt(changes[array]);
     if (layout_.entries[array].spec.decays && w > 0 && g > 0)
-      factors[array] = config_.lars_trust * w / (g + config_.weight_decay * w);
+      factors[array] = config_.lars_trust * w / (g + weight_decay() * w);
   }
   return factors;
 }
@@ -169,7 +169,7 @@ void Optimizer::step(std::span<float> values, std::span<float> gradients, double
     const std::span<float> p = own(array, values);
     if (p.empty()) continue;
     const std::span<const float> g = own(array, gradients);
-    const double decay = layout_.entries[array].spec.decays ? config_.weight_decay : 0;
+    const double decay = layout_.entries[array].spec.decays ? weight_decay() : 0;
     if (config_.name == OptimizerName::lars) {
       lars_update(p, g, in_slot(0, array), static_cast<float>(config_.momentum),
                   static_cast<float>(learning_rate * factors[array]), static_cast<float>(decay));
@@ -188,7 +188,7 @@ void Optimizer::lamb_step(std::span<float> values, std::span<float> gradients, d
   if (learning_rate <= 0) return;
   const auto rate = static_cast<float>(learning_rate);
   const auto decay_of = [&](std::size_t array) {
-    return static_cast<float>(layout_.entries[array].spec.decays ? config_.weight_decay : 0);
+    return static_cast<float>(layout_.entries[array].spec.decays ? weight_decay() : 0);
   };
   const AdamFactors f = adam_factors(learning_rate, 0);
   const std::vector<double> weights = squares_in(values);

@@ -69,6 +69,9 @@ class Optimizer {
   std::int64_t steps() const { return steps_; }
   void set_steps(std::int64_t steps) { steps_ = steps; }
 
+  // A factor on the weight decay of the next steps.
+  void set_decay_factor(double factor) { decay_factor_ = factor; }
+
   // The state arrays: "momentum", or "first_moment" and "second_moment". Laid out as the parameters; with
   // shares, of this rank's share.
   struct Slot {
@@ -84,6 +87,7 @@ class Optimizer {
   void adapt_rates(std::span<const float> values, std::span<float> gradients, double learning_rate) const;
   std::vector<double> lars_factors(std::span<const float> values, std::span<const float> gradients) const;
   void lamb_step(std::span<float> values, std::span<float> gradients, double learning_rate);
+  double weight_decay() const { return config_.weight_decay * decay_factor_; }
   struct AdamFactors;
   AdamFactors adam_factors(double learning_rate, double decay) const;
   // This rank's part of an array, in the flat arrays and in the slots.
@@ -96,6 +100,7 @@ class Optimizer {
   AddUp add_up_;
   std::vector<Slot> slots_;
   std::int64_t steps_ = 0;
+  double decay_factor_ = 1;
 };
 
 // An exponential moving average of the weights over the steps. It is smoother than the weights of a single

@@ -27,6 +27,10 @@ class PartOptimizers {
   void step(std::span<float> values, std::span<float> gradients, double learning_rate,
             std::span<const std::string> learn = {});
 
+  void set_decay_factor(double factor) {
+    for (Group& group : groups_) group.optimizer.set_decay_factor(factor);
+  }
+
   // The steps of each optimizer, in a fixed order.
   std::vector<std::int64_t> steps() const;
   // One number is that of all.

@@ -298,11 +298,13 @@ nlohmann::json groups_result(const LocalGroup& local, const OuterRecord& record,
 nlohmann::json trainer_result(const Contest& contest, const TournamentRecord& record) {
   nlohmann::json bouts = nlohmann::json::array();
   for (const Bout& bout : record.bouts) bouts.push_back(to_json(bout));
-  return {{"trainer", contest.trainer() + 1},
-          {"trainers", contest.trainers()},
-          {"rate_factor", record.rate_factor},
-          {"rounds", bouts},
-          {"seconds_in_rounds_this_segment", contest.seconds()}};
+  nlohmann::json result = {{"trainer", contest.trainer() + 1},
+                           {"trainers", contest.trainers()},
+                           {"rounds", bouts},
+                           {"seconds_in_rounds_this_segment", contest.seconds()},
+                           {"seconds_waited_this_segment", contest.waited()}};
+  record.factors.write(result);
+  return result;
 }
 
 Contest::End end_of_trainer(const Session& session, const EpochRow& exported, nlohmann::json result,

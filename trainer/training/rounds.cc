@@ -45,7 +45,7 @@ void collect(std::span<const std::span<float>> views, std::span<float> into) {
 
 struct Rounds::Message {
   bool diverged = false;
-  double rate_factor = 1;
+  PerturbFactors factors;
   std::vector<std::int64_t> optimizer_steps;
 };
 
@@ -76,15 +76,18 @@ bool Rounds::is_due() const {
 // The messages of all trainers, each at the same round.
 std::vector<Rounds::Message> Rounds::meet(std::int64_t round) {
   const TournamentRecord& own = record();
-  const nlohmann::json message = {{"diverged", own.diverged},
-                                  {"rate_factor", own.rate_factor},
-                                  {"optimizer_steps", state_.optimizer.steps()}};
+  nlohmann::json message = {{"diverged", own.diverged}, {"optimizer_steps", state_.optimizer.steps()}};
+  own.factors.write(message);
+  const Clock::time_point begin = Clock::now();
+  const std::vector<nlohmann::json> messages =
+      contest_.meet(fmt::format("round {}", round), std::move(message));
+  contest_.add_waited(seconds_since(begin));
   std::vector<Message> all;
-  for (const nlohmann::json& one : contest_.meet(fmt::format("round {}", round), message)) {
+  for (const nlohmann::json& one : messages) {
     Message& read = all.emplace_back();
     if (contest_.stops()) continue;
     read.diverged = one.at("diverged").get<bool>();
-    read.rate_factor = one.at("rate_factor").get<double>();
+    read.factors = PerturbFactors::from_json(one);
     read.optimizer_steps = one.at("optimizer_steps").get<std::vector<std::int64_t>>();
   }
   return all;
@@ -120,7 +123,7 @@ std::optional<Rounds::Partner> Rounds::partner_in(std::int64_t round, int number
   std::unique_ptr<TrainingState> state = read_partner(round, number);
   if (state == nullptr) return std::nullopt;
   const TournamentRecord& theirs = state->counters.tournament;
-  return Partner{{theirs.diverged, theirs.rate_factor, state->optimizer.steps()}, number, std::move(state)};
+  return Partner{{theirs.diverged, theirs.factors, state->optimizer.steps()}, number, std::move(state)};
 }
 
 AfterRound Rounds::hold() {
@@ -154,7 +157,7 @@ AfterRound Rounds::hold() {
     }
     if (partner) play(*partner, bout);
   }
-  bout.rate_factor = record().rate_factor;
+  bout.factors = record().factors;
   record().rounds = round;
   record().bouts.push_back(bout);
   guard_.begin_at(counters.step);
@@ -185,7 +188,7 @@ void Rounds::play(const Partner& other, Bout& bout) {
   bout.took = takes_partner(own, partners, metrics_);
   if (bout.took) {
     take(partner, kind == ModelExchange::all);
-    perturb(bout.round);
+    record().factors.draw(contest_.rules().perturb, contest_.seed(), bout.round, contest_.trainer());
   } else if (!partner.diverged) {
     swap(views, theirs.span());
   }
@@ -197,7 +200,7 @@ void Rounds::play(const Partner& other, Bout& bout) {
 void Rounds::take(const Message& partner, bool with_optimizer) {
   if (with_optimizer) {
     state_.optimizer.set_steps(partner.optimizer_steps);
-    record().rate_factor = partner.rate_factor;
+    record().factors = partner.factors;
   } else if (record().diverged) {
     begin_optimizer_anew();
   }
@@ -210,11 +213,6 @@ void Rounds::take(const Message& partner, bool with_optimizer) {
 void Rounds::begin_optimizer_anew() {
   for (const PartOptimizers::Slot& slot : state_.optimizer.slots()) std::ranges::fill(slot.values, 0.0F);
   state_.optimizer.set_steps(std::vector<std::int64_t>(state_.optimizer.steps().size(), 0));
-}
-
-void Rounds::perturb(std::int64_t round) {
-  for (const PerturbConfig& one : contest_.rules().perturb)
-    record().rate_factor *= drawn_factor(one.factors, contest_.seed(), round, contest_.trainer());
 }
 
 std::vector<double> Rounds::judged() {

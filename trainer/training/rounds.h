@@ -67,7 +67,6 @@ class Rounds {
   void exchange(const Views& own, std::span<float> partners, int number);
   void swap(const Views& own, std::span<float> partners);
   void begin_optimizer_anew();
-  void perturb(std::int64_t round);
 
   Contest& contest_;
   Session& session_;

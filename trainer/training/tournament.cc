@@ -16,6 +16,7 @@ namespace {
 
 // A key of hash64(seed, key), behind that of the pairs.
 constexpr std::uint64_t kFactorKey = 24;
+constexpr std::uint64_t kDecayFactorKey = 25;
 
 Bout bout_of(const nlohmann::json& json) {
   Bout bout;
@@ -29,7 +30,7 @@ Bout bout_of(const nlohmann::json& json) {
                            number_or_nan(score.at("partner"))});
   bout.diverged = json.at("diverged").get<bool>();
   bout.took = json.at("took").get<bool>();
-  bout.rate_factor = json.at("rate_factor").get<double>();
+  bout.factors = PerturbFactors::from_json(json);
   return bout;
 }
 
@@ -45,9 +46,24 @@ bool takes_partner(std::span<const double> own, std::span<const double> partners
   return true;
 }
 
-double drawn_factor(std::span<const double> factors, std::uint64_t seed, std::int64_t round, int trainer) {
-  const std::uint64_t key = hash64(hash64(seed, kFactorKey), static_cast<std::uint64_t>(round));
-  return factors[hash64(key, static_cast<std::uint64_t>(trainer)) % factors.size()];
+void PerturbFactors::draw(std::span<const PerturbConfig> perturb, std::uint64_t seed, std::int64_t round,
+                          int trainer) {
+  for (const PerturbConfig& one : perturb) {
+    const bool of_rate = one.key == kPerturbedRate;
+    const std::uint64_t key =
+        hash64(hash64(seed, of_rate ? kFactorKey : kDecayFactorKey), static_cast<std::uint64_t>(round));
+    (of_rate ? rate : weight_decay) *=
+        one.factors[hash64(key, static_cast<std::uint64_t>(trainer)) % one.factors.size()];
+  }
+}
+
+void PerturbFactors::write(nlohmann::json& json) const {
+  json["rate_factor"] = rate;
+  json["weight_decay_factor"] = weight_decay;
+}
+
+PerturbFactors PerturbFactors::from_json(const nlohmann::json& json) {
+  return {json.at("rate_factor").get<double>(), json.value("weight_decay_factor", 1.0)};
 }
 
 std::int64_t RoundPlan::most_rounds() const {
@@ -65,15 +81,16 @@ nlohmann::json to_json(const Bout& bout) {
   nlohmann::json scores = nlohmann::json::array();
   for (const Bout::Score& score : bout.scores)
     scores.push_back({{"metric", score.metric}, {"own", score.own}, {"partner", score.partners}});
-  return {{"round", bout.round},
-          {"epoch", bout.epoch},
-          {"step", bout.step},
-          {"trainer", bout.trainer},
-          {"partner", bout.partner > 0 ? nlohmann::json(bout.partner) : nlohmann::json()},
-          {"scores", scores},
-          {"diverged", bout.diverged},
-          {"took", bout.took},
-          {"rate_factor", bout.rate_factor}};
+  nlohmann::json json = {{"round", bout.round},
+                         {"epoch", bout.epoch},
+                         {"step", bout.step},
+                         {"trainer", bout.trainer},
+                         {"partner", bout.partner > 0 ? nlohmann::json(bout.partner) : nlohmann::json()},
+                         {"scores", scores},
+                         {"diverged", bout.diverged},
+                         {"took", bout.took}};
+  bout.factors.write(json);
+  return json;
 }
 
 std::string describe(const Bout& bout) {
@@ -91,14 +108,16 @@ std::string describe(const Bout& bout) {
 nlohmann::json TournamentRecord::to_json() const {
   nlohmann::json list = nlohmann::json::array();
   for (const Bout& bout : bouts) list.push_back(trainer::to_json(bout));
-  return {{"rounds", rounds}, {"diverged", diverged}, {"rate_factor", rate_factor}, {"bouts", list}};
+  nlohmann::json json = {{"rounds", rounds}, {"diverged", diverged}, {"bouts", list}};
+  factors.write(json);
+  return json;
 }
 
 TournamentRecord TournamentRecord::from_json(const nlohmann::json& json) {
   TournamentRecord record;
   record.rounds = json.at("rounds").get<std::int64_t>();
   record.diverged = json.at("diverged").get<bool>();
-  record.rate_factor = json.at("rate_factor").get<double>();
+  record.factors = PerturbFactors::from_json(json);
   for (const nlohmann::json& bout : json.at("bouts")) record.bouts.push_back(bout_of(bout));
   return record;
 }

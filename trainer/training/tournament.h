@@ -22,8 +22,19 @@ namespace wflow::trainer {
 bool takes_partner(std::span<const double> own, std::span<const double> partners,
                    std::span<const MetricName> metrics);
 
-// The factor that `perturb` draws for a trainer (from 0) that takes over a model in this round.
-double drawn_factor(std::span<const double> factors, std::uint64_t seed, std::int64_t round, int trainer);
+// Factors on numbers of the training, by which `perturb` changes them.
+struct PerturbFactors {
+  double rate = 1;          // on the learning rate
+  double weight_decay = 1;  // on the weight decay of every optimizer
+
+  // Multiplies each number that `perturb` names by one of its factors, drawn for a trainer (from 0) that
+  // takes over a model in this round.
+  void draw(std::span<const PerturbConfig> perturb, std::uint64_t seed, std::int64_t round, int trainer);
+  // Adds "rate_factor" and "weight_decay_factor".
+  void write(nlohmann::json& json) const;
+  static PerturbFactors from_json(const nlohmann::json& json);
+  bool operator==(const PerturbFactors&) const = default;
+};
 
 // The steps of one trainer after which its rounds take place. Trainers with unequal data have epochs of
 // unequal lengths, and as many rounds as the one with the fewest.
@@ -54,7 +65,7 @@ struct Bout {
   std::vector<Score> scores;
   bool diverged = false;  // the trainer's own model
   bool took = false;      // the partner's model
-  double rate_factor = 1;
+  PerturbFactors factors;
 };
 nlohmann::json to_json(const Bout& bout);
 // "takes the model of trainer 3 (loss 0.5 against 0.6)"
@@ -64,7 +75,7 @@ std::string describe(const Bout& bout);
 struct TournamentRecord {
   std::int64_t rounds = 0;  // held so far
   bool diverged = false;    // the model waits for one that replaces it
-  double rate_factor = 1;   // on the learning rate
+  PerturbFactors factors;
   std::vector<Bout> bouts;  // one of each round
 
   bool has_begun() const { return rounds > 0; }

@@ -96,8 +96,9 @@ nlohmann::json ranking_json(const Ranking& ranking, const TrainConfig& config) {
     if (ranking.has_model(trainer)) {
       const nlohmann::json& result = ranking.ends[trainer].at("result");
       entry["training_samples"] = result.at("data").at("train");
-      entry["rate_factor"] = result.at("tournament").at("rate_factor");
-      entry["seconds_in_rounds_this_segment"] = result.at("tournament").at("seconds_in_rounds_this_segment");
+      for (const char* key : {"rate_factor", "weight_decay_factor", "seconds_in_rounds_this_segment",
+                              "seconds_waited_this_segment"})
+        entry[key] = result.at("tournament").at(key);
     }
     list.push_back(std::move(entry));
   }

@@ -91,13 +91,22 @@ TEST(Tournament, ModelsThatDivergedAlwaysLose) {
 }
 
 TEST(Tournament, FactorsAreDrawnByRoundAndTrainer) {
-  const std::vector<double> factors = {0.8, 1.25};
-  std::map<double, int> drawn;
-  for (std::int64_t round = 1; round <= 500; ++round)
-    for (int trainer = 0; trainer < 4; ++trainer) ++drawn[drawn_factor(factors, 3, round, trainer)];
-  EXPECT_EQ(drawn.size(), 2U);
-  EXPECT_NEAR(drawn[0.8], 1000, 100);
-  EXPECT_EQ(drawn_factor(factors, 3, 5, 1), drawn_factor(factors, 3, 5, 1));
+  const std::vector<PerturbConfig> perturb = {{kPerturbedRate, {0.8, 1.25}}, {kPerturbedDecay, {0.5, 2}}};
+  const auto drawn_in = [&](std::int64_t round, int trainer) {
+    PerturbFactors factors;
+    factors.draw(perturb, 3, round, trainer);
+    return factors;
+  };
+  std::map<std::pair<double, double>, int> drawn;
+  for (std::int64_t round = 1; round <= 500; ++round) {
+    for (int trainer = 0; trainer < 4; ++trainer) {
+      const PerturbFactors factors = drawn_in(round, trainer);
+      ++drawn[{factors.rate, factors.weight_decay}];
+    }
+  }
+  EXPECT_EQ(drawn.size(), 4U) << "the two are drawn independently";
+  for (const auto& [factors, count] : drawn) EXPECT_NEAR(count, 500, 75);
+  EXPECT_EQ(drawn_in(5, 1), drawn_in(5, 1));
 }
 
 StepPlan plan_of(std::size_t samples, std::size_t batch, std::int64_t epochs) {
@@ -139,12 +148,12 @@ TEST(Tournament, TheRecordComesBackFromACheckpoint) {
   TournamentRecord record;
   record.rounds = 2;
   record.diverged = true;
-  record.rate_factor = 0.1 * 3;
-  record.bouts.push_back({1, 1, 4, 2, 3, {{"loss", 0.1, 0.3}, {"r2", kNan, 0.2}}, false, true, 0.8});
-  record.bouts.push_back({2, 2, 8, 2, 0, {}, true, false, 0.8});
+  record.factors = {0.1 * 3, 1.25};
+  record.bouts.push_back({1, 1, 4, 2, 3, {{"loss", 0.1, 0.3}, {"r2", kNan, 0.2}}, false, true, {0.8, 1}});
+  record.bouts.push_back({2, 2, 8, 2, 0, {}, true, false, {0.8, 1}});
   const auto again = TournamentRecord::from_json(nlohmann::json::parse(record.to_json().dump()));
   EXPECT_EQ(again.to_json().dump(), record.to_json().dump());
-  EXPECT_EQ(again.rate_factor, record.rate_factor);
+  EXPECT_EQ(again.factors, record.factors);
   EXPECT_TRUE(std::isnan(again.bouts.front().scores.back().own));
   EXPECT_EQ(describe(again.bouts.front()),
             "takes the model of trainer 3 (loss 0.3 against 0.1, r2 0.2 against nan)");

@@ -162,7 +162,7 @@ EpochRow TrainingLoop::finished_epoch(double waited_seconds) {
   const auto samples = static_cast<double>(counters.epoch_samples);
   EpochRow row;
   row.learning_rate =
-      counters.tournament.rate_factor *
+      counters.tournament.factors.rate *
       learning_rate(session_.config,
                     session_.plan.point({counters.epoch, counters.step_of_epoch - 1}, counters.plateaus));
   row.batch = static_cast<std::int64_t>(session_.plan.order_in(counters.epoch).batch);

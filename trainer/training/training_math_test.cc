@@ -1157,7 +1157,7 @@ TEST(PartOptimizers, EachPartTakesTheStepsOfItsOwnOptimizer) {
 
 // One step of an optimiser on weights (3, 4) and a bias 1.
 std::vector<float> after_one_step(const OptimizerConfig& config, const std::vector<float>& gradient,
-                                  double learning_rate) {
+                                  double learning_rate, double decay_factor = 1) {
   const FlatLayout layout({{"w", {2}, Initial::zero, 1, true}, {"b", {1}, Initial::zero, 1, false}});
   std::vector<float> values(static_cast<std::size_t>(layout.size), 0.0F);
   std::vector<float> gradients(values.size(), 0.0F);
@@ -1167,8 +1167,23 @@ std::vector<float> after_one_step(const OptimizerConfig& config, const std::vect
   gradients[0] = gradient[0];
   gradients[1] = gradient[1];
   gradients[16] = gradient[2];
-  Optimizer(config, layout).step(values, gradients, learning_rate);
+  Optimizer optimizer(config, layout);
+  optimizer.set_decay_factor(decay_factor);
+  optimizer.step(values, gradients, learning_rate);
   return {values[0], values[1], values[16]};
+}
+
+TEST(Optimizer, AFactorOnTheDecayIsThatDecay) {
+  for (const OptimizerName name : {OptimizerName::sgd, OptimizerName::adamw,
+                                   OptimizerName::lars, OptimizerName::larc, OptimizerName::lamb}) {
+    OptimizerConfig config;
+    config.name = name;
+    config.weight_decay = 0.25;
+    const std::vector<float> quartered = after_one_step(config, {0, 2, 1}, 0.5, 0.25);
+    EXPECT_NE(quartered, after_one_step(config, {0, 2, 1}, 0.5)) << name_of(name);
+    config.weight_decay = 0.0625;
+    EXPECT_EQ(quartered, after_one_step(config, {0, 2, 1}, 0.5)) << name_of(name);
+  }
 }
 
 TEST(Optimizer, LarsStepsAreProportionalToTheWeights) {

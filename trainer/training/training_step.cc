@@ -40,7 +40,7 @@ TrainingStep::TrainingStep(Session& session, const Heads& heads, TrainingState& 
 double TrainingStep::rate() const {
   const TrainingCounters& counters = state_.counters;
   if (fixed_rate_) return *fixed_rate_;
-  return counters.tournament.rate_factor *
+  return counters.tournament.factors.rate *
          learning_rate(session_.config,
                        session_.plan.point({counters.epoch, counters.step_of_epoch}, counters.plateaus));
 }
@@ -224,6 +224,7 @@ bool TrainingStep::apply(const Update& update, const LaggedSums::Step& step,
     flat.update_running_statistics(step.samples, kNormMomentum, update.buffers);
   }
   inject(BitFlip::Where::optimizer, state_.optimizer.slots().back().values);
+  state_.optimizer.set_decay_factor(counters.tournament.factors.weight_decay);
   state_.optimizer.step(flat.values(), flat.gradients(), step.rate, update.learn);
   state_.weights_changed();
   if (!updates_.alternate()) state_.average.update(flat.values(), counters.step + 1);
