@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the benchmark programs share: where the programs are, timing, and what else the machine was doing."""
+import json
 import os
 import resource
 import subprocess
@@ -50,6 +51,12 @@ class Measurement:
         self.output = result.stdout
         if result.returncode != 0:
             sys.exit(f"{command} ended with {result.returncode}:\n{result.stdout[-2000:]}")
+
+
+def draw(path, figure, plotter=None):
+    """Writes a figure of wflow-plot as SVG."""
+    subprocess.run([plotter or program("wflow-plot")], input=json.dumps([{"path": str(path), "width": 640, "height": 400, "figure": figure}]), text=True,
+                   check=True)
 
 
 def machine():
