@@ -141,5 +141,29 @@ class Groups(tournament_run_test.NumberRun):
             self.assertEqual(*values)
 
 
+class GroupsOfFields(whole.TrainRun):
+    def test_ranks_of_a_group_share_samples(self):
+        keys = {"batch": 8, "epochs": 2, "checkpoint": {"every_steps": 2}, "groups": {"count": 2, "steps": 2, "outer": {"momentum": 0.5}}}
+        self.train(self.config("whole", ranks=2, **keys), 2)
+        shared = {**keys, "ranks": 4, "grid": {"space": 2}}
+        self.train(self.config("shared", **shared), 4)
+        for kind, values in self.arrays("whole").items():
+            numpy.testing.assert_allclose(self.arrays("shared")[kind], values, rtol=1e-3, atol=1e-5)
+        path = self.config("killed", **shared)
+        self.kill_after_step(path, 4, 4)
+        self.train(path, 4)
+        self.assertEqual(self.weights("killed")[0], self.weights("shared")[0])
+
+    def test_generators_and_discriminators(self):
+        keys = {"ranks": 2, "batch": 8, "epochs": 3, "model": {"name": "gan", "width": 2, "latent": 4}, "transform": None, "augment": None,
+                "inputs": ["x"], "targets": None, "checkpoint": {"every_steps": 2}, "groups": {"count": 2, "steps": 2}}
+        done = self.train(self.config("gan", **keys), 2)
+        self.assertIn("2 groups of 1 rank each", done.stdout)
+        path = self.config("gan-killed", **keys)
+        self.kill_after_step(path, 6, 2)
+        self.train(path, 2)
+        self.assertEqual(self.weights("gan-killed")[0], self.weights("gan")[0])
+
+
 if __name__ == "__main__":
     whole.run_tests()
