@@ -68,6 +68,13 @@ class TournamentTasks(CampaignTest):
         self.assertEqual([row["epoch"] for row in rows], [EPOCHS] * 3)
         report = re.search(r"\S+\.html", self.wflow("report", directory).out)[0]
         self.assertIn("fit: ancestors of the models", read_text(report))
+        # A slow node, which this machine does not have.
+        slow = "node n3 takes 1.4 times as long as the others"
+        result = self.result(directory)
+        result["ranks_this_segment"] = {"slow": slow}
+        (directory / "fit/result.json").write_text(json.dumps(result))
+        report = re.search(r"\S+\.html", self.wflow("report", directory).out)[0]
+        self.assertIn(f"fit: {slow}.", read_text(report))
 
     def test_killed_between_the_rounds(self):
         run = self.start("run", self.study(STUDY.format(name="tasks", form="tasks"), "tasks.yaml"), "-j", "3")
