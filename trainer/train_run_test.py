@@ -1793,6 +1793,34 @@ class SharedState(TrainRun):
         keys = {"model": {"name": "cosmoflow", "width": 16}, "grid": [2, 1, 1], "batch": 5}
         self.equal_in_stages("shared_samples", lambda name, **more: self.numbers(name, ranks=4, **more), 4, **keys)
 
+    def test_an_autoencoder_layer_by_layer(self):
+        """Each training has one new pair of layers, between frozen ones of the trainings before."""
+        sizes = (CELLS**3, 96, 48, 24)
+        for stage in (1, 2, 3):
+            layers, parts = ["flatten"], {}
+            for k in range(1, stage + 1):
+                layers += [{"dense": sizes[k], "name": f"code{k}", "part": f"encoder{k}"}, "tanh"]
+            for k in range(stage, 0, -1):
+                layers += [{"dense": sizes[k - 1], "name": f"back{k}", "part": f"decoder{k}"}] + (["tanh"] if k > 1 else [])
+            layers.append({"reshape": [1, CELLS, CELLS, CELLS]})
+            for k in range(1, stage):
+                parts |= {f"{half}{k}": {"freeze": True, "init_from": str(self.root / f"stage_{stage - 1}")} for half in ("encoder", "decoder")}
+            keys = {"inputs": ["x"], "targets": ["x"], "model": {"layers": layers}, "parts": parts or None, "augment": [], "epochs": 8,
+                    "optimizer": {"name": "adamw", "learning_rate": 0.003}}
+            self.train(self.config(f"whole_{stage}", **keys), 2)
+            self.train(self.config(f"stage_{stage}", shard="weights", **keys), 2)
+            self.assertEqual(self.weights(f"stage_{stage}")[0], self.weights(f"whole_{stage}")[0])
+            values, header = self.weights(f"stage_{stage}")
+            arrays = {(a["kind"], a["name"]): values[a["offset"]:a["offset"] + 4 * int(numpy.prod(a["shape"]))] for a in header["arrays"]}
+            learns = {name.split(".")[0] for kind, name in arrays if kind == "first_moment"}
+            self.assertEqual(learns, {f"code{stage}", f"back{stage}"}, "frozen layers have no state")
+            if stage > 1:
+                for name in (f"code{stage - 1}.weight", f"back{stage - 1}.weight"):
+                    self.assertEqual(arrays["parameter", name], before["parameter", name])
+            before = arrays
+            losses = [row["train_loss"] for row in header["history"]]
+            self.assertLess(losses[-1], losses[0])
+
     def test_goes_on_with_other_ranks_and_without_shares(self):
         keys = {"epochs": 4, "optimizer": {"name": "adamw", "learning_rate": 0.003}}
         self.train(self.numbers("steady", **keys), 4)
