@@ -1821,6 +1821,16 @@ class SharedState(TrainRun):
             losses = [row["train_loss"] for row in header["history"]]
             self.assertLess(losses[-1], losses[0])
 
+    def test_frozen_layers_take_no_more_memory_with_every_step(self):
+        # 8 MiB of frozen weights, of which half is another rank's; 80 steps.
+        layers = ["flatten", {"dense": 4096, "part": "encoder"}, "relu", {"dense": 2, "part": "head"}]
+        keys = {"model": {"layers": layers}, "epochs": 20, "shard": "gradients"}
+        peaks = []
+        for name, parts in (("learns", None), ("frozen", {"encoder": {"freeze": True}})):
+            self.train(self.numbers(f"grows_{name}", parts=parts, **keys), 2)
+            peaks.append(max(self.result(f"grows_{name}")["performance"]["peak_memory_bytes"]))
+        self.assertLess(peaks[1], peaks[0] + (32 << 20), peaks)
+
     def test_goes_on_with_other_ranks_and_without_shares(self):
         keys = {"epochs": 4, "optimizer": {"name": "adamw", "learning_rate": 0.003}}
         self.train(self.numbers("steady", **keys), 4)

@@ -131,10 +131,15 @@ OwnedParts SharedState::owners(std::int64_t begin, std::int64_t end) const {
 
 void SharedState::summed(std::int64_t begin, std::int64_t end) {
   if (divided_ < Shard::gradients) return;
-  for (const OwnedPart& part : owners(begin, end))
-    if (part.rank != shards_.rank())
-      pool_.take_back(
-          state_.exchange().subspan(static_cast<std::size_t>(begin) + part.begin, part.end - part.begin));
+  const Range range = {begin - state_.gradients_begin(), end - state_.gradients_begin()};
+  for (std::size_t array = 0; array < arrays_.size(); ++array) {
+    // The pool has lent none to a frozen array: what it took back would be more with every step.
+    if (state_.parameters().entries[array].spec.frozen) continue;
+    for (int rank = 0; rank < shards_.ranks(); ++rank) {
+      const Range part = intersection(shards_.of(array, rank), range);
+      if (rank != shards_.rank() && !part.empty()) pool_.take_back(values_in(state_.gradients(), part));
+    }
+  }
 }
 
 void SharedState::all_summed() {

@@ -1174,8 +1174,8 @@ std::vector<float> after_one_step(const OptimizerConfig& config, const std::vect
 }
 
 TEST(Optimizer, AFactorOnTheDecayIsThatDecay) {
-  for (const OptimizerName name : {OptimizerName::sgd, OptimizerName::adamw,
-                                   OptimizerName::lars, OptimizerName::larc, OptimizerName::lamb}) {
+  for (const OptimizerName name : {OptimizerName::sgd, OptimizerName::adamw, OptimizerName::lars,
+                                   OptimizerName::larc, OptimizerName::lamb}) {
     OptimizerConfig config;
     config.name = name;
     config.weight_decay = 0.25;
