@@ -212,9 +212,12 @@ static std::int64_t state_bytes(const PlanTask& task) {
   floats += whole_gradients ? 2 * weights : kept(Shard::gradients);
   floats += kept(Shard::weights);
   floats += written_floats(config, weights, (two_moments ? 3 : 2) * weights + (config.ema > 0 ? weights : 0));
-  if (config.shard >= Shard::gradients) floats += std::min(weights, kLayersInSum * largest);
-  // One layer is computed while the next is collected.
-  if (config.shard >= Shard::weights) floats += std::min(weights, 2 * largest);
+  std::int64_t lent = 0;  // of the pool of pages
+  if (config.shard >= Shard::gradients) lent += std::min(weights, kLayersInSum * largest);
+  // One layer is computed while the next is collected; at the end, rank 0 collects all.
+  if (config.shard >= Shard::weights)
+    lent = std::max(lent + std::min(weights, 2 * largest), weights - kept(Shard::weights));
+  floats += lent;
   if (config.groups.on() && !config.groups.outer.is_mean())
     floats += (config.groups.outer.momentum > 0 ? 2 : 1) * weights;
   if (task.ranks > 1) floats += std::min(kMostSharedBytes / kFloatBytes, 2 * weights);

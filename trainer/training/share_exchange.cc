@@ -162,6 +162,9 @@ void SharedState::collect_on_first() {
   for (std::size_t array = 0; array < arrays_.size(); ++array) {
     const std::int64_t begin = shards_.begin_of(array);
     const std::span<float> whole = values_in(state_.values(), {begin, begin + shards_.count_of(array)});
+    // No step follows that would use the pool.
+    if (shards_.rank() == 0)
+      for_others(array, state_.values(), [this](std::span<float> part) { pool_.lend(part); });
     collect_part(communicator_, shards_, array, 0, whole.size(),
                  values_in(state_.values(), shards_.own(array)), whole);
   }
