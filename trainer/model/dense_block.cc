@@ -32,9 +32,11 @@ class DenseBlock final : public UnaryLayer {
     const std::int64_t outputs = weights.value.size(0);
     const std::int64_t inputs = weights.value.size(1);
     const at::Tensor dy = gradient.contiguous();
-    multiply({outputs, inputs, samples}, {.a_by_column = true}, dy.data_ptr<float>(),
-             input_.data_ptr<float>(), weights.gradient.data_ptr<float>());
-    at::sum_out(tensors_.parameters[1].gradient, dy, std::vector<std::int64_t>{0});
+    if (weights.learns) {
+      multiply({outputs, inputs, samples}, {.a_by_column = true}, dy.data_ptr<float>(),
+               input_.data_ptr<float>(), weights.gradient.data_ptr<float>());
+      at::sum_out(tensors_.parameters[1].gradient, dy, std::vector<std::int64_t>{0});
+    }
     input_.reset();
     if (!wants_input) return {};
     at::Tensor dx = at::empty({samples, inputs}, dy.options());

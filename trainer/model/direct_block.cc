@@ -323,8 +323,9 @@ at::Tensor DirectBlock::backward(const at::Tensor& gradient, bool wants_input) {
                                      gy_factors[i], own.data() + c * box_.voxels(), &part_of(n, c).sum);
         }
         const float* dy = plain_ ? dz_of(n, 0) : own.data();
-        kernels_.weight_gradient(padded_.data() + n * padded_stride_, dy, in_, out_, box_,
-                                 weight_sums_.data() + static_cast<std::size_t>(thread) * sums_size);
+        if (conv_.parameters[0].learns)
+          kernels_.weight_gradient(padded_.data() + n * padded_stride_, dy, in_, out_, box_,
+                                   weight_sums_.data() + static_cast<std::size_t>(thread) * sums_size);
         if (!wants_input) continue;
         pad(dy, out_, padded.data());
         kernels_.convolve(padded.data(), packed_.data(), nullptr, out_, in_, box_,

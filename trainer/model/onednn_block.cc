@@ -561,6 +561,7 @@ at::Tensor Block::backward(const at::Tensor& dz, bool wants_input) {
 }
 
 void Block::find_weight_gradient(const float* dy) {
+  if (convolution_ != nullptr && !tensors_.parameters[0].learns) return;
   if (own_weight_gradient_) {
     own_weight_gradient(dy, samples_);
   } else if (convolution_ != nullptr) {

@@ -2,6 +2,7 @@
 #include "trainer/model/state_tensors.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "base/error.h"
@@ -85,8 +86,7 @@ std::vector<LayerTensors> StateTensors::tensors_of(std::span<const Layer> layers
       if (std::ranges::find(arrays.weights, number) == arrays.weights.end()) arrays.weights.push_back(number);
       if (layers[i].frozen) {
         // Its gradient is not wanted: it stays 0 in the exchange array.
-        tensors[i].parameters.push_back(
-            {view_of(values_, entry), at::zeros(entry.spec.shape, gradients_.options())});
+        tensors[i].parameters.push_back({view_of(values_, entry), unread_gradient(entry), false});
         continue;
       }
       const at::Tensor gradient = own_place(gradients_, entry, gradient_owners_);
@@ -105,6 +105,14 @@ std::vector<LayerTensors> StateTensors::tensors_of(std::span<const Layer> layers
     }
   }
   return tensors;
+}
+
+// Zeros that take no memory as long as no layer writes them.
+at::Tensor StateTensors::unread_gradient(const FlatEntry& entry) const {
+  if (!on_cpu_) return at::zeros(entry.spec.shape, gradients_.options());
+  const auto memory = std::make_shared<FloatBuffer>(entry.count);
+  return at::from_blob(
+      memory->data(), entry.spec.shape, [memory](void*) {}, gradients_.options());
 }
 
 at::Tensor StateTensors::own_place(const at::Tensor& all, const FlatEntry& entry, const Owners& owners) {

@@ -102,6 +102,7 @@ class StateTensors {
     StageArrays::Shared array;
   };
   using Owners = std::map<std::string, Owner>;
+  at::Tensor unread_gradient(const FlatEntry& entry) const;
   static at::Tensor own_place(const at::Tensor& all, const FlatEntry& entry, const Owners& owners);
   void share(const StageArrays::NamedTensors& computed, Owners& owners) const;
 

@@ -47,7 +47,8 @@ class Convolution final : public UnaryLayer {
 
   at::Tensor backward(const at::Tensor& gradient, bool wants_input) override {
     const bool rounds = precision_ != Precision::full;
-    const bool has_bias = tensors_.parameters.size() > 1;
+    const bool learns = tensors_.parameters[0].learns;
+    const bool has_bias = learns && tensors_.parameters.size() > 1;
     const bool bias = has_bias && !rounds;
     const std::vector<std::int64_t> bias_size = {layer_.output.channels};
     const std::vector<std::int64_t> zeros = {0, 0, 0};
@@ -55,8 +56,8 @@ class Convolution final : public UnaryLayer {
         factor(gradient, precision_), input_, factor(tensors_.parameters[0].value, precision_),
         bias ? at::OptionalIntArrayRef(bias_size) : at::OptionalIntArrayRef(), list(layer_.stride),
         even_ ? zeros : list(layer_.pad_low), list(layer_.dilation), false, zeros, layer_.groups,
-        {wants_input, true, bias});
-    tensors_.parameters[0].gradient.copy_(dw);
+        {wants_input, learns, bias});
+    if (learns) tensors_.parameters[0].gradient.copy_(dw);
     if (has_bias) tensors_.parameters[1].gradient.copy_(bias ? db : gradient.sum({0, 2, 3, 4}));
     input_.reset();
     if (wants_input) dx = dx.to(at::kFloat);

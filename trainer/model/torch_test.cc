@@ -836,6 +836,35 @@ std::vector<float> two_steps(const ModelGraph& graph, std::int64_t samples, Kern
   return all;
 }
 
+// Frozen layers behind one that learns pass their gradients on and find none of their own weights.
+TEST(Frozen, LayersPassTheSameGradientsOn) {
+  const char* const narrow =
+      "[{convolution: 4}, relu, {convolution: 6}, relu, flatten, {dense: 8}, relu, {dense: 2}]";
+  for (const char* const list : {kShortcuts, narrow}) {
+    const ModelGraph graph = graph_of(list, {{{"x", TensorShape{2, {8, 4, 8}}}}, {2, {1, 1, 1}}});
+    ModelGraph frozen = graph;
+    for (std::size_t i = 1; i < frozen.layers.size(); ++i) frozen.layers[i].frozen = true;
+    FlatState state(graph);
+    const std::vector<FlatEntry>& entries = state.parameters().entries;
+    const std::size_t outputs = 2 * static_cast<std::size_t>(graph.output_count());
+    for (const KernelChoice kernels : kAllKernels) {
+      const std::vector<float> all = two_steps(graph, 2, kernels);
+      const std::vector<float> some = two_steps(frozen, 2, kernels);
+      ASSERT_EQ(some.size(), all.size());
+      for (std::size_t at = 0; at < all.size(); at += outputs + state.gradients().size()) {
+        for (std::size_t i = 0; i < outputs; ++i) ASSERT_EQ(some[at + i], all[at + i]);
+        for (const FlatEntry& entry : entries) {
+          const bool learns = entry.spec.name.starts_with(graph.layers[0].name + ".");
+          const std::size_t first = at + outputs + static_cast<std::size_t>(entry.offset);
+          for (std::size_t i = first; i < first + static_cast<std::size_t>(entry.count); ++i)
+            ASSERT_EQ(some[i], learns ? all[i] : 0.0F)
+                << list << entry.spec.name << static_cast<int>(kernels);
+        }
+      }
+    }
+  }
+}
+
 TEST(Onednn, GivesTheSameBitsAgainWithTheSameThreads) {
   ModelConfig model = make_case("", ModelName::mlperf, 16, true, {}, 0).model;
   const ModelGraph graph = build_model(model, {4, {16, 16, 16}}, 2);
