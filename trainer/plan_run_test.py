@@ -5,6 +5,8 @@
 import json
 import unittest
 
+import numpy
+
 import train_run_test as whole
 
 
@@ -35,6 +37,19 @@ class PlanRun(whole.TrainRun):
         for grid in result["plan"]["grids"]:
             seconds = grid["seconds"]
             self.assertAlmostEqual(seconds["step"], seconds["compute"] + seconds["wire"] + seconds["update"])
+
+    def test_evaluation_needs_no_more_than_a_step(self):
+        """The input of a norm is kept for the backward pass: 128 MiB here. Evaluation uses the same memory, not that much again."""
+        folder = self.root / "large"
+        folder.mkdir()
+        for i in range(3):
+            numpy.save(folder / f"{i}.npy", numpy.random.default_rng(i).integers(0, 255, (1, 128, 128, 128), "u1"))
+        (folder / "table.csv").write_text("id,file,t\n" + "".join(f"{i},{i}.npy,{i}\n" for i in range(3)))
+        (folder / "convert.yaml").write_text("samples: table.csv\ntargets: [t]\nsplit: {train: 1, validation: 1, test: 1}\noutput: data\n")
+        whole.subprocess.run([whole.PROGRAMS.convert, folder / "convert.yaml"], check=True, stdout=whole.subprocess.DEVNULL)
+        self.train(self.config("large-out", data=str(folder / "data"), epochs=1, batch=1, transform=None, augment=None, cache=0,
+                               model={"name": "cosmoflow", "width": 16, "norm": "group", "init": "he"}))
+        self.assertGreater(self.prediction("large-out")["memory_bytes"]["error_percent"], -10)
 
     def test_a_wrong_prediction_is_announced(self):
         done = self.train(self.config("slow", memory="4GiB", **self.KEYS), 2, "--inject-slow-rank", "rank=1,seconds=0.3")

@@ -360,6 +360,8 @@ at::Tensor Block::run(const at::Tensor& x, std::int64_t samples, bool training) 
   } else if (training && needs_output() && !recomputes_) {
     if (!y_.defined() || y_.numel() != y_count) y_ = floats(y_count);
     y = y_.data_ptr<float>();
+  } else if (!training && !z_.defined() && y_.defined() && y_.numel() >= y_count) {
+    y = y_.data_ptr<float>();  // of the last step, whose backward pass has ended
   } else {
     y = scratch_->take(y_count);
   }

@@ -13,6 +13,8 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -63,6 +65,27 @@ struct Values {
   std::vector<float> exchange;  // statistics and gradients
 };
 
+// Counts the bytes that this rank sends to others in exchanges; sums are not among them.
+class CountingGroup final : public RankGroup {
+ public:
+  explicit CountingGroup(RankGroup& group) : group_(group) {}
+  int rank() const override { return group_.rank(); }
+  int size() const override { return group_.size(); }
+  ExchangeTicket start_exchange(std::vector<Outgoing> outgoing, std::vector<Incoming> incoming) override {
+    for (const Outgoing& message : outgoing)
+      if (message.to != rank()) sent_ += std::ssize(message.bytes);
+    return group_.start_exchange(std::move(outgoing), std::move(incoming));
+  }
+  void wait(ExchangeTicket ticket) override { group_.wait(ticket); }
+  void sum_by_rank(std::span<double> values) override { group_.sum_by_rank(values); }
+
+  std::int64_t take_sent() { return std::exchange(sent_, 0); }
+
+ private:
+  RankGroup& group_;
+  std::int64_t sent_ = 0;
+};
+
 class Run {
  public:
   Run(const ModelGraph& graph, const SpaceGrid& grid, Communicator& group, std::uint64_t seed)
@@ -88,18 +111,49 @@ class Run {
     FlatState state(graph_);
     fill(state);
     const auto network = make_split_network(graph_, state, plan_, group_, kernels);
-    std::vector<std::vector<float>> own;
-    for (std::size_t i = 0; i < inputs_.size(); ++i)
-      own.push_back(cut(inputs_[i], graph_.shape_of(i), box(i)));
-    std::vector<float> gradients;
-    for (std::size_t i = 0; i < graph_.outputs.size(); ++i) {
-      const std::size_t value = graph_.outputs[i].value;
-      append(gradients, cut(output_gradient(i), graph_.shape_of(value), box(value)));
-    }
-    return step(*network, state, own, gradients);
+    return step(*network, state, own_inputs(), own_gradients());
+  }
+
+  // The bytes that this rank sends in a step, and those that the plan counts.
+  struct Sent {
+    std::array<std::int64_t, 2> found = {};  // in the forward and the backward pass
+    std::array<std::int64_t, 2> planned = {};
+  };
+  Sent sent() {
+    FlatState state(graph_);
+    fill(state);
+    CountingGroup counting(group_);
+    const auto network = make_split_network(graph_, state, plan_, counting, KernelChoice::library);
+    const std::vector<std::vector<float>> inputs = own_inputs();
+    const std::vector<float> gradients = own_gradients();
+    std::vector<float> outputs(gradients.size());
+    counting.take_sent();
+    Sent sent;
+    const std::vector<std::span<const float>> x(inputs.begin(), inputs.end());
+    network->forward(x, kSamples, kKey, outputs);
+    sent.found[0] = counting.take_sent();
+    network->backward(gradients, [](std::int64_t) {});
+    sent.found[1] = counting.take_sent();
+    const RankLoad load = load_of(graph_, plan_, group_.rank());
+    sent.planned = {kSamples * load.sent_forward, kSamples * load.sent_backward};
+    return sent;
   }
 
  private:
+  std::vector<std::vector<float>> own_inputs() const {
+    std::vector<std::vector<float>> own;
+    for (std::size_t i = 0; i < inputs_.size(); ++i)
+      own.push_back(cut(inputs_[i], graph_.shape_of(i), box(i)));
+    return own;
+  }
+  std::vector<float> own_gradients() const {
+    std::vector<float> gradients;
+    for (const ModelGraph::Output& output : graph_.outputs) {
+      const auto i = static_cast<std::size_t>(&output - graph_.outputs.data());
+      append(gradients, cut(output_gradient(i), graph_.shape_of(output.value), box(output.value)));
+    }
+    return gradients;
+  }
   const Box& box(std::size_t value) const { return local_box(plan_, value, group_.rank()); }
   static void append(std::vector<float>& to, const std::vector<float>& more) {
     to.insert(to.end(), more.begin(), more.end());
@@ -476,6 +530,18 @@ class Checks {
     }
   }
 
+  // Layer by layer, ranks send what the plan counts, to the byte.
+  void sends_what_the_plan_counts(const std::string& name, const ModelGraph& graph, const SpaceGrid& grid) {
+    const Run::Sent sent = Run(graph, grid, group_, 1).sent();
+    if (sent.found == sent.planned) return;
+    std::fprintf(stderr,
+                 "rank %d: %s on %s sends %lld bytes forward and %lld backward, the plan has %lld and %lld\n",
+                 group_.rank(), name.c_str(), text_of(grid).c_str(), static_cast<long long>(sent.found[0]),
+                 static_cast<long long>(sent.found[1]), static_cast<long long>(sent.planned[0]),
+                 static_cast<long long>(sent.planned[1]));
+    failed_ = true;
+  }
+
   bool failed() const { return failed_; }
 
  private:
@@ -525,6 +591,22 @@ ModelGraph named(ModelName name, Padding padding = Padding::same) {
   }
 }
 
+void bytes_are_those_of_the_plan(Checks& checks, int ranks) {
+  for (const Case& layer : layer_cases()) {
+    if (std::string_view(layer.name) == "global max") continue;  // its numbers are sums in the plan
+    const TensorShape field = {4, {8, 12, 10}};                  // even, so that every layer is read
+    for (const SpaceGrid& grid : grids_for(field, ranks))
+      checks.sends_what_the_plan_counts(layer.name, graph_of(layer, field), grid);
+  }
+  for (const ModelName name :
+       {ModelName::cosmoflow, ModelName::mlperf, ModelName::cnn, ModelName::unet, ModelName::resnet,
+        ModelName::deeplab, ModelName::tiramisu, ModelName::autoencoder, ModelName::vae, ModelName::fno}) {
+    const ModelGraph graph = named(name);
+    for (const SpaceGrid& grid : grids_for(graph.input(), ranks))
+      checks.sends_what_the_plan_counts(name_of(name), graph, grid);
+  }
+}
+
 void networks_are_those_of_one_rank(Checks& checks, int ranks) {
   for (const ModelName name :
        {ModelName::cosmoflow, ModelName::mlperf, ModelName::cnn, ModelName::unet, ModelName::resnet,
@@ -557,6 +639,7 @@ int main(int argc, char** argv) {
   try {
     wflow::trainer::Checks checks(communicator);
     wflow::trainer::layers_are_those_of_one_rank(checks, communicator.size());
+    wflow::trainer::bytes_are_those_of_the_plan(checks, communicator.size());
     wflow::trainer::networks_are_those_of_one_rank(checks, communicator.size());
     communicator.barrier();  // after the messages of all ranks
     if (checks.failed()) communicator.abort(1);
