@@ -107,6 +107,55 @@ class Analyze(whole.TrainRun):
         self.analyze(self.root / "one")
         self.assertEqual((self.root / "one/analysis.json").read_bytes(), same)
 
+    def test_intervals_of_members_are_wider(self):
+        self.train_network("members", members=2, epochs=20)
+        self.analyze(self.root / "members")
+        analysis = self.analysis("members")
+        self.assertEqual(analysis["members"], 2)
+        found = analysis["outputs"][0]["network"]
+        each = []
+        for member in ("member-1", "member-2"):
+            self.analyze(self.root / "members" / member)
+            each.append(self.analysis(f"members/{member}")["outputs"][0]["network"])
+        self.analyze(self.root / "one")
+        for i in range(3):
+            for key in ("first", "total", "gradient"):
+                spread = numpy.std([one["inputs"][i][key]["value"] for one in each], ddof=1)
+                width = found["inputs"][i][key]["high"] - found["inputs"][i][key]["low"]
+                self.assertGreaterEqual(width, 2 * 1.9599 * spread)
+
+    def test_gradients_are_those_of_the_function(self):
+        self.analyze(self.root / "one", "--points", 1024)
+        x = numpy.random.default_rng(2).uniform(-PI, PI, (100000, 3))
+        slopes = [numpy.cos(x[:, 0]) * (1 + 0.1 * x[:, 2] ** 4), 7 * numpy.sin(2 * x[:, 1]), 0.4 * x[:, 2] ** 3 * numpy.sin(x[:, 0])]
+        expected = [numpy.abs(slope).mean() * 2 * PI for slope in slopes]
+        found = self.analysis("one")["outputs"][0]["network"]
+        numpy.testing.assert_allclose(self.indices(found, "gradient"), expected, rtol=0.1)
+
+    def test_gaussian_process_of_few_samples(self):
+        head = (self.root / "table.csv").read_text().splitlines(keepends=True)[:301]
+        (self.root / "few.csv").write_text("".join(head))
+        (self.root / "few.yaml").write_text(
+            f"samples: {self.root}/few.csv\ninputs: [a, b, c]\ntargets: [y]\n"
+            f"split: {{train: 200, validation: 50, test: 50, seed: 3}}\noutput: {self.root}/few-data\nname: few\n")
+        subprocess.run([whole.PROGRAMS.convert, self.root / "few.yaml"], check=True, stdout=subprocess.DEVNULL)
+        self.train_network("few", data=str(self.root / "few-data"), batch=10, epochs=10)
+        done = self.analyze(self.root / "few", "--gaussian-process", "--points", 1024)
+        found = self.analysis("few")["outputs"][0]["gaussian_process"]
+        numpy.testing.assert_allclose(self.indices(found, "first"), [0.3139, 0.4424, 0], atol=0.04)
+        numpy.testing.assert_allclose(self.indices(found, "total"), [0.5576, 0.4424, 0.2437], atol=0.04)
+        self.assertGreater(found["errors"]["10_fold_r2"], 0.9)
+        self.assertIn("these are the indices of the network", done.stdout)
+        self.assertIn("y by the Gaussian process", done.stdout)
+        self.assertIn("--data FOLDER", done.stdout + self.without_data().stderr)
+
+    def without_data(self):
+        (self.root / "few-data").rename(self.root / "moved")
+        try:
+            return self.analyze(self.root / "few", "--gaussian-process", code=4)
+        finally:
+            (self.root / "moved").rename(self.root / "few-data")
+
     def test_wrong_input(self):
         one = self.root / "one"
         self.assertIn("--points 1000: give a power of two from 16 to 1048576, such as 1024",

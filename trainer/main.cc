@@ -262,6 +262,7 @@ constexpr const char* kAnalyzeExamples = R"(
 Examples:
   wflow analyze campaign/train                           shares of the variance by input, with 95 % intervals
   wflow analyze training --points 16384 --seed 2         narrower intervals, from other points
+  wflow analyze training --gaussian-process              of few samples: beside a Gaussian process of them
 
 TRAINING is the folder of a finished training whose inputs are numbers. analysis.json and analysis.csv are written into it.)";
 
@@ -282,6 +283,10 @@ CLI::App& add_analyze(CLI::App& app, AnalyzeArguments& arguments) {
   command.add_option("--resamples", options.resamples, "bootstrap samples for the intervals")
       ->check(CLI::Range(std::size_t{2}, std::size_t{100000}))
       ->capture_default_str();
+  command.add_flag("--gaussian-process", options.gaussian_process,
+                   "fit a Gaussian process to the training samples, at most 2,000, and analyze it beside the "
+                   "network");
+  command.add_option("--data", options.data, "its data set [that of the training]");
   command.add_option("--threads", arguments.threads, "threads")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();

@@ -38,7 +38,7 @@ class Definitions(CampaignTest):
             self.assertIn(f"\n  {verb} ", overview)
             escaped = verb.replace("-", "\\-")
             self.assertIn(f"wflow\\-{escaped} (1)", page)
-            if verb in ("convert", "predict", "shards", "train"):  # programs of their own
+            if verb in ("analyze", "convert", "predict", "shards", "train"):  # programs of their own
                 continue
             text = self.wflow(verb, "--help").out
             self.assertIn("Examples:\n  ", text, verb)

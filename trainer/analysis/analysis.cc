@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <numeric>
 
 #include "base/csv.h"
@@ -13,6 +15,7 @@ namespace wflow::trainer {
 namespace {
 
 constexpr std::size_t kShownPairs = 10;
+constexpr double kTrustedR2 = 0.9;          // below, the table warns
 constexpr double kShownInteraction = 0.01;  // a smaller share of the variance is not in the table
 
 double low(const Estimate& estimate) {
@@ -49,7 +52,7 @@ nlohmann::json to_json(const ModelAnalysis& model, const std::vector<InputRange>
           {"errors", model.errors}};
 }
 
-// Lines of a table with one column more than `widths`, right-aligned after the first.
+// Lines of a table: the first column is aligned left, the others right.
 class Lines {
  public:
   explicit Lines(std::vector<std::string> headings) { add(std::move(headings)); }
@@ -110,6 +113,13 @@ std::string table_of(const ModelAnalysis& model, const Analysis& analysis, const
                         analysis.inputs[indices.pairs[k].second].name, index_text(indices.second[k]));
   for (const auto& [name, value] : model.errors.items())
     if (value.is_number()) text += fmt::format("  {}: {:.4g}\n", name, value.get<double>());
+  const nlohmann::json r2 =
+      model.errors.is_object() ? model.errors.value("test_r2", nlohmann::json()) : nlohmann::json();
+  if (r2.is_number() && r2.get<double>() < kTrustedR2)
+    text += fmt::format(
+        "  R2 of the test samples is {:.2f}: these are the indices of the network, which may be "
+        "far from those of the simulation\n",
+        r2.get<double>());
   return text + "\n";
 }
 
@@ -125,17 +135,12 @@ nlohmann::json to_json(const Analysis& analysis) {
     one["name"] = output.name;
     for (const ModelAnalysis& model : output.models) one[model.model] = to_json(model, analysis.inputs);
   }
-  return {{"wflow_format", kAnalysisFormat},
-          {"producer", fmt::format("wflow {}", kVersion)},
-          {"model", analysis.model},
-          {"points", analysis.points},
-          {"evaluations", analysis.evaluations},
-          {"seed", analysis.seed},
-          {"resamples", analysis.resamples},
-          {"members", analysis.members},
-          {"level", 0.95},
-          {"inputs", std::move(inputs)},
-          {"outputs", std::move(outputs)}};
+  return {{"wflow_format", kAnalysisFormat}, {"producer", fmt::format("wflow {}", kVersion)},
+          {"model", analysis.model},         {"model_checksum", analysis.checksum},
+          {"points", analysis.points},       {"evaluations", analysis.evaluations},
+          {"seed", analysis.seed},           {"resamples", analysis.resamples},
+          {"members", analysis.members},     {"level", 0.95},
+          {"inputs", std::move(inputs)},     {"outputs", std::move(outputs)}};
 }
 
 std::string csv_of(const Analysis& analysis) {

@@ -33,7 +33,8 @@ struct OutputAnalysis {
 };
 
 struct Analysis {
-  std::string model;  // the file
+  std::string model;        // the file
+  nlohmann::json checksum;  // of the file, as result.json has it
   std::size_t points = 0;
   std::size_t evaluations = 0;
   std::uint64_t seed = 0;

@@ -144,6 +144,27 @@ SobolIndices sobol_indices(const SobolDesign& design, std::span<const double> ou
   return indices;
 }
 
+void add_spread(std::vector<Estimate>& estimates, std::span<const std::vector<Estimate>> others) {
+  const auto count = static_cast<double>(others.size());
+  if (others.size() < 2) return;
+  for (std::size_t k = 0; k < estimates.size(); ++k) {
+    double mean = 0, spread = 0;
+    for (const std::vector<Estimate>& other : others) mean += other[k].value / count;
+    for (const std::vector<Estimate>& other : others)
+      spread += (other[k].value - mean) * (other[k].value - mean) / (count - 1);
+    estimates[k].deviation = std::hypot(estimates[k].deviation, std::sqrt(spread));
+  }
+}
+
+void add_spread(SobolIndices& indices, std::span<const SobolIndices> others) {
+  for (const auto list : {&SobolIndices::first, &SobolIndices::total, &SobolIndices::second}) {
+    std::vector<std::vector<Estimate>> found;
+    for (const SobolIndices& other : others)
+      if (other.variance > 0) found.push_back(other.*list);
+    add_spread(indices.*list, found);
+  }
+}
+
 std::vector<std::vector<double>> main_effects(const SobolDesign& design, std::span<const double> outputs,
                                               std::size_t bins) {
   std::vector<std::vector<double>> means(design.inputs(), std::vector<double>(bins, 0));

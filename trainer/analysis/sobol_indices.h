@@ -64,6 +64,11 @@ struct SobolIndices {
 SobolIndices sobol_indices(const SobolDesign& design, std::span<const double> outputs, std::size_t resamples,
                            std::uint64_t seed);
 
+// Adds the spread of other estimates of the same numbers, such as those of an ensemble's members, to their
+// deviations: the root of the sum of both variances. Constant ones among `others` do not count.
+void add_spread(SobolIndices& indices, std::span<const SobolIndices> others);
+void add_spread(std::vector<Estimate>& estimates, std::span<const std::vector<Estimate>> others);
+
 // The mean of the output in each of `bins` equal parts of each input's range, over all rows: [inputs][bins].
 std::vector<std::vector<double>> main_effects(const SobolDesign& design, std::span<const double> outputs,
                                               std::size_t bins);

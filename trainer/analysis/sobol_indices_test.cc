@@ -113,6 +113,18 @@ TEST(SobolIndices, OfAConstantAreEmpty) {
   EXPECT_NEAR(found.mean, 0.1, 1e-12);
 }
 
+TEST(SobolIndices, SpreadOfMembersAddsToTheDeviation) {
+  SobolIndices one;
+  one.variance = 1;
+  one.first = {{0.5, 0.03}};
+  SobolIndices low = one, high = one, constant;
+  low.first = {{0.46, 0}};
+  high.first = {{0.54, 0}};
+  add_spread(one, std::array{low, high, constant});
+  EXPECT_EQ(one.first[0].value, 0.5);
+  EXPECT_NEAR(one.first[0].deviation, std::sqrt(0.03 * 0.03 + 2 * 0.04 * 0.04), 1e-12);
+}
+
 TEST(SobolIndices, MoreInputsThanTheSequenceHas) {
   const std::size_t inputs = Sobol::kMaxDimensions / 2 + 3;
   const SobolDesign design(inputs, 2048, 3);

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "trainer/config.h"
+#include "trainer/predict/predict.h"
 #include "trainer/training/metrics.h"
 
 namespace wflow::trainer {
@@ -91,7 +92,7 @@ void Surrogate::add_outputs(std::size_t head, const ModelArray& array) {
   const std::size_t cells = array.values.size() / all;
   const Channels channels = channels_of(of, all);
   for (std::size_t c = 0; c < channels.count; ++c)
-    outputs_.push_back({output_name(of, c, channels.count), head, (channels.first + c) * cells, cells});
+    outputs_.push_back({output_name(of, c, channels.count), head, (channels.first + c) * cells, cells, c});
 }
 
 std::vector<std::string> Surrogate::outputs() const {
@@ -102,6 +103,41 @@ std::vector<std::string> Surrogate::outputs() const {
 
 bool Surrogate::has_fields() const {
   return std::ranges::any_of(outputs_, [](const Output& output) { return output.cells > 1; });
+}
+
+std::vector<std::string> Surrogate::targets_in_data(const ExportedModel::Head& head) {
+  if (has_classes(head.loss)) return {};
+  std::vector<std::string> names;
+  for (const std::string& name : head.targets) {
+    const bool prefixed = !head.name.empty() && name.starts_with(head.name + "/");
+    names.push_back(prefixed ? name.substr(head.name.size() + 1) : name);
+  }
+  return names;
+}
+
+Surrogate::Samples Surrogate::samples(const std::filesystem::path& data) const {
+  std::vector<std::vector<std::string>> targets;
+  for (const ExportedModel::Head& head : model_.heads()) targets.push_back(targets_in_data(head));
+  const auto rows = rows_of_dataset(data, model_.inputs(), targets, "train");
+  const std::size_t count = rows->size();
+  Samples samples{std::vector<double>(count * inputs_.size()), {}};
+  const std::vector<ModelArray> inputs = rows->inputs(0, count);
+  std::size_t column = 0;
+  for (std::size_t i = 0; i < widths_.size(); ++i) {
+    for (std::size_t row = 0; row < count; ++row)
+      for (std::size_t k = 0; k < widths_[i]; ++k)
+        samples.points[row * inputs_.size() + column + k] = inputs[i].values[row * widths_[i] + k];
+    column += widths_[i];
+  }
+  for (const Output& output : outputs_) {
+    std::vector<double>& values = samples.outputs.emplace_back();
+    const std::size_t width = model_.heads()[output.head].targets.size();
+    if (output.cells > 1 || targets[output.head].empty() || !rows->has_truths(output.head)) continue;
+    const std::vector<double> truths = rows->truths(output.head, 0, count);
+    if (truths.size() != count * width) continue;
+    for (std::size_t row = 0; row < count; ++row) values.push_back(truths[row * width + output.target]);
+  }
+  return samples;
 }
 
 std::vector<ModelArray> Surrogate::arrays(std::span<const double> points) const {

@@ -30,6 +30,14 @@ class Surrogate {
   // True if any output is the mean of a field.
   bool has_fields() const;
 
+  // The training samples of a data set. Error{data} if it lacks an input.
+  struct Samples {
+    std::vector<double> points;  // [samples, inputs]
+    std::vector<std::vector<double>>
+        outputs;  // [outputs][samples]; empty for classes, fields, missing truths
+  };
+  Samples samples(const std::filesystem::path& data) const;
+
   // `points`: [rows, inputs], physical. Returns [outputs][rows].
   std::vector<std::vector<double>> values(std::span<const double> points);
   // The derivatives of an output by each input: [rows, inputs].
@@ -41,9 +49,11 @@ class Surrogate {
     std::size_t head = 0;
     std::size_t first = 0;  // among the values of the head in a row
     std::size_t cells = 1;
+    std::size_t target = 0;  // of the head
   };
   void read_inputs(const std::filesystem::path& file);
   void add_outputs(std::size_t head, const ModelArray& array);
+  static std::vector<std::string> targets_in_data(const ExportedModel::Head& head);
   std::vector<ModelArray> arrays(std::span<const double> points) const;
 
   ExportedModel model_;
