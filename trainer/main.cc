@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "base/version.h"
 #include "base/visible_output.h"
+#include "trainer/analysis/analyze.h"
 #include "trainer/config.h"
 #include "trainer/model/layout.h"
 #include "trainer/model/network.h"
@@ -50,6 +51,7 @@ Examples:
   wflow-train large.yaml --scale-from small/train        rate, warm-up and batch for large.yaml by a finished small run
   wflow-train train.yaml --fresh                         forget the checkpoints and start anew
   wflow-train predict training shards --split test       what the trained model says of a data set
+  wflow-train analyze training                           which inputs matter for the trained model's outputs
 
 The least that CONFIG.yaml needs (at top level or under train:):
   data: shards            # what wflow-convert wrote
@@ -256,6 +258,41 @@ CLI::App& add_predict(CLI::App& app, PredictArguments& arguments) {
   return command;
 }
 
+constexpr const char* kAnalyzeExamples = R"(
+Examples:
+  wflow analyze campaign/train                           shares of the variance by input, with 95 % intervals
+  wflow analyze training --points 16384 --seed 2         narrower intervals, from other points
+  wflow analyze training --gaussian-process              of few samples: beside a Gaussian process of them
+
+TRAINING is the folder of a finished training whose inputs are numbers. analysis.json and analysis.csv are written into it.)";
+
+struct AnalyzeArguments {
+  trainer::AnalyzeOptions options;
+  int threads = 1;
+};
+
+CLI::App& add_analyze(CLI::App& app, AnalyzeArguments& arguments) {
+  trainer::AnalyzeOptions& options = arguments.options;
+  CLI::App& command =
+      *app.add_subcommand("analyze", "which inputs of a trained network matter, and how sure");
+  command.footer(kAnalyzeExamples);
+  command.add_option("TRAINING", options.training, "the folder of a finished training")->required();
+  command.add_option("--points", options.points, "points of each set of the design, a power of two")
+      ->capture_default_str();
+  command.add_option("--seed", options.seed, "of the points and of the bootstrap")->capture_default_str();
+  command.add_option("--resamples", options.resamples, "bootstrap samples for the intervals")
+      ->check(CLI::Range(std::size_t{2}, std::size_t{100000}))
+      ->capture_default_str();
+  command.add_flag("--gaussian-process", options.gaussian_process,
+                   "fit a Gaussian process to the training samples, at most 2,000, and analyze it beside the "
+                   "network");
+  command.add_option("--data", options.data, "its data set [that of the training]");
+  command.add_option("--threads", arguments.threads, "threads")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  return command;
+}
+
 int body(int argc, char** argv) {
   wflow::open_output();
   CLI::App app("wflow-train: trains a network on a data set of wflow-convert, on any number of MPI ranks.");
@@ -300,6 +337,8 @@ int body(int argc, char** argv) {
       ->allow_extra_args(false);
   PredictArguments predict;
   const CLI::App& predict_command = add_predict(app, predict);
+  AnalyzeArguments analyze;
+  const CLI::App& analyze_command = add_analyze(app, analyze);
   app.set_version_flag("--version", std::string("wflow-train ") + wflow::kVersion);
   try {
     app.parse(argc, argv);
@@ -309,6 +348,11 @@ int body(int argc, char** argv) {
   if (predict_command.parsed()) {
     trainer::set_compute_threads(predict.threads, false);
     trainer::predict(predict.options);
+    return 0;
+  }
+  if (analyze_command.parsed()) {
+    trainer::set_compute_threads(analyze.threads, false);
+    trainer::analyze(analyze.options);
     return 0;
   }
   if (arguments.config.empty())

@@ -48,9 +48,12 @@ std::int64_t ranks_of(const std::vector<std::string>& arguments) {
 
 void run_delegate(int argc, char** argv) {
   const std::string name = argc > 1 ? argv[1] : "";
-  if (name != "convert" && name != "train" && name != "shards" && name != "predict") return;
-  // `wflow shards ...` is `wflow-convert shards ...`, `wflow predict ...` is `wflow-train predict ...`.
-  const bool subcommand = name == "shards" || name == "predict";
+  if (name != "convert" && name != "train" && name != "shards" && name != "predict" && name != "analyze")
+    return;
+  // `wflow shards ...` is `wflow-convert shards ...`, `wflow predict ...` is `wflow-train predict ...`, and
+  // so on.
+  const bool of_trainer = name == "predict" || name == "analyze";
+  const bool subcommand = name == "shards" || of_trainer;
   const std::vector<std::string> arguments(argv + (subcommand ? 1 : 2), argv + argc);
   std::vector<std::string> words;
   if (const std::int64_t ranks = name == "train" ? ranks_of(arguments) : 1; ranks > 1) {
@@ -62,7 +65,7 @@ void run_delegate(int argc, char** argv) {
              "none"};
     if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
   }
-  words.push_back(sibling_program(name == "train" || name == "predict" ? "wflow-train" : "wflow-convert"));
+  words.push_back(sibling_program(name == "train" || of_trainer ? "wflow-train" : "wflow-convert"));
   words.insert(words.end(), arguments.begin(), arguments.end());
   replace_process(words);
 }
@@ -86,6 +89,11 @@ void add_delegates(CLI::App& app) {
           "Takes the arguments of wflow-train predict; wflow predict --help tells them, docs/predict.md "
           "more.\n"
           "Examples:\n  wflow predict training points.csv\n  wflow predict training shards --split test");
+  app.add_subcommand("analyze", "which inputs of a trained network matter, and how sure (wflow-train)")
+      ->footer(
+          "Takes the arguments of wflow-train analyze; wflow analyze --help tells them, docs/analyze.md "
+          "more.\n"
+          "Examples:\n  wflow analyze campaign/train\n  wflow analyze training --points 16384");
 }
 
 }  // namespace wflow::cli

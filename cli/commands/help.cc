@@ -34,11 +34,11 @@ int help(const CLI::App& app, const std::string& topic) {
     print_exit_codes();
     return 0;
   }
-  const bool trains = topic == "train" || topic == "predict";
+  const bool trains = topic == "train" || topic == "predict" || topic == "analyze";
   if (trains || topic == "convert" || topic == "shards") {
     const std::string program = sibling_program(trains ? "wflow-train" : "wflow-convert");
     std::fflush(stdout);
-    if (topic == "shards" || topic == "predict")
+    if (topic == "shards" || topic == "predict" || topic == "analyze")
       ::execl(program.c_str(), program.c_str(), topic.c_str(), "--help", nullptr);
     ::execl(program.c_str(), program.c_str(), "--help", nullptr);
     throw system_error(errno, "cannot start " + program);

@@ -151,7 +151,8 @@ void read_results(ReportData& data) {
     const fs::path folder = fs::path(artifact.path).parent_path();
     try {
       TrainingResult result = {folder.lexically_relative(data.plan.campaign()).string(),
-                               json_in(folder / "result.json"), json_in(folder / "pictures.json")};
+                               json_in(folder / "result.json"), json_in(folder / "pictures.json"),
+                               json_in(folder / "analysis.json")};
       if (!result.result.is_null()) data.results.push_back(std::move(result));
     } catch (const Error& error) {
       data.notes.push_back(fmt::format("The results of {} are left out: {}", artifact.step, error.what()));

@@ -254,6 +254,34 @@ TEST_F(RecordOfThree, ShowsPredictionsBesideMeasurements) {
   EXPECT_THAT(html, Not(HasSubstr("a step</td>")));
 }
 
+TEST_F(RecordOfThree, ShowsWhatMatters) {
+  ReportData data = gather(plan_->campaign());
+  const nlohmann::json result =
+      nlohmann::json::parse(R"({"test": {"targets": {}}, "checksums": {"model.pt": "1"}})");
+  nlohmann::json analysis = nlohmann::json::parse(R"({"model_checksum": "1", "outputs": [
+    {"name": "y", "network": {"variance": 2, "inputs": [
+      {"name": "a", "main_effect": [1, 2], "first": {"value": 0.25, "low": 0.2, "high": 0.3},
+       "total": {"value": 0.4, "low": 0.3, "high": 0.5}},
+      {"name": "b", "main_effect": [3, 1], "first": {"value": 0.6, "low": 0.5, "high": 0.7},
+       "total": {"value": 0.75, "low": 0.7, "high": 0.8}}]}},
+    {"name": "z", "network": {"variance": 0, "inputs": []}}]})");
+  data.results.push_back({"train", result, nullptr, analysis});
+  Report report = make_report(data, {});
+  const std::string html = report.page.html(report.title, report.subtitle);
+  const std::vector<plot::Figure> figures = report.page.figures();
+  const plot::Figure* shares = figure_named(figures, "shares-train-y");
+  ASSERT_NE(shares, nullptr);
+  EXPECT_EQ(shares->categories, (std::vector<std::string>{"b", "a"}));
+  EXPECT_NEAR(shares->series[1].y[0], 0.15, 1e-12);
+  EXPECT_NE(figure_named(figures, "effects-train-y"), nullptr);
+  EXPECT_THAT(html, HasSubstr("0.250 [0.200, 0.300]"));
+  EXPECT_THAT(html, HasSubstr("train z is constant."));
+  EXPECT_THAT(html, Not(HasSubstr("earlier model")));
+  data.results.back().analysis["model_checksum"] = "2";
+  Report later = make_report(data, {});
+  EXPECT_THAT(later.page.html("", ""), HasSubstr("The analysis of train is of an earlier model"));
+}
+
 TEST_F(RecordOfThree, MakesAPage) {
   Report report = make_report(gather(plan_->campaign()), {});
   const std::string html = report.page.html(report.title, report.subtitle);

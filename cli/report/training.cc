@@ -295,6 +295,7 @@ void add_results(const TrainingResult& training, Page& page) {
     if (training.result.contains("tournament") && training.result.at("tournament").contains("bouts"))
       add_ancestors(training, training.result.at("tournament"), page);
     if (!training.pictures.is_null()) add_pictures(training, page);
+    if (!training.analysis.is_null()) write_analysis(training, page);
   } catch (const nlohmann::json::exception& error) {
     page.note(
         fmt::format("The results of {} are not as wflow-train writes them: {}", training.task, error.what()));

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "base/sobol.h"
 #include "base/text.h"
 #include "specs/samples/tables.h"
 

@@ -9,9 +9,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/sobol.h"
 #include "base/text.h"
 #include "specs/plan/template.h"
-#include "specs/samples/tables.h"
 #include "specs/study/test_study.h"
 
 namespace wflow::specs {

@@ -10,8 +10,8 @@
 
 #include "base/config_table.h"
 #include "base/file.h"
+#include "base/sobol.h"
 #include "base/text.h"
-#include "specs/samples/tables.h"
 #include "specs/study/blocks.h"
 #include "specs/study/key_tables.h"
 #include "specs/study/reading.h"

@@ -11,7 +11,7 @@ import sqlite3
 import subprocess
 import unittest
 
-from wflow_test import BIN, INTERRUPTED, OK, SOURCE, SYSTEM, TASKS_FAILED, USAGE, CampaignTest, Gate, Terminal, gated_study
+from wflow_test import BIN, DATA, INTERRUPTED, OK, SOURCE, SYSTEM, TASKS_FAILED, USAGE, CampaignTest, Gate, Terminal, gated_study
 
 # Verbs that print nothing of their own, or whose output is for programs as it is.
 # exec prints what its commands print, report an HTML page, metrics the text that Prometheus reads, export a crate.
@@ -38,7 +38,7 @@ class Definitions(CampaignTest):
             self.assertIn(f"\n  {verb} ", overview)
             escaped = verb.replace("-", "\\-")
             self.assertIn(f"wflow\\-{escaped} (1)", page)
-            if verb in ("convert", "predict", "shards", "train"):  # programs of their own
+            if verb in ("analyze", "convert", "predict", "shards", "train"):  # programs of their own
                 continue
             text = self.wflow(verb, "--help").out
             self.assertIn("Examples:\n  ", text, verb)
@@ -69,6 +69,12 @@ class Definitions(CampaignTest):
         self.assertEqual(len(own), len(said))
         for (code, name, meaning), line in zip(own, said):
             self.assertRegex(line, rf"^ *{code}  {name} +{re.escape(meaning)}")
+
+    def test_analyze_is_a_program_of_the_trainer(self):
+        self.assertIn("--gaussian-process", self.wflow("help", "analyze").out)
+        self.assertEqual(self.wflow("help", "analyze").out, self.wflow("analyze", "--help").out)
+        self.assertIn("there is no folder nowhere", self.wflow("analyze", "nowhere", code=DATA).err)
+        self.assertIn("a power of two", self.wflow("analyze", "nowhere", "--points", "1000", code=USAGE).err)
 
     def test_views_are_as_documented(self):
         rows = re.findall(r"^\| `(v_\w+)` \| .*? \| (.*) \|$", (SOURCE / "docs" / "database.md").read_text(), re.M)

@@ -27,7 +27,10 @@ struct ExportedModel::State {
   [[noreturn]] void fail(const std::string& why) const {
     throw Error(ExitCode::data, fmt::format("{} does not suit the data: {}", file.string(), why));
   }
-  c10::IValue call(const char* method, std::span<const ModelArray> inputs);
+  std::vector<at::Tensor> tensors(std::span<const ModelArray> inputs) const;
+  c10::IValue call(const char* method, const std::vector<at::Tensor>& inputs);
+  // One tensor for each head, with a row for each of `rows` samples.
+  std::vector<at::Tensor> forward(const std::vector<at::Tensor>& inputs, std::int64_t rows);
 };
 
 namespace {
@@ -179,17 +182,20 @@ const std::vector<std::vector<double>>& ExportedModel::ranges() const {
   return state_->ranges;
 }
 
-c10::IValue ExportedModel::State::call(const char* method, std::span<const ModelArray> inputs) {
-  const c10::InferenceMode without_gradients;
-  std::vector<c10::IValue> arguments;
+std::vector<at::Tensor> ExportedModel::State::tensors(std::span<const ModelArray> inputs) const {
+  std::vector<at::Tensor> tensors;
   for (const ModelArray& input : inputs) {
     // libtorch has no tensors of constants; forward() does not write to its arguments.
     auto* values = const_cast<double*>(input.values.data());
     const at::Tensor tensor = at::from_blob(values, input.shape, at::TensorOptions().dtype(at::kDouble));
-    arguments.emplace_back(own ? tensor : tensor.to(at::kFloat));
+    tensors.push_back(own ? tensor : tensor.to(at::kFloat));
   }
+  return tensors;
+}
+
+c10::IValue ExportedModel::State::call(const char* method, const std::vector<at::Tensor>& inputs) {
   try {
-    return module.get_method(method)(std::move(arguments));
+    return module.get_method(method)(std::vector<c10::IValue>(inputs.begin(), inputs.end()));
   } catch (const c10::Error& error) {
     fail(reason_of(error));
   } catch (const std::exception& error) {
@@ -197,8 +203,9 @@ c10::IValue ExportedModel::State::call(const char* method, std::span<const Model
   }
 }
 
-std::vector<ModelArray> ExportedModel::run(std::span<const ModelArray> inputs) {
-  const c10::IValue value = state_->call("forward", inputs);
+std::vector<at::Tensor> ExportedModel::State::forward(const std::vector<at::Tensor>& inputs,
+                                                      std::int64_t rows) {
+  const c10::IValue value = call("forward", inputs);
   std::vector<at::Tensor> outputs;
   if (value.isTensor()) {
     outputs.push_back(value.toTensor());
@@ -206,18 +213,42 @@ std::vector<ModelArray> ExportedModel::run(std::span<const ModelArray> inputs) {
     for (const c10::IValue& part : value.toTupleRef().elements())
       if (part.isTensor()) outputs.push_back(part.toTensor());
   }
-  if (outputs.size() != state_->heads.size())
-    state_->fail(state_->heads.size() == 1
-                     ? "it does not give one tensor"
-                     : fmt::format("it does not give the tensors of its {} heads", state_->heads.size()));
-  const std::int64_t rows = inputs.empty() ? 0 : inputs.front().shape.front();
-  std::vector<ModelArray> results;
-  for (const at::Tensor& output : outputs) {
+  if (outputs.size() != heads.size())
+    fail(heads.size() == 1 ? "it does not give one tensor"
+                           : fmt::format("it does not give the tensors of its {} heads", heads.size()));
+  for (const at::Tensor& output : outputs)
     if (output.dim() < 1 || output.size(0) != rows)
-      state_->fail(fmt::format("it does not give a row for each of {} samples", rows));
+      fail(fmt::format("it does not give a row for each of {} samples", rows));
+  return outputs;
+}
+
+std::vector<ModelArray> ExportedModel::run(std::span<const ModelArray> inputs) {
+  const c10::InferenceMode without_gradients;
+  std::vector<ModelArray> results;
+  const std::int64_t rows = inputs.empty() ? 0 : inputs.front().shape.front();
+  for (const at::Tensor& output : state_->forward(state_->tensors(inputs), rows))
     results.push_back(array_of(output));
-  }
   return results;
+}
+
+std::vector<ModelArray> ExportedModel::gradients(std::span<const ModelArray> inputs, std::size_t head,
+                                                 std::size_t first, std::size_t count) {
+  std::vector<at::Tensor> tensors = state_->tensors(inputs);
+  for (at::Tensor& tensor : tensors) tensor.requires_grad_(true);
+  const std::int64_t rows = inputs.front().shape.front();
+  const at::Tensor output = state_->forward(tensors, rows).at(head).reshape({rows, -1});
+  const auto part =
+      output.slice(1, static_cast<std::int64_t>(first), static_cast<std::int64_t>(first + count));
+  try {
+    // Rows do not depend on each other, so one sum has the derivatives of all.
+    part.mean(1).sum().backward();
+  } catch (const c10::Error& error) {
+    state_->fail(fmt::format("it has no derivative: {}", reason_of(error)));
+  }
+  std::vector<ModelArray> gradients;
+  for (const at::Tensor& tensor : tensors)
+    gradients.push_back(array_of(tensor.grad().defined() ? tensor.grad() : at::zeros_like(tensor)));
+  return gradients;
 }
 
 ModelArray ExportedModel::run_layer(std::span<const ModelArray> inputs, const std::string& layer) {
@@ -226,7 +257,8 @@ ModelArray ExportedModel::run_layer(std::span<const ModelArray> inputs, const st
                 fmt::format("{} has no layers that can be asked for: it is of another program, of an earlier "
                             "version of wflow, or an ensemble",
                             state_->file.string()));
-  const c10::IValue value = state_->call("layers", inputs);
+  const c10::InferenceMode without_gradients;
+  const c10::IValue value = state_->call("layers", state_->tensors(inputs));
   std::vector<std::string> known;
   for (const auto& entry : value.toGenericDict()) {
     if (entry.key().toStringRef() == layer) return array_of(entry.value().toTensor());

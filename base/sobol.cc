@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "specs/samples/tables.h"
+#include "base/sobol.h"
 
 #include "base/error.h"
 
-namespace wflow::specs {
+namespace wflow {
 
 namespace {
 
@@ -102,4 +102,4 @@ std::uint64_t Sobol::bits(std::uint64_t point, std::size_t dimension) const {
   return result;
 }
 
-}  // namespace wflow::specs
+}  // namespace wflow
