@@ -25,7 +25,7 @@ namespace wflow::trainer {
 struct ParameterTensors {
   at::Tensor value;
   at::Tensor gradient;
-  bool learns = true;  // false: nobody reads the gradient, which large layers leave out
+  bool learns = true;  // false: the gradient is not read, and large layers leave it out
 };
 
 // Fields are [samples, channels, depth, height, width], vectors [samples, values].
