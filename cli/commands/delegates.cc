@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "base/process.h"
 #include "base/yaml.h"
 #include "cli/commands/commands.h"
+#include "cli/commands/delegates.h"
 #include "trainer/config.h"
 
 namespace wflow::cli {
@@ -46,15 +48,18 @@ std::int64_t ranks_of(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
+std::optional<Delegate> delegate_of(std::string_view command) {
+  if (command == "convert" || command == "shards") return Delegate{"wflow-convert", command == "shards"};
+  if (command == "train" || command == "predict" || command == "analyze")
+    return Delegate{"wflow-train", command != "train"};
+  return std::nullopt;
+}
+
 void run_delegate(int argc, char** argv) {
   const std::string name = argc > 1 ? argv[1] : "";
-  if (name != "convert" && name != "train" && name != "shards" && name != "predict" && name != "analyze")
-    return;
-  // `wflow shards ...` is `wflow-convert shards ...`, `wflow predict ...` is `wflow-train predict ...`, and
-  // so on.
-  const bool of_trainer = name == "predict" || name == "analyze";
-  const bool subcommand = name == "shards" || of_trainer;
-  const std::vector<std::string> arguments(argv + (subcommand ? 1 : 2), argv + argc);
+  const std::optional<Delegate> delegate = delegate_of(name);
+  if (!delegate) return;
+  const std::vector<std::string> arguments(argv + (delegate->is_subcommand ? 1 : 2), argv + argc);
   std::vector<std::string> words;
   if (const std::int64_t ranks = name == "train" ? ranks_of(arguments) : 1; ranks > 1) {
     words = {find_mpirun().value_or("mpirun"),
@@ -65,7 +70,7 @@ void run_delegate(int argc, char** argv) {
              "none"};
     if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
   }
-  words.push_back(sibling_program(name == "train" || of_trainer ? "wflow-train" : "wflow-convert"));
+  words.push_back(sibling_program(delegate->program));
   words.insert(words.end(), arguments.begin(), arguments.end());
   replace_process(words);
 }

@@ -11,6 +11,7 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "cli/commands/commands.h"
+#include "cli/commands/delegates.h"
 #include "cli/commands/fronts.h"
 
 namespace wflow::cli {
@@ -34,12 +35,10 @@ int help(const CLI::App& app, const std::string& topic) {
     print_exit_codes();
     return 0;
   }
-  const bool trains = topic == "train" || topic == "predict" || topic == "analyze";
-  if (trains || topic == "convert" || topic == "shards") {
-    const std::string program = sibling_program(trains ? "wflow-train" : "wflow-convert");
+  if (const auto delegate = delegate_of(topic)) {
+    const std::string program = sibling_program(delegate->program);
     std::fflush(stdout);
-    if (topic == "shards" || topic == "predict" || topic == "analyze")
-      ::execl(program.c_str(), program.c_str(), topic.c_str(), "--help", nullptr);
+    if (delegate->is_subcommand) ::execl(program.c_str(), program.c_str(), topic.c_str(), "--help", nullptr);
     ::execl(program.c_str(), program.c_str(), "--help", nullptr);
     throw system_error(errno, "cannot start " + program);
   }

@@ -181,13 +181,11 @@ nlohmann::json errors_of(std::span<const double> truths, std::span<const double>
           {fmt::format("{}_fold_r2", kFolds), 1 - squares / variance}};
 }
 
-ModelAnalysis process_analysis(const SobolDesign& design, const std::vector<InputRange>& inputs,
+// `points`: those of the design, [rows, inputs]; `units`: those of the samples, [samples, inputs].
+ModelAnalysis process_analysis(const SobolDesign& design, std::span<const double> points,
                                const std::vector<double>& units, std::span<const double> truths,
                                const AnalyzeOptions& options) {
   const GaussianProcess process(units, truths);
-  std::vector<double> points;
-  for (std::size_t row = 0; row < design.rows(); ++row)
-    for (std::size_t i = 0; i < inputs.size(); ++i) points.push_back(design.unit(row, i));
   const std::vector<double> mean = process.mean(points);
   ModelAnalysis found{"gaussian_process",
                       sobol_indices(design, mean, options.resamples, options.seed),
@@ -217,10 +215,13 @@ void add_processes(const AnalyzeOptions& options, const Surrogate& network, cons
     const InputRange& input = inputs[k % inputs.size()];
     units.push_back(input.high > input.low ? (samples.points[k] - input.low) / (input.high - input.low) : 0);
   }
+  std::vector<double> points;
+  for (std::size_t row = 0; row < design.rows(); ++row)
+    for (std::size_t i = 0; i < inputs.size(); ++i) points.push_back(design.unit(row, i));
   for (std::size_t k = 0; k < analysis.outputs.size(); ++k) {
     const std::vector<double>& truths = samples.outputs[k];
     if (truths.empty() || std::ranges::min(truths) == std::ranges::max(truths)) continue;
-    analysis.outputs[k].models.push_back(process_analysis(design, inputs, units, truths, options));
+    analysis.outputs[k].models.push_back(process_analysis(design, points, units, truths, options));
   }
 }
 

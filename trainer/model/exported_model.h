@@ -61,8 +61,9 @@ class ExportedModel {
   // torch's own modules expect. Error{data} with libtorch's reason if the arrays do not fit the model, or if
   // its result is not a tensor a head with a row per sample.
   std::vector<ModelArray> run(std::span<const ModelArray> inputs);
-  // The derivatives by each number of the inputs of the mean of values first .. first + count - 1 in each row
-  // of a head's output, in arrays shaped as the inputs. Error{data} if the model has no derivative.
+  // For each row, the derivatives of the mean of `count` values of a head's output, from value `first` on, by
+  // each number of the inputs. The arrays have the shapes of the inputs. Error{data} if autograd finds no
+  // derivative.
   std::vector<ModelArray> gradients(std::span<const ModelArray> inputs, std::size_t head, std::size_t first,
                                     std::size_t count);
   // The values of a layer, as the network computes them. Error{data} if the file has no such layer.

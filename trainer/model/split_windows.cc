@@ -129,8 +129,8 @@ class HaloLayer : public UnaryLayer {
   at::Tensor backward(const at::Tensor& gradient, bool wants_input) override {
     // The neighbours' gradients travel while those of the weights are computed.
     if (wants_input) gradient_halo_.start(gradient, out_);
-    const at::Tensor x = std::exchange(input_, at::Tensor());
-    if (parameters_.empty() || parameters_[0].learns) find_weight_gradients(x, gradient);
+    if (parameters_.empty() || parameters_[0].learns) find_weight_gradients(input_, gradient);
+    input_.reset();
     if (!wants_input) return {};
     const Box frame = gradient_frame();
     const at::Tensor dy = recut(gradient, out_, frame);

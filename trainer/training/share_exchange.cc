@@ -65,6 +65,21 @@ void SharedState::for_others(std::size_t array, std::span<float> flat, const Cal
   }
 }
 
+Range SharedState::range_of(std::size_t array) const {
+  return {shards_.begin_of(array), shards_.begin_of(array) + shards_.count_of(array)};
+}
+
+void SharedState::lend(std::size_t array, std::span<float> flat) {
+  for_others(array, flat, [this](std::span<float> part) { pool_.lend(part); });
+}
+
+void SharedState::take_back(std::size_t array, std::span<float> flat, const Range& within) {
+  for (int rank = 0; rank < shards_.ranks(); ++rank) {
+    const Range part = intersection(shards_.of(array, rank), within);
+    if (rank != shards_.rank() && !part.empty()) pool_.take_back(values_in(flat, part));
+  }
+}
+
 // Arrays that follow each other are collected together.
 void SharedState::start(std::span<const std::size_t> arrays) {
   if (!shares_weights()) return;
@@ -72,7 +87,7 @@ void SharedState::start(std::span<const std::size_t> arrays) {
     const std::size_t first = arrays[i];
     std::size_t end = first;
     for (; i < arrays.size() && arrays[i] == end && arrays_[end].where == Where::elsewhere; ++i, ++end)
-      for_others(end, state_.values(), [this](std::span<float> part) { pool_.lend(part); });
+      lend(end, state_.values());
     if (end == first) {
       ++i;
       continue;
@@ -102,7 +117,7 @@ void SharedState::release(std::span<const std::size_t> arrays) {
   wait(arrays);
   for (const std::size_t array : arrays) {
     arrays_[array].where = Where::elsewhere;
-    for_others(array, state_.values(), [this](std::span<float> part) { pool_.take_back(part); });
+    take_back(array, state_.values(), range_of(array));
   }
 }
 
@@ -112,7 +127,7 @@ void SharedState::expect_gradients(std::span<const std::size_t> arrays) {
     // A frozen array's stay 0.
     if (arrays_[array].has_gradients || state_.parameters().entries[array].spec.frozen) continue;
     arrays_[array].has_gradients = true;
-    for_others(array, state_.gradients(), [this](std::span<float> part) { pool_.lend(part); });
+    lend(array, state_.gradients());
   }
 }
 
@@ -134,11 +149,8 @@ void SharedState::summed(std::int64_t begin, std::int64_t end) {
   const Range range = {begin - state_.gradients_begin(), end - state_.gradients_begin()};
   for (std::size_t array = 0; array < arrays_.size(); ++array) {
     // The pool has lent none to a frozen array: what it took back would be more with every step.
-    if (state_.parameters().entries[array].spec.frozen) continue;
-    for (int rank = 0; rank < shards_.ranks(); ++rank) {
-      const Range part = intersection(shards_.of(array, rank), range);
-      if (rank != shards_.rank() && !part.empty()) pool_.take_back(values_in(state_.gradients(), part));
-    }
+    if (!intersection(range_of(array), range).empty() && !state_.parameters().entries[array].spec.frozen)
+      take_back(array, state_.gradients(), range);
   }
 }
 
@@ -160,11 +172,9 @@ void SharedState::keep_own_weights() {
 
 void SharedState::collect_on_first() {
   for (std::size_t array = 0; array < arrays_.size(); ++array) {
-    const std::int64_t begin = shards_.begin_of(array);
-    const std::span<float> whole = values_in(state_.values(), {begin, begin + shards_.count_of(array)});
+    const std::span<float> whole = values_in(state_.values(), range_of(array));
     // No step follows that would use the pool.
-    if (shards_.rank() == 0)
-      for_others(array, state_.values(), [this](std::span<float> part) { pool_.lend(part); });
+    if (shards_.rank() == 0) lend(array, state_.values());
     collect_part(communicator_, shards_, array, 0, whole.size(),
                  values_in(state_.values(), shards_.own(array)), whole);
   }

@@ -57,6 +57,10 @@ class SharedState final : public StateOnUse {
  private:
   template <class Call>
   void for_others(std::size_t array, std::span<float> flat, const Call& call) const;
+  Range range_of(std::size_t array) const;  // its place in the flat arrays
+  // The pages of the others' parts of an array come from the pool, and go back to it: of `within` alone.
+  void lend(std::size_t array, std::span<float> flat);
+  void take_back(std::size_t array, std::span<float> flat, const Range& within);
 
   Communicator& communicator_;
   const StateShards& shards_;
