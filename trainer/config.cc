@@ -27,9 +27,9 @@ const std::array<std::string, 22> kModels = {
     "tiramisu",  "decoder", "autoencoder",     "vae",    "fno",       "lstm",  "conv_lstm", "gan",
     "wae",       "cycle",   "semi_supervised", "layers", "automatic", "module"};
 const std::array<std::string, 3> kTransforms = {"none", "log", "log1p"};
-const std::array<std::string, 12> kLosses = {"mse",           "mae",       "huber", "gaussian",
-                                             "cross_entropy", "dice",      "focal", "quantile",
-                                             "formula",       "detection", "bce",   "wasserstein"};
+const std::array<std::string, 14> kLosses = {"mse",  "mae",         "huber",    "gaussian", "cross_entropy",
+                                             "dice", "focal",       "quantile", "formula",  "detection",
+                                             "bce",  "wasserstein", "module",   "mixture"};
 // By number, the first is that of listed weights: without a list all are 1.
 const std::array<std::string, 3> kClassWeightings = {"none", "inverse", "inverse_root"};
 const std::array<std::string, 6> kOptimizers = {"adamw", "adam", "sgd", "lars", "larc", "lamb"};
@@ -334,8 +334,23 @@ void check_formula(yaml::MapReader& reader, LossConfig& loss) {
   }
 }
 
+void check_loss_file(yaml::MapReader& reader, LossConfig& loss) {
+  yaml::Diagnostics& diagnostics = reader.diagnostics();
+  if (loss.file.empty()) {
+    if (loss.name == LossName::module)
+      diagnostics.error(reader.mark_of("name"), "the loss 'module' needs the key 'file'");
+    return;
+  }
+  if (reader.has("name") && loss.name != LossName::module)
+    diagnostics.error(reader.mark_of("file"), "'file' is a loss of its own: leave out 'name'");
+  if (!loss.formula.empty())
+    diagnostics.error(reader.mark_of("file"), "a loss is a 'formula' or a 'file', not both");
+  loss.name = LossName::module;
+}
+
 void check_loss(yaml::MapReader& reader, LossConfig& loss) {
   check_formula(reader, loss);
+  check_loss_file(reader, loss);
   yaml::Diagnostics& diagnostics = reader.diagnostics();
   if (loss.class_weighting != ClassWeighting::listed && !is_classification(loss.name)) {
     diagnostics.error(
@@ -394,13 +409,25 @@ const config::Table<LossConfig>& loss_table() {
        config::text("formula", &LossConfig::formula,
                     "[a loss of your own](#a-loss-of-your-own), such as `abs(prediction - target)^1.5`")
            .usually("none")
-           .only_if_set()},
+           .only_if_set(),
+       config::text("file", &LossConfig::file,
+                    "[a loss of your own](#a-loss-of-your-own) as a TorchScript file")
+           .usually("none")
+           .only_if_set(),
+       config::integer("components", &LossConfig::components, 1, 1024,
+                       "mixture: normal distributions that are added up")
+           .usually("8")
+           .only_if([](const LossConfig& loss) { return loss.name == LossName::mixture; })},
       check_loss);
   return table;
 }
 
 bool compares_scores(LossName name) {
   return name == LossName::bce || name == LossName::wasserstein;
+}
+
+bool compares_constants(LossName name) {
+  return name == LossName::mse || name == LossName::mae || name == LossName::huber || compares_scores(name);
 }
 
 void check_head(yaml::MapReader& reader, HeadConfig& head) {
@@ -421,8 +448,7 @@ void check_head(yaml::MapReader& reader, HeadConfig& head) {
   if (compares_scores(head.loss.name) && head.constant && (*head.constant < 0 || *head.constant > 1))
     diagnostics.error(reader.mark_of("constant"),
                       fmt::format("the loss {} needs a 'constant' from 0 to 1", name_of(head.loss.name)));
-  if (head.constant && (is_classification(head.loss.name) || head.loss.name == LossName::gaussian ||
-                        head.loss.name == LossName::quantile || head.loss.name == LossName::formula))
+  if (head.constant && !compares_constants(head.loss.name))
     diagnostics.error(
         reader.mark_of("loss"),
         fmt::format("a 'constant' is compared by mse, mae, huber, bce or wasserstein, not by {}",
@@ -1031,20 +1057,24 @@ void read_metrics(yaml::MapReader& reader, std::string_view key, TrainConfig& co
                                                   name.text, formula.describe()));
       continue;
     }
+    if (is_module_file(formula)) {
+      config.metrics.push_back({name.text, {}, formula.text});
+      continue;
+    }
     try {
       target_formula(formula.text, "metric");
     } catch (const ExpressionError& error) {
       diagnostics.error(formula.mark, fmt::format("the metric '{}', character {}: {}", name.text,
                                                   error.offset + 1, error.what()));
     }
-    config.metrics.push_back({name.text, formula.text});
+    config.metrics.push_back({name.text, formula.text, {}});
   }
 }
 
 yaml::Node metrics_node(const TrainConfig& config) {
   std::vector<std::pair<std::string, yaml::Node>> entries;
   for (const MetricConfig& metric : config.metrics)
-    entries.emplace_back(metric.name, yaml::scalar(metric.formula));
+    entries.emplace_back(metric.name, yaml::scalar(metric.file.empty() ? metric.formula : metric.file));
   return yaml::map(std::move(entries));
 }
 
@@ -1464,11 +1494,13 @@ void check_train(yaml::MapReader& reader, TrainConfig& config) {
   yaml::Diagnostics& diagnostics = reader.diagnostics();
   check_metric(reader, config);
   check_run_schedule(reader, config);
-  if (config.members > 1 && config.loss.name == LossName::quantile) {
+  if (config.members > 1 &&
+      (config.loss.name == LossName::quantile || config.loss.name == LossName::mixture)) {
     diagnostics.error(
         reader.mark_of("members"),
-        "'members' combine means and deviations, which the loss quantile does not predict; choose the "
-        "loss gaussian, or leave 'members' out");
+        fmt::format("'members' combine means and deviations, which the loss {} does not predict; choose the "
+                    "loss gaussian, or leave 'members' out",
+                    name_of(config.loss.name)));
   }
   if (config.init_from == kInitFromLast && reader.find("search") != nullptr)
     diagnostics.error(reader.mark_of("init_from"),
@@ -2036,11 +2068,36 @@ ModelConfig default_model(ModelName name) {
   return model;
 }
 
-std::string module_file(const yaml::Node& train_block) {
+namespace {
+
+void add_file(const yaml::Node* file, std::vector<std::string>& files) {
+  if (file != nullptr && file->is_scalar() && file->text.find("$(") == std::string::npos &&
+      std::ranges::find(files, file->text) == files.end())
+    files.push_back(file->text);
+}
+
+void add_loss_file(const yaml::Node& block, std::vector<std::string>& files) {
+  const yaml::Node* loss = block.find("loss");
+  if (loss != nullptr && loss->is_map()) add_file(loss->find("file"), files);
+}
+
+}  // namespace
+
+std::vector<std::string> module_files(const yaml::Node& train_block) {
+  std::vector<std::string> files;
   const yaml::Node* model = train_block.find("model");
-  if (model == nullptr) return {};
-  const yaml::Node* file = is_module_file(*model) ? model : model->is_map() ? model->find("file") : nullptr;
-  return file != nullptr && file->is_scalar() && file->text.find("$(") == std::string::npos ? file->text : "";
+  if (model != nullptr)
+    add_file(is_module_file(*model) ? model : model->is_map() ? model->find("file") : nullptr, files);
+  add_loss_file(train_block, files);
+  const yaml::Node* heads = train_block.find("heads");
+  if (heads != nullptr && heads->is_sequence())
+    for (const yaml::Node& head : heads->items)
+      if (head.is_map()) add_loss_file(head, files);
+  const yaml::Node* metrics = train_block.find("metrics");
+  if (metrics != nullptr && metrics->is_map())
+    for (const auto& [name, metric] : metrics->entries)
+      if (is_module_file(metric)) add_file(&metric, files);
+  return files;
 }
 
 std::int64_t GridConfig::ranks() const {

@@ -48,6 +48,7 @@ enum class TransformName { none, log, log1p };
 // written out by the user.
 // detection: an object's confidence, class and box in each cell.
 // bce, wasserstein: of a score against a constant, for adversarial training.
+// module: a TorchScript file of the user. mixture: the network gives the joint density of all targets.
 enum class LossName {
   mse,
   mae,
@@ -60,7 +61,9 @@ enum class LossName {
   formula,
   detection,
   bce,
-  wasserstein
+  wasserstein,
+  module,
+  mixture
 };
 // Source of the class weights: the configuration, or the classes' shares of the training split.
 enum class ClassWeighting { listed, inverse, inverse_root };
@@ -122,8 +125,9 @@ struct ModelConfig {
 
 // Defaults for the keys that a `model:` block leaves out; they depend on the model's name.
 ModelConfig default_model(ModelName name);
-// The TorchScript file that a `train:` block names as its model; empty: none, or a token that stands for one.
-std::string module_file(const yaml::Node& train_block);
+// The TorchScript files that a `train:` block names as model, losses and metrics, but for those that still
+// have a token.
+std::vector<std::string> module_files(const yaml::Node& train_block);
 
 struct TransformConfig {
   TransformName name = TransformName::none;
@@ -153,6 +157,8 @@ struct LossConfig {
   double box_weight = 5;                              // detection: of the error of a box
   double empty_weight = 0.5;                          // detection: of a cell without an object
   std::string formula;                                // formula: the loss of a prediction and its target
+  std::string file;                                   // module: the TorchScript file
+  std::int64_t components = 8;                        // mixture: normal distributions
   bool operator==(const LossConfig&) const = default;
 };
 // The same bits of the weights on any number of ranks: each sample is computed by itself, and in the same
@@ -167,10 +173,12 @@ struct SampleCuts {
 bool is_classification(LossName name);
 TargetKind kind_of(LossName name);
 
-// A metric that the user writes: a formula of predictions and targets in physical units.
+// A metric that the user writes: a formula of predictions and targets in physical units, or a TorchScript
+// file.
 struct MetricConfig {
   std::string name;
   std::string formula;
+  std::string file = {};  // in place of the formula
   bool operator==(const MetricConfig&) const = default;
 };
 

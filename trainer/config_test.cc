@@ -10,7 +10,9 @@
 namespace wflow::trainer {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 using testing::Not;
 
 struct ReadResult {
@@ -148,12 +150,32 @@ TEST(TrainConfig, AModelMayBeATorchScriptFile) {
     yaml::Diagnostics diagnostics("");
     EXPECT_EQ(read_train_config(to_yaml(result.config), diagnostics), result.config);
     const yaml::Node block = yaml::parse(text, diagnostics);
-    EXPECT_EQ(module_file(block), "nets/my.pt");
+    EXPECT_THAT(module_files(block), ElementsAre("nets/my.pt"));
   }
   yaml::Diagnostics diagnostics("");
-  EXPECT_EQ(module_file(yaml::parse("{data: d, model: $(NET).pt}", diagnostics)), "") << "not known yet";
-  EXPECT_EQ(module_file(yaml::parse("{data: d, model: cosmoflow}", diagnostics)), "");
+  EXPECT_THAT(module_files(yaml::parse("{data: d, model: $(NET).pt}", diagnostics)), IsEmpty())
+      << "not known yet";
+  EXPECT_THAT(module_files(yaml::parse("{data: d, model: cosmoflow}", diagnostics)), IsEmpty());
   EXPECT_THAT(read("{data: d, model: {file: a.pt, width: 3}}").messages, HasSubstr("width"));
+}
+
+TEST(TrainConfig, ALossAndMetricsMayBeTorchScriptFiles) {
+  const char* text =
+      "{data: d, loss: {file: loss.pt}, metrics: {spectrum: spectrum.pt, sum: \"prediction - target\"}}";
+  const auto result = read(text);
+  EXPECT_EQ(result.messages, "");
+  EXPECT_EQ(result.config.loss.name, LossName::module);
+  EXPECT_EQ(result.config.metrics.front().file, "spectrum.pt");
+  yaml::Diagnostics diagnostics("");
+  EXPECT_EQ(read_train_config(to_yaml(result.config), diagnostics), result.config);
+  EXPECT_THAT(module_files(yaml::parse(text, diagnostics)), ElementsAre("loss.pt", "spectrum.pt"));
+  EXPECT_THAT(module_files(yaml::parse("{data: d, heads: [{name: a, targets: [x], loss: {file: a.pt}}]}",
+                                       diagnostics)),
+              ElementsAre("a.pt"));
+  EXPECT_THAT(read("{data: d, loss: module}").messages, HasSubstr("needs the key 'file'"));
+  EXPECT_THAT(read("{data: d, loss: {name: mae, file: a.pt}}").messages, HasSubstr("leave out 'name'"));
+  EXPECT_THAT(read("{data: d, loss: {formula: \"abs(target)\", file: a.pt}}").messages,
+              HasSubstr("not both"));
 }
 
 TEST(TrainConfig, DefaultsFollowTheModelAndTheOptimizer) {

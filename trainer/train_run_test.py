@@ -52,6 +52,39 @@ torch.jit.script(Cnn(3)).save(root / "three.pt")
 torch.jit.script(Cnn().double()).save(root / "double.pt")
 torch.jit.script(nn.Sequential(nn.Conv2d(1, 2, 3))).save(root / "other_input.pt")
 torch.jit.freeze(torch.jit.script(Cnn().eval())).save(root / "frozen.pt")
+
+class Squares(nn.Module):
+    def forward(self, y, t):
+        return (y - t).square().flatten(1).mean(1)
+
+class MeanError(nn.Module):
+    def forward(self, y, t):
+        return (y - t).abs().flatten(1).mean(1)
+
+class Roots(nn.Module):
+    def forward(self, y, t):
+        return (y - t).abs().sqrt().flatten(1).mean(1)
+
+class Rough(nn.Module):
+    def forward(self, y, t):
+        return ((y - t)[:, :, 1:] - (y - t)[:, :, :-1]).square().flatten(1).mean(1)
+
+class ThreeAxes(nn.Module):
+    def forward(self, y, t):
+        assert y.dim() == 3
+        return y.flatten(1).mean(1)
+
+class Differences(nn.Module):
+    def forward(self, y, t):
+        return y - t
+
+class Constant(nn.Module):
+    def forward(self, y, t):
+        return t.flatten(1).mean(1)
+
+for name, score in {"squares": Squares(), "mean_error": MeanError(), "huber": Roots(), "rough": Rough(),
+                    "three_axes": ThreeAxes(), "sum_of_none": Differences(), "constant": Constant()}.items():
+    torch.jit.script(score).save(root / f"{name}.pt")
 """
 CELLS = 8
 
@@ -672,6 +705,51 @@ class Modules(TrainRun):
             self.assertIn("model.file", self.train(path, code=4).stderr)
         finally:
             shutil.copy(self.root / "kept.pt", self.root / "cnn.pt")
+
+    def test_a_loss_and_metrics_in_files(self):
+        """A loss in TorchScript takes the steps of the loss that it writes out, and a metric in a file is that of the formula."""
+        keys = {"epochs": 3, "optimizer": {"name": "sgd", "learning_rate": 0.002}}
+        metrics = {"error": "abs(prediction - target)", "mean_error": str(self.root / "mean_error.pt")}
+        for ranks in (1, 2):
+            self.train(self.config(f"mse{ranks}", loss="mse", **keys), ranks)
+            self.train(self.config(f"squares{ranks}", loss={"file": str(self.root / "squares.pt")}, metrics=metrics, **keys), ranks)
+            expected = self.arrays(f"mse{ranks}")["parameter"]
+            self.assertLess(numpy.abs(self.arrays(f"squares{ranks}")["parameter"] - expected).max(), 1e-6 * numpy.abs(expected).max())
+            found, plain = (self.result(name + str(ranks))["test"] for name in ("squares", "mse"))
+            self.assertAlmostEqual(found["loss"] / plain["loss"], 1, places=5)
+            errors = [target["metrics"]["error"] for target in found["targets"].values()]
+            first = next(iter(found["targets"].values()))
+            self.assertAlmostEqual(first["metrics"]["mean_error"] / (sum(errors) / 2), 1, places=5)
+            path = self.config(f"squares{ranks}", loss={"file": str(self.root / "squares.pt")}, metrics=metrics, **keys)
+            before = self.arrays(f"squares{ranks}")["parameter"]
+            (self.root / f"squares{ranks}/checkpoints/step-{15:012}.wfck").unlink()
+            self.assertIn("continued from epoch", self.train(path, ranks).stdout)
+            numpy.testing.assert_array_equal(self.arrays(f"squares{ranks}")["parameter"], before)
+
+    def test_a_loss_of_fields_sees_their_grid(self):
+        """The loss module adds up differences of neighbours, which the formula of one cell can't."""
+        keys = {"inputs": ["amplitude"], "targets": ["x"], "model": "decoder", "augment": None, "epochs": 2}
+        self.train(self.config("rough", loss={"file": str(self.root / "rough.pt")}, metrics={"rough": str(self.root / "rough.pt")}, **keys))
+        done = self.train(self.config("shape", loss={"file": str(self.root / "three_axes.pt")}, **keys), code=4)
+        self.assertIn("three_axes.pt: fails on the data", done.stderr)
+
+    def test_wrong_losses(self):
+        for file, reason in (("sum_of_none.pt", "must give one number for each sample"), ("constant.pt", "has no gradient"),
+                             ("text.pt", "is no TorchScript file"), ("absent.pt", "no such file")):
+            (self.root / "text.pt").write_text("no module")
+            for ranks in (1, 2):
+                command = self.command(self.config("wrong", loss={"file": str(self.root / file)}, epochs=1), ranks, "--fresh")
+                done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+                self.assertNotEqual(done.returncode, 0)
+                self.assertIn(reason, done.stderr)
+                self.assertIn(file, done.stderr)
+
+    def test_another_loss_is_another_training(self):
+        path = self.config("other_loss", loss={"file": str(self.root / "moving.pt")}, epochs=1)
+        shutil.copy(self.root / "squares.pt", self.root / "moving.pt")
+        self.train(path)
+        shutil.copy(self.root / "huber.pt", self.root / "moving.pt")
+        self.assertIn("loss.file", self.train(path, code=4).stderr)
 
     def test_wrong_modules(self):
         (self.root / "text.pt").write_text("no module")

@@ -15,16 +15,22 @@ namespace wflow::specs {
 
 namespace {
 
-// Returns the keys of a step's block that name files; of `model:`, only its file.
+// The file of a block that may be one or name one.
+void add_file_key(const yaml::Node& settings, const char* name, yaml::Node& keys) {
+  const yaml::Node* block = settings.find(name);
+  const yaml::Node* file = block != nullptr && block->is_map() ? block->find("file") : block;
+  if (file != nullptr && file->is_scalar())
+    set_key(keys, name, block->is_map() ? yaml::map({{"file", *file}}) : *file);
+}
+
+// Returns the keys of a step's block that name files; of `model:` and `loss:`, only the file.
 yaml::Node file_keys(const yaml::Node& settings) {
   yaml::Node keys = yaml::map({});
-  for (const char* name : {"data", "init_from", "library"}) {
+  for (const char* name : {"data", "init_from", "library", "heads", "metrics"}) {
     if (const yaml::Node* value = settings.find(name); value != nullptr) set_key(keys, name, *value);
   }
-  const yaml::Node* model = settings.find("model");
-  const yaml::Node* file = model != nullptr && model->is_map() ? model->find("file") : model;
-  if (file != nullptr && file->is_scalar())
-    set_key(keys, "model", model->is_map() ? yaml::map({{"file", *file}}) : *file);
+  add_file_key(settings, "model", keys);
+  add_file_key(settings, "loss", keys);
   return keys;
 }
 
@@ -32,7 +38,7 @@ bool has_tokens(const yaml::Node& node) {
   if (node.is_scalar()) return find_token(node.text).has_value();
   for (const auto& [key, value] : node.entries)
     if (has_tokens(value)) return true;
-  return false;
+  return std::ranges::any_of(node.items, has_tokens);
 }
 
 }  // namespace
@@ -72,7 +78,7 @@ LocatedFiles Plan::locate_files() const {
       if (!expansion_->step_index(source_step(step))) add_file(data == nullptr ? "" : data->text);
       if (const yaml::Node* init = settings.find("init_from"); init != nullptr && init->is_scalar())
         add_file(init->text);
-      if (const std::string file = trainer::module_file(settings); !file.empty()) add_file(file);
+      for (const std::string& file : trainer::module_files(settings)) add_file(file);
     }
   }
   return located;

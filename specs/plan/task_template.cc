@@ -192,8 +192,13 @@ void Plan::fill_train(TaskTemplate& task, const PlannedStep& planned, std::uint3
   config->output = outputs.of(row).string();
   if (!config->init_from.empty() && config->init_from != trainer::kInitFromLast)
     config->init_from = found(located_.files, config->init_from);
-  std::string& module = config->model.file;
-  if (!module.empty() && module.find("$(") == std::string::npos) module = found(located_.files, module);
+  const auto locate_module = [&](std::string& file) {
+    if (!file.empty() && file.find("$(") == std::string::npos) file = found(located_.files, file);
+  };
+  locate_module(config->model.file);
+  locate_module(config->loss.file);
+  for (trainer::HeadConfig& head : config->heads) locate_module(head.loss.file);
+  for (trainer::MetricConfig& metric : config->metrics) locate_module(metric.file);
   fill_search(config->search, outputs, row);
   fill_tournament(*config, outputs, row);
 }

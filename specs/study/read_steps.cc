@@ -456,11 +456,10 @@ const config::Table<StepBlock>& step_table() {
   return table;
 }
 
-// A network that the user has exported belongs to the training as a script belongs to a simulation.
-void add_module(Step& step) {
-  const std::string file = trainer::module_file(step.settings);
-  if (file.empty() || std::ranges::find(step.sources, file) != step.sources.end()) return;
-  step.sources.push_back(file);
+// A network or a loss that the user has exported belongs to the training as a script belongs to a simulation.
+void add_modules(Step& step) {
+  for (const std::string& file : trainer::module_files(step.settings))
+    if (std::ranges::find(step.sources, file) == step.sources.end()) step.sources.push_back(file);
 }
 
 void train_resources(Step& step) {
@@ -519,7 +518,7 @@ class StepReader {
     for (const auto& key : step_key_table().keys()) key.read(place_of_key(key.name), key.name, step_);
     if (step_.kind == StepKind::train) {
       train_resources(step_);
-      add_module(step_);
+      add_modules(step_);
     }
     check();
     reader_.finish();

@@ -32,6 +32,7 @@ struct Channels {
 
 Channels channels_of(const ExportedModel::Head& head, std::size_t all) {
   if (head.loss == name_of(LossName::gaussian)) return {0, all / 2};
+  if (head.loss == name_of(LossName::mixture)) return {0, head.targets.size()};
   const std::size_t quantiles = head.quantiles.size();
   if (quantiles == 0 || all % quantiles != 0) return {0, all};
   return {nearest_to_median(head.quantiles) * (all / quantiles), all / quantiles};

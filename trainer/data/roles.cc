@@ -211,6 +211,17 @@ void check_classes(const DataRoles::Head& head, const LossConfig& loss, const Da
                           name_of(loss.name), targets_of(head), targets));
 }
 
+void check_mixture(const DataRoles::Head& head, const LossConfig& loss, const DatasetInfo& info,
+                   const DataRoles& roles) {
+  if (loss.name != LossName::mixture) return;
+  for (const std::size_t part : head.fields)
+    if (info.fields[roles.parts[part].field].shape.voxels() > 1)
+      throw Error(ExitCode::spec,
+                  fmt::format("the loss mixture learns the joint density of numbers, and {} has "
+                              "fields: use gaussian or quantile for them",
+                              targets_of(head)));
+}
+
 void check_detection(const DataRoles::Head& head, const LossConfig& loss, const DatasetInfo& info,
                      const DataRoles& roles) {
   if (loss.name != LossName::detection) return;
@@ -342,6 +353,7 @@ DataRoles roles_of(const TrainConfig& config, const DatasetInfo& info) {
     check_targets(head, config, info, roles);
     check_classes(head, asked.loss, info, roles);
     check_detection(head, asked.loss, info, roles);
+    check_mixture(head, asked.loss, info, roles);
     roles.heads.push_back(std::move(head));
   }
   for (DataRoles::Head& head : roles.heads) {
@@ -410,8 +422,8 @@ TargetShape target_shape(const DataRoles::Head& head, const LossConfig& loss, co
                                            : info.label_range[head.labels.front()],
                       2);
   }
+  if (head.learns_fields()) shape.grid = info.fields[roles.parts[head.fields.front()].field].grid;
   if (loss.name == LossName::detection) {
-    shape.grid = info.fields[roles.parts[head.fields.front()].field].grid;
     shape.classes = count_object_classes(loss, head, info, roles);
   }
   return shape;
@@ -483,13 +495,14 @@ std::vector<std::vector<MetricConfig>> metrics_of_heads(const TrainConfig& confi
   const std::vector<HeadConfig> configs = heads_of(config);
   std::vector<std::vector<MetricConfig>> metrics(configs.size());
   for (const MetricConfig& metric : config.metrics) {
-    const Formula formula = target_formula(metric.formula, "metric");
+    const auto formula =
+        metric.file.empty() ? std::optional(target_formula(metric.formula, "metric")) : std::nullopt;
     std::vector<std::string> labels;
     bool fits = false;
     for (std::size_t h = 0; h < configs.size(); ++h) {
       if (kind_of(configs[h].loss.name) != TargetKind::numbers || targets[h].truth != Truth::data) continue;
       labels.insert(labels.end(), targets[h].labels.begin(), targets[h].labels.end());
-      if (!TargetFormula::fits(formula, targets[h].labels)) continue;
+      if (formula && !TargetFormula::fits(*formula, targets[h].labels)) continue;
       metrics[h].push_back(metric);
       fits = true;
     }
@@ -504,7 +517,8 @@ std::vector<std::vector<MetricConfig>> metrics_of_heads(const TrainConfig& confi
 
 }  // namespace
 
-Heads network_heads(const TrainConfig& config, std::vector<TargetShape> targets, const ModelGraph& graph) {
+Heads network_heads(const TrainConfig& config, std::vector<TargetShape> targets, const ModelGraph& graph,
+                    const ModuleScores& modules) {
   const std::vector<HeadConfig> configs = heads_of(config);
   const std::size_t further = graph.outputs.size() - configs.size();
   const auto count = [&](std::size_t i) { return graph.shape_of(graph.outputs[i].value).count(); };
@@ -519,8 +533,8 @@ Heads network_heads(const TrainConfig& config, std::vector<TargetShape> targets,
   const std::vector<std::vector<MetricConfig>> metrics = metrics_of_heads(config, targets);
   std::vector<Heads::Head> heads;
   for (std::size_t h = 0; h < configs.size(); ++h)
-    heads.push_back(
-        {configs[h].name, Objective(configs[h].loss, std::move(targets[h]), metrics[h]), configs[h].weight});
+    heads.push_back({configs[h].name, Objective(configs[h].loss, std::move(targets[h]), metrics[h], modules),
+                     configs[h].weight});
   return Heads(std::move(heads));
 }
 

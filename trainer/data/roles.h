@@ -70,7 +70,8 @@ ModelTask task_of(const TrainConfig& config, const DatasetInfo& info, const Data
 // The heads for the outputs of the network: one output a head, in their order; behind the first one may
 // stand the mean and the logarithm of the variance of a latent vector (a variational network). Error{spec}
 // for other numbers of outputs.
-Heads network_heads(const TrainConfig& config, std::vector<TargetShape> targets, const ModelGraph& graph);
+Heads network_heads(const TrainConfig& config, std::vector<TargetShape> targets, const ModelGraph& graph,
+                    const ModuleScores& modules);
 
 // Sizes of the splits, for check_data().
 struct SplitSizes {

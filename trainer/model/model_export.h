@@ -33,6 +33,9 @@ struct OutputUnits {
   double physical(double value, std::size_t target) const;
   // Repeats the targets' scales for each of the quantiles.
   void use_quantiles(const std::vector<double>& values);
+  // mixture: adds the scales of the density's values, which are then those of the density in physical units
+  // (MixtureDensity).
+  void use_density(std::size_t components);
   // True if physical() is more than a factor and an offset.
   bool undoes_transform() const {
     return loss != LossName::gaussian && transform.name != TransformName::none;

@@ -11,7 +11,9 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/random.h"
+#include "trainer/model/module_score.h"
 #include "trainer/model/network.h"
 #include "trainer/model/torch_layers.h"
 
@@ -191,6 +193,44 @@ class ModuleLayer final : public TorchLayer {
 };
 
 }  // namespace
+
+struct ModuleScore::Module {
+  std::string name;
+  mutable torch::jit::Module module;
+};
+
+ModuleScore::ModuleScore(const std::string& bytes, const std::string& name)
+    : hash_(hash_bytes(bytes)), module_(std::make_unique<Module>(Module{name, load_module(bytes, name)})) {
+  module_->module.eval();
+}
+
+ModuleScore::~ModuleScore() = default;
+
+double ModuleScore::score(std::span<const float> predictions, std::span<const float> truths,
+                          std::span<const std::int64_t> shape, std::span<float> slopes) const {
+  std::vector<std::int64_t> sizes(shape.begin(), shape.end());
+  sizes.insert(sizes.begin(), 1);
+  const auto tensor = [&](std::span<const float> values) {
+    const at::Tensor x = at::empty(sizes, at::kFloat);
+    std::ranges::copy(values, x.data_ptr<float>());
+    return x;
+  };
+  const at::AutoGradMode gradients(!slopes.empty());
+  const at::Tensor prediction = tensor(predictions).set_requires_grad(!slopes.empty());
+  const std::string& name = module_->name;
+  const at::Tensor value = run_module(module_->module, name, {prediction, tensor(truths)});
+  if (value.numel() != 1 || !value.is_floating_point())
+    refuse_module(name, "must give one number for each sample, [N], from predictions and targets");
+  if (!slopes.empty()) {
+    const Tensors found = with_reasons(name, "has no gradient", [&] {
+      return torch::autograd::grad({value.sum()}, {prediction}, {}, c10::nullopt, false, true);
+    });
+    if (!found.front().defined()) refuse_module(name, "does not depend on the predictions");
+    const at::Tensor slope = found.front().to(at::kFloat).contiguous();
+    std::copy_n(slope.data_ptr<float>(), slopes.size(), slopes.begin());
+  }
+  return value.item<double>();
+}
 
 ModelGraph module_graph(std::string bytes, const std::string& name, const ModelTask& task) {
   Layer layer;

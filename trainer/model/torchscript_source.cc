@@ -288,6 +288,22 @@ double OutputUnits::physical(double value, std::size_t target) const {
   return y;
 }
 
+void OutputUnits::use_density(std::size_t components) {
+  const std::vector<double> scale = deviation;
+  const auto add = [&](double offset, double factor) {
+    mean.push_back(offset);
+    deviation.push_back(factor);
+  };
+  for (std::size_t k = 0; k < components; ++k) add(0, 1);
+  for (std::size_t k = 0; k < components; ++k)
+    for (const double s : scale) add(0, s);
+  for (std::size_t k = 0; k < components; ++k)
+    for (const double s : scale) add(-std::log(s), 1);
+  for (std::size_t k = 0; k < components; ++k)
+    for (std::size_t i = 0; i < scale.size(); ++i)
+      for (std::size_t j = 0; j < i; ++j) add(0, 1 / scale[i]);
+}
+
 void OutputUnits::use_quantiles(const std::vector<double>& values) {
   quantiles = values;
   const std::vector<double> means = mean;

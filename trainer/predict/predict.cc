@@ -104,6 +104,19 @@ void choose_boxes(Predicted& predicted, ModelArray output, std::size_t channels,
   }
 }
 
+// The deviations of the predictions of a mixture density.
+std::vector<double> density_deviations(const ModelArray& output, std::size_t targets, std::size_t channels) {
+  const std::size_t components = (channels - targets) / (MixtureDensity::value_count(1, targets) - targets);
+  std::vector<double> all;
+  for (std::size_t begin = 0; begin < output.values.size(); begin += channels) {
+    const auto first = output.values.begin() + static_cast<std::ptrdiff_t>(begin);
+    const std::vector<float> values(first, first + static_cast<std::ptrdiff_t>(channels));
+    const std::vector<double> own = MixtureDensity(values, components, targets).deviations();
+    all.insert(all.end(), own.begin(), own.end());
+  }
+  return all;
+}
+
 // A layer's values have neither loss nor quantiles nor targets.
 Predicted predicted_of(ModelArray output, const std::string& loss, const std::vector<double>& quantiles,
                        std::size_t targets) {
@@ -120,6 +133,10 @@ Predicted predicted_of(ModelArray output, const std::string& loss, const std::ve
     predicted.channels = channels / 2;
     predicted.prediction = channels_of(output, 0, channels / 2, channels, predicted.cells);
     predicted.deviation = channels_of(output, channels / 2, channels / 2, channels, predicted.cells);
+  } else if (loss == name_of(LossName::mixture) && targets > 0 && channels > targets) {
+    predicted.channels = targets;
+    predicted.prediction = channels_of(output, 0, targets, channels, predicted.cells);
+    predicted.deviation = density_deviations(output, targets, channels);
   } else if (const std::size_t count = quantiles.size(); count > 0 && channels % count == 0) {
     predicted.channels = channels / count;
     predicted.quantiles = quantiles;

@@ -74,20 +74,43 @@ double FormulaLoss::evaluate(std::span<const float> outputs, std::span<const flo
   return sum;
 }
 
-FormulaMetric::FormulaMetric(const MetricConfig& metric, const std::vector<std::string>& labels)
-    : name_(metric.name),
-      formula_(target_formula(metric.formula, "metric"), labels,
-               fmt::format("the metric '{}'", metric.name)) {}
+UserMetric::UserMetric(const MetricConfig& metric, const std::vector<std::string>& labels,
+                       const ModuleScores& modules, std::vector<std::int64_t> shape)
+    : name_(metric.name), shape_(std::move(shape)) {
+  if (metric.file.empty()) {
+    formula_.emplace(target_formula(metric.formula, "metric"), labels, fmt::format("the metric '{}'", name_));
+  } else if (const auto module = modules.find(metric.file); module != modules.end()) {
+    module_ = module->second;
+  }
+}
 
-void FormulaMetric::record(std::span<const double> predictions, std::span<const double> truths,
-                           std::vector<double>& records) const {
+void UserMetric::record(std::span<const double> predictions, std::span<const double> truths,
+                        std::vector<double>& records) const {
+  formula_ ? record_formula(predictions, truths, records) : record_module(predictions, truths, records);
+}
+
+// Without the truth of a target there is no value.
+void UserMetric::record_module(std::span<const double> predictions, std::span<const double> truths,
+                               std::vector<double>& records) const {
+  WFLOW_CHECK(module_ != nullptr);
+  if (std::ranges::all_of(truths, [](double t) { return std::isnan(t); })) {
+    records.insert(records.end(), {0, 0});
+    return;
+  }
+  const std::vector<float> y(predictions.begin(), predictions.end());
+  const std::vector<float> t(truths.begin(), truths.end());
+  records.insert(records.end(), {module_->score(y, t, shape_, {}), 1});
+}
+
+void UserMetric::record_formula(std::span<const double> predictions, std::span<const double> truths,
+                                std::vector<double>& records) const {
   TargetFormula::Memory memory;
-  const std::size_t values = formula_.places(truths.size()) / means();
+  const std::size_t values = formula_->places(truths.size()) / means();
   for (std::size_t mean = 0; mean < means(); ++mean) {
     double sum = 0;
     double count = 0;
     for (std::size_t i = 0; i < values; ++i) {
-      const std::optional<double> value = formula_.value(predictions, truths, mean * values + i, memory);
+      const std::optional<double> value = formula_->value(predictions, truths, mean * values + i, memory);
       if (!value) continue;
       sum += *value;
       ++count;

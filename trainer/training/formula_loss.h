@@ -12,6 +12,7 @@
 
 #include "trainer/config.h"
 #include "trainer/formula.h"
+#include "trainer/model/module_score.h"
 
 namespace wflow::trainer {
 
@@ -71,21 +72,31 @@ class FormulaLoss {
   TargetFormula formula_;
 };
 
-class FormulaMetric {
+// A metric of the user: a formula, or a TorchScript file.
+class UserMetric {
  public:
-  FormulaMetric(const MetricConfig& metric, const std::vector<std::string>& labels);
+  // `modules`: those of the configuration's files; `shape`: of a sample's targets, as ModuleScore reads it.
+  UserMetric(const MetricConfig& metric, const std::vector<std::string>& labels, const ModuleScores& modules,
+             std::vector<std::int64_t> shape);
 
   const std::string& name() const { return name_; }
   // Means: one for each target, or one of all targets together.
-  std::size_t means() const { return formula_.is_joint() ? 1 : formula_.targets(); }
+  std::size_t means() const { return !formula_ || formula_->is_joint() ? 1 : formula_->targets(); }
   // Appends record_size() numbers of a sample: for each of the means the sum and the count of the values.
   void record(std::span<const double> predictions, std::span<const double> truths,
               std::vector<double>& records) const;
   std::size_t record_size() const { return 2 * means(); }
 
  private:
+  void record_formula(std::span<const double> predictions, std::span<const double> truths,
+                      std::vector<double>& records) const;
+  void record_module(std::span<const double> predictions, std::span<const double> truths,
+                     std::vector<double>& records) const;
+
   std::string name_;
-  TargetFormula formula_;
+  std::optional<TargetFormula> formula_;
+  std::shared_ptr<const ModuleScore> module_;
+  std::vector<std::int64_t> shape_;
 };
 
 }  // namespace wflow::trainer

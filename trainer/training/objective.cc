@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <numbers>
 
 #include "base/error.h"
 
@@ -22,6 +23,10 @@ struct Term {
   double value;
   double slope;
 };
+
+bool predicts_intervals(LossName name) {
+  return name == LossName::gaussian || name == LossName::mixture;
+}
 
 double probability_of(double score) {
   return 1 / (1 + std::exp(-score));
@@ -42,9 +47,12 @@ Term term(const LossConfig& loss, double difference) {
 
 }  // namespace
 
-Objective::Objective(const LossConfig& config, TargetShape shape, std::span<const MetricConfig> metrics)
+Objective::Objective(const LossConfig& config, TargetShape shape, std::span<const MetricConfig> metrics,
+                     const ModuleScores& modules)
     : config_(config), shape_(std::move(shape)) {
-  for (const MetricConfig& metric : metrics) metrics_.emplace_back(metric, shape_.labels);
+  for (const MetricConfig& metric : metrics)
+    metrics_.emplace_back(metric, shape_.labels, modules, sample_shape());
+  if (const auto module = modules.find(config_.file); module != modules.end()) module_ = module->second;
   if (config_.name == LossName::formula) formula_.emplace(config_.formula, shape_.labels);
   if (config_.class_weighting != ClassWeighting::listed && !shape_.class_counts.empty())
     config_.class_weights = weights_of_classes(config_.class_weighting, shape_.class_counts);
@@ -74,6 +82,9 @@ std::int64_t Objective::output_channels() const {
   if (is_classification(config_.name)) return shape_.classes;
   if (detection_) return static_cast<std::int64_t>(detection_->channels().outputs());
   if (config_.name == LossName::quantile) return std::ssize(config_.quantiles) * targets;
+  if (config_.name == LossName::mixture)
+    return static_cast<std::int64_t>(
+        MixtureDensity::value_count(static_cast<std::size_t>(config_.components), shape_.labels.size()));
   return config_.name == LossName::gaussian ? 2 * targets : targets;
 }
 
@@ -81,6 +92,18 @@ std::int64_t Objective::output_channels() const {
 std::size_t Objective::prediction_channel() const {
   if (config_.name != LossName::quantile) return 0;
   return nearest_to_median(config_.quantiles) * shape_.labels.size();
+}
+
+bool Objective::predicts_deviations() const {
+  return predicts_intervals(config_.name);
+}
+
+std::vector<double> Objective::deviations(std::span<const float> outputs) const {
+  if (config_.name == LossName::mixture) return density_of(outputs).deviations();
+  std::vector<double> deviations;
+  for (const float log_variance : outputs.last(truth_count()))
+    deviations.push_back(std::exp(0.5 * log_variance));
+  return deviations;
 }
 
 std::size_t Objective::truth_count() const {
@@ -96,7 +119,7 @@ std::size_t Objective::all_output_count() const {
 }
 
 std::size_t Objective::terms() const {
-  if (config_.name == LossName::dice) return 1;
+  if (config_.name == LossName::dice || config_.name == LossName::mixture) return 1;
   if (detection_) return detection_->cells();
   return config_.name == LossName::quantile ? config_.quantiles.size() * truth_count() : truth_count();
 }
@@ -127,6 +150,7 @@ double Objective::loss_and_gradient(std::span<const float> outputs, std::span<co
 double Objective::padding_factor(std::span<const float> truths) const {
   if (detection_) return detection_->padding_factor(truths);
   if (config_.name == LossName::dice) return 1;  // it has the sizes of the classes, without padding
+  if (config_.name == LossName::module || config_.name == LossName::mixture) return 1;  // of whole samples
   const auto padding = static_cast<std::size_t>(
       std::count_if(truths.begin(), truths.end(), [](float t) { return std::isnan(t); }));
   if (padding == truths.size()) return 1;  // the loss is 0
@@ -149,12 +173,51 @@ double Objective::first_output(std::span<const float> outputs, std::span<const f
       return detection_->loss(outputs, truths, scale, gradient);
     case LossName::formula:
       return formula_->evaluate(outputs, truths, scale, gradient);
+    case LossName::module:
+      return module_loss(outputs, truths, scale, gradient);
+    case LossName::mixture:
+      return mixture(outputs, truths, scale, gradient);
     case LossName::bce:
     case LossName::wasserstein:
       return score(outputs, truths, scale, gradient);
     default:
       return regression(outputs, truths, scale, gradient);
   }
+}
+
+std::vector<std::int64_t> Objective::sample_shape() const {
+  std::vector<std::int64_t> shape = {std::ssize(shape_.labels)};
+  shape.insert(shape.end(), shape_.grid.begin(), shape_.grid.end());
+  return shape;
+}
+
+// A number for each sample, which counts like the mean of as many values as the sample has.
+double Objective::module_loss(std::span<const float> outputs, std::span<const float> truths, double scale,
+                              std::span<float> gradient) const {
+  WFLOW_CHECK(module_ != nullptr);
+  const auto is_padding = [](float t) { return std::isnan(t); };
+  if (std::ranges::all_of(truths, is_padding)) {
+    std::ranges::fill(gradient, 0.0F);
+    return 0;
+  }
+  const auto values = static_cast<double>(truths.size());
+  const double loss = module_->score(outputs, truths, sample_shape(), gradient);
+  for (float& slope : gradient) slope = static_cast<float>(slope * scale * values);
+  return loss * values;
+}
+
+MixtureDensity Objective::density_of(std::span<const float> outputs) const {
+  return {outputs, static_cast<std::size_t>(config_.components), shape_.labels.size()};
+}
+
+// The density is that of all targets: without one of them a sample has none.
+double Objective::mixture(std::span<const float> outputs, std::span<const float> truths, double scale,
+                          std::span<float> gradient) const {
+  if (std::ranges::any_of(truths, [](float t) { return std::isnan(t); })) {
+    std::ranges::fill(gradient, 0.0F);
+    return 0;
+  }
+  return density_of(outputs).loss(truths, scale, gradient);
 }
 
 double Objective::regression(std::span<const float> outputs, std::span<const float> truths, double scale,
@@ -382,13 +445,13 @@ Objective::TargetSums Objective::number_sums(std::span<const float> outputs, std
 
 // For numbers: the cells that count, then those of each share of TargetErrors::calibration.
 std::size_t Objective::counts_of_target() const {
-  if (config_.name == LossName::gaussian) return 1 + kIntervals.size();
+  if (predicts_intervals(config_.name)) return 1 + kIntervals.size();
   return config_.name == LossName::quantile ? 1 + config_.quantiles.size() : 0;
 }
 
 std::size_t Objective::record_size() const {
   std::size_t size = 1 + kSumsPerTarget * shape_.labels.size();
-  for (const FormulaMetric& metric : metrics_) size += metric.record_size();
+  for (const UserMetric& metric : metrics_) size += metric.record_size();
   return size + (detection_ ? detection_->record_size() : 0);
 }
 
@@ -396,6 +459,20 @@ std::size_t Objective::count_size() const {
   if (detection_) return detection_->count_size();
   if (is_classification(config_.name)) return class_count_size(static_cast<std::size_t>(shape_.classes));
   return counts_of_target() * shape_.labels.size();
+}
+
+// A truth lies in the interval of a probability around the median if as much lies below it as above.
+void Objective::count_density(std::span<const float> outputs, std::span<const float> truths,
+                              std::span<std::uint64_t> counts) const {
+  const MixtureDensity density = density_of(outputs);
+  for (std::size_t target = 0; target < truths.size(); ++target) {
+    if (std::isnan(truths[target])) continue;
+    const std::span<std::uint64_t> own = counts.subspan(target * counts_of_target(), counts_of_target());
+    ++own[0];
+    const double side = std::abs(density.below(target, truths[target]) - 0.5);
+    for (std::size_t k = 0; k < kIntervals.size(); ++k)
+      if (side <= 0.5 * std::erf(kIntervals[k].deviations / std::numbers::sqrt2)) ++own[1 + k];
+  }
 }
 
 void Objective::count_calibration(std::span<const float> outputs, std::span<const float> truths,
@@ -422,9 +499,8 @@ std::vector<std::pair<std::string, double>> Objective::calibration(
   if (counts_of_target() == 0 || is_classification(config_.name)) return shares;
   const std::span<const std::uint64_t> own = counts.subspan(target * counts_of_target(), counts_of_target());
   for (std::size_t k = 0; k + 1 < own.size() && own[0] > 0; ++k) {
-    const std::string name = config_.name == LossName::gaussian
-                                 ? std::string(kIntervals[k].name)
-                                 : fmt::format("below_{}", config_.quantiles[k]);
+    const std::string name = predicts_intervals(config_.name) ? std::string(kIntervals[k].name)
+                                                              : fmt::format("below_{}", config_.quantiles[k]);
     shares.emplace_back(name, static_cast<double>(own[1 + k]) / static_cast<double>(own[0]));
   }
   return shares;
@@ -451,9 +527,10 @@ void Objective::record(std::span<const float> outputs, std::span<const float> tr
           is_classification(config_.name) ? class_sums(y, t, counts) : number_sums(y, t, target, physical);
       records.insert(records.end(), {sums.absolute, sums.squared, sums.mean_guess, sums.truth,
                                      sums.truth_squared, sums.cells});
-      if (!counts.empty() && !is_classification(config_.name))
+      if (!counts.empty() && !is_classification(config_.name) && config_.name != LossName::mixture)
         count_calibration(y, t, target, counts.subspan(target * counts_of_target(), counts_of_target()));
     }
+    if (!counts.empty() && config_.name == LossName::mixture) count_density(y, t, counts);
     record_metrics(y, t, physical, records);
   }
 }
@@ -469,7 +546,7 @@ void Objective::record_metrics(std::span<const float> outputs, std::span<const f
     predicted[i] = physical(predicted[i], i / cells);
     wanted[i] = physical(wanted[i], i / cells);
   }
-  for (const FormulaMetric& metric : metrics_) metric.record(predicted, wanted, records);
+  for (const UserMetric& metric : metrics_) metric.record(predicted, wanted, records);
 }
 
 void Objective::record_detected(std::span<const double> physical, std::span<const double> truths,
@@ -530,7 +607,7 @@ namespace {
 void add_metrics(const Objective& objective, std::span<const double> records, Evaluation& result) {
   const std::size_t size = objective.record_size();
   std::size_t begin = 1 + Objective::kSumsPerTarget * result.targets.size();
-  for (const FormulaMetric& metric : objective.metrics()) {
+  for (const UserMetric& metric : objective.metrics()) {
     for (std::size_t mean = 0; mean < metric.means(); ++mean, begin += 2) {
       double sum = 0;
       double count = 0;

@@ -18,6 +18,7 @@
 #include "trainer/training/detection.h"
 #include "trainer/training/formula_loss.h"
 #include "trainer/training/metrics.h"
+#include "trainer/training/mixture_density.h"
 
 namespace wflow::trainer {
 
@@ -35,7 +36,7 @@ struct TargetShape {
   // Cells of each class in the training split, where the class weights follow from them.
   std::vector<std::uint64_t> class_counts = {};
   Truth truth = Truth::data;
-  std::vector<std::int64_t> grid = {};  // for a detection: the lengths of the axes
+  std::vector<std::int64_t> grid = {};  // of a field: the lengths of the axes
 };
 
 // Weights by the classes' shares of the counted cells: 1 / share, or its root, scaled so that their mean over
@@ -47,8 +48,10 @@ std::size_t class_number(float value, const TargetShape& shape);
 
 class Objective {
  public:
-  // CommonError{spec} if a formula names a target that is not there.
-  Objective(const LossConfig& config, TargetShape shape, std::span<const MetricConfig> metrics = {});
+  // CommonError{spec} if a formula names a target that is not there. `modules`: the TorchScript files of loss
+  // and metrics; only the sizes are known without them.
+  Objective(const LossConfig& config, TargetShape shape, std::span<const MetricConfig> metrics = {},
+            const ModuleScores& modules = {});
 
   // Channels of the network's first output.
   std::int64_t output_channels() const;
@@ -94,7 +97,7 @@ class Objective {
   // Appends the same for one sample, without the loss, from the outputs of an exported detection.
   void record_detected(std::span<const double> physical, std::span<const double> truths,
                        std::vector<double>& records, std::span<std::uint64_t> counts) const;
-  std::span<const FormulaMetric> metrics() const { return metrics_; }
+  std::span<const UserMetric> metrics() const { return metrics_; }
   // Returns nullptr if the loss is another one.
   const Detection* detection() const { return detection_ ? &*detection_ : nullptr; }
 
@@ -107,6 +110,10 @@ class Objective {
   const LossConfig& config() const { return config_; }  // with the weights of the classes
   // Number of the first output's channel that is the prediction of target 0; those of the others follow.
   std::size_t prediction_channel() const;
+  // True if the output of a sample has a deviation of each prediction.
+  bool predicts_deviations() const;
+  // The normalised deviations in the output of a sample, [targets, cells].
+  std::vector<double> deviations(std::span<const float> outputs) const;
 
  private:
   // Values of all targets of a sample over those that are no padding.
@@ -121,6 +128,14 @@ class Objective {
                        std::span<float> gradient) const;
   double quantiles(std::span<const float> outputs, std::span<const float> truths, double scale,
                    std::span<float> gradient) const;
+  double module_loss(std::span<const float> outputs, std::span<const float> truths, double scale,
+                     std::span<float> gradient) const;
+  double mixture(std::span<const float> outputs, std::span<const float> truths, double scale,
+                 std::span<float> gradient) const;
+  MixtureDensity density_of(std::span<const float> outputs) const;
+  void count_density(std::span<const float> outputs, std::span<const float> truths,
+                     std::span<std::uint64_t> counts) const;
+  std::vector<std::int64_t> sample_shape() const;
   TargetSums class_sums(std::span<const float> outputs, std::span<const float> truths,
                         std::span<std::uint64_t> counts) const;
   void record_metrics(std::span<const float> outputs, std::span<const float> truths, const Physical& physical,
@@ -141,8 +156,9 @@ class Objective {
   LossConfig config_;
   TargetShape shape_;
   std::optional<FormulaLoss> formula_;
+  std::shared_ptr<const ModuleScore> module_;
   std::optional<Detection> detection_;
-  std::vector<FormulaMetric> metrics_;
+  std::vector<UserMetric> metrics_;
 };
 
 // KL divergence of N(mean, exp(log_variance)) from N(0, 1), with scale * its gradient.

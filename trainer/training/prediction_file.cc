@@ -72,7 +72,7 @@ PredictionFile::HeadRows::HeadRows(RowFile& file, const Heads::Head& head, const
   const auto channels = static_cast<std::int64_t>(targets());
   truth_ = dataset("truth", channels, wide_truth());
   prediction_ = dataset("prediction", channels, wide());
-  if (objective_.name() == LossName::gaussian) deviation_ = dataset("deviation", channels);
+  if (objective_.predicts_deviations()) deviation_ = dataset("deviation", channels);
   if (classes() || objective_.detection() != nullptr)
     probability_ = dataset("probability", objective_.shape().classes);
   lines_.resize(file.rows());
@@ -210,7 +210,7 @@ void PredictionFile::HeadRows::add_object_lines(std::size_t first, std::span<con
 PredictionFile::HeadRows::Predicted PredictionFile::HeadRows::write_numbers(std::size_t first,
                                                                             std::size_t count,
                                                                             std::span<const float> outputs) {
-  const bool gaussian = objective_.name() == LossName::gaussian;
+  const bool spread = objective_.predicts_deviations();
   const std::size_t values = targets() * cells();
   const std::size_t channels = objective_.output_count();
   const std::size_t begin = objective_.prediction_channel() * cells();
@@ -219,17 +219,16 @@ PredictionFile::HeadRows::Predicted PredictionFile::HeadRows::write_numbers(std:
   std::vector<double>& deviations = predicted.deviations;
   std::vector<double>& quantiles = predicted.quantiles;
   means.resize(count * values);
-  deviations.resize(gaussian ? means.size() : 0);
   for (std::size_t n = 0; n < count; ++n) {
     for (std::size_t i = 0; i < values; ++i) {
       means[n * values + i] = units_.physical(outputs[n * channels + begin + i], i / cells());
-      if (!gaussian) continue;
-      const double half_logarithm = 0.5 * outputs[n * channels + values + i];
-      deviations[n * values + i] = std::exp(half_logarithm) * units_.deviation[i / cells()];
     }
+    if (!spread) continue;
+    const std::vector<double> own = objective_.deviations(outputs.subspan(n * channels, channels));
+    for (std::size_t i = 0; i < values; ++i) deviations.push_back(own[i] * units_.deviation[i / cells()]);
   }
   file_.write(prediction_, first, means);
-  if (gaussian) file_.write(deviation_, first, deviations);
+  if (spread) file_.write(deviation_, first, deviations);
   if (objective_.name() == LossName::quantile) {
     quantiles.assign(outputs.begin(), outputs.end());
     for (std::size_t i = 0; i < quantiles.size(); ++i)
@@ -268,7 +267,7 @@ void PredictionFile::HeadRows::write(std::size_t first, std::span<const float> t
 
 std::string PredictionFile::HeadRows::columns() const {
   std::vector<std::string> suffixes = {"", "_predicted"};
-  if (objective_.name() == LossName::gaussian) suffixes.emplace_back("_deviation");
+  if (objective_.predicts_deviations()) suffixes.emplace_back("_deviation");
   for (const double q : units_.quantiles) suffixes.push_back(fmt::format("_q{}", q));
   if (cells() > 1) suffixes = {"_mean", "_mean_predicted", "_mae", "_rmse"};
   if (cells() > 1 && classes()) suffixes = {"_error_rate"};

@@ -63,7 +63,7 @@ void forget_epoch(TrainingCounters& counters) {
 
 RateCurve curve_of(Session& session) {
   const TrainConfig& config = session.config;
-  const Heads heads = network_heads(config, session.data.targets(), session.graph);
+  const Heads heads = network_heads(config, session.data.targets(), session.graph, session.modules);
   TrainingState state(session.graph, config.optimizer, config.ema, &session.communicator, config.parts,
                       alternating_parts(config), config.shard);
   RunReport report(session);

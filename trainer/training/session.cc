@@ -30,7 +30,28 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// With a communicator only rank 0 reads the file of a module.
+// With a communicator only rank 0 reads the file.
+std::string shared_bytes(const std::string& file, Communicator* communicator) {
+  std::string bytes;
+  if (communicator == nullptr || communicator->rank() == 0) bytes = read_file(file);
+  if (communicator != nullptr) communicator->broadcast(bytes);
+  return bytes;
+}
+
+// The losses and metrics that the user has written as TorchScript files.
+ModuleScores module_scores(const TrainConfig& config, Communicator* communicator) {
+  std::vector<std::string> files;
+  for (const HeadConfig& head : heads_of(config)) files.push_back(head.loss.file);
+  for (const MetricConfig& metric : config.metrics) files.push_back(metric.file);
+  ModuleScores scores;
+  for (const std::string& file : files) {
+    if (file.empty() || scores.contains(file)) continue;
+    scores.emplace(file, std::make_shared<const ModuleScore>(shared_bytes(file, communicator),
+                                                             fs::path(file).filename().string()));
+  }
+  return scores;
+}
+
 ModelGraph network_graph(const TrainConfig& config, const ModelTask& task, Communicator* communicator) {
   if (config.model.name != ModelName::module) {
     ModelGraph graph = build_model(config.model, task);
@@ -38,10 +59,8 @@ ModelGraph network_graph(const TrainConfig& config, const ModelTask& task, Commu
     graph.recomputes = config.recompute == Recompute::blocks;
     return graph;
   }
-  std::string bytes;
-  if (communicator == nullptr || communicator->rank() == 0) bytes = read_file(config.model.file);
-  if (communicator != nullptr) communicator->broadcast(bytes);
-  return module_graph(std::move(bytes), fs::path(config.model.file).filename().string(), task);
+  return module_graph(shared_bytes(config.model.file, communicator),
+                      fs::path(config.model.file).filename().string(), task);
 }
 
 // `grid: {space: N}` cuts the longest axis of the largest input; of several, the first: its parts are
@@ -148,8 +167,18 @@ StepPlan step_plan(const TrainConfig& config, const SearchConfig& search, RunDat
           search.on() ? search.rungs[static_cast<std::size_t>(search.rung - 1)] : config.epochs};
 }
 
-nlohmann::json fingerprint_of(const TrainConfig& config, const DatasetInfo& data, const ModelGraph& graph) {
+// The content of a file tells a loss or a metric from another, not its place.
+nlohmann::json fingerprint_of(const TrainConfig& config, const DatasetInfo& data, const ModelGraph& graph,
+                              const ModuleScores& modules) {
   nlohmann::json fingerprint = trainer::fingerprint(config, data);
+  if (const auto loss = modules.find(config.loss.file); loss != modules.end())
+    fingerprint["loss"]["file"] = loss->second->hash();
+  for (std::size_t h = 0; h < config.heads.size(); ++h)
+    if (const auto loss = modules.find(config.heads[h].loss.file); loss != modules.end())
+      fingerprint["heads"][h]["loss"]["file"] = loss->second->hash();
+  for (const MetricConfig& metric : config.metrics)
+    if (const auto module = modules.find(metric.file); module != modules.end())
+      fingerprint["metrics"][metric.name] = module->second->hash();
   if (graph.is_module()) fingerprint["model"]["file"] = hash_bytes(*graph.layers.front().module);
   return fingerprint;
 }
@@ -197,10 +226,10 @@ PlannedConfig planned(const TrainConfig& asked, Communicator& ranks) {
   if (config.memory == 0 && config.grid.choice == GridChoice::given) return planned;
   const ModelGraph graph = network_graph(config, task_of(config, info, roles_of(config, info)), &ranks);
   const fs::path file = fs::path(config.output) / "plan.json";
-  const std::string key =
-      hash_bytes(fmt::format("{} {} {} {} {} {} {}", fingerprint_of(config, info, graph).dump(),
-                             static_cast<int>(config.grid.choice), config.memory, config.threads,
-                             ranks.size(), name_of(config.shard), name_of(config.recompute)));
+  const std::string key = hash_bytes(fmt::format(
+      "{} {} {} {} {} {} {}", fingerprint_of(config, info, graph, module_scores(config, &ranks)).dump(),
+      static_cast<int>(config.grid.choice), config.memory, config.threads, ranks.size(),
+      name_of(config.shard), name_of(config.recompute)));
   planned.plan = kept_plan(file, key, ranks);
   if (!planned.plan) {
     planned.plan = plan_training(plan_task(config, info, graph, ranks.size()), ranks, pass_times_file());
@@ -224,10 +253,11 @@ Session::Session(PlannedConfig planned, Communicator& ranks, const RunOptions& r
       options(run_options),
       data(config, communicator, options.contest == nullptr ? nullptr : &options.contest->part()),
       graph(network_graph(config, task_of(config, data.info(), data.roles()), &communicator)),
+      modules(module_scores(config, &communicator)),
       sharing(sharing_of(config, graph, communicator)),
       local(local_group_of(config, communicator)),
       plan(step_plan(config, options.search, data, communicator)),
-      fingerprint(fingerprint_of(config, data.info(), graph)) {
+      fingerprint(fingerprint_of(config, data.info(), graph, modules)) {
   data.complete_targets(graph);
   if (sharing && sharing->grid.ranks() > 1) share_data();
   prediction = predict(planned.program);
@@ -285,6 +315,8 @@ ExportedUnits Session::units() const {
     output.mean = slice(data.normalisation().y_mean);
     output.deviation = slice(data.normalisation().y_std);
     if (heads[h].loss.name == LossName::quantile) output.use_quantiles(heads[h].loss.quantiles);
+    if (heads[h].loss.name == LossName::mixture)
+      output.use_density(static_cast<std::size_t>(heads[h].loss.components));
     if (heads[h].loss.name == LossName::detection) output.classes = data.targets()[h].classes;
     if (data.target_is_transformed(h)) output.transform = config.transform;
     output.grid = data.target_grid(h);
@@ -406,7 +438,8 @@ std::string describe_run(const TrainConfig& asked, const std::optional<SpaceGrid
   const TrainConfig config = completed(asked, dataset.info);
   const DataRoles roles = roles_of(config, dataset.info);
   const ModelGraph graph = network_graph(config, task_of(config, dataset.info, roles), nullptr);
-  const Heads heads = network_heads(config, target_shapes(config, dataset.info, roles), graph);
+  const Heads heads = network_heads(config, target_shapes(config, dataset.info, roles), graph,
+                                    module_scores(config, nullptr));
   std::optional<SpaceGrid> grid = asked_grid;
   if (!grid && !config.grid.space.empty()) grid = grid_of(config.grid, graph);
   const auto groups =

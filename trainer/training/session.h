@@ -18,6 +18,7 @@
 #include "trainer/model/layout.h"
 #include "trainer/model/model_export.h"
 #include "trainer/model/model_graph.h"
+#include "trainer/model/module_score.h"
 #include "trainer/model/network.h"
 #include "trainer/parallel/communicator.h"
 #include "trainer/parallel/sample_parts.h"
@@ -118,6 +119,7 @@ struct Session {
   const RunOptions& options;
   RunData data;
   const ModelGraph graph;
+  const ModuleScores modules;
   const std::optional<SampleSharing> sharing;  // none: each rank has samples of its own
   const std::optional<LocalGroup> local;       // none: all ranks make each step together
   const StepPlan plan;

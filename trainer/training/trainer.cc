@@ -289,7 +289,7 @@ Outcome run(Session& session) {
   const SearchConfig& search = session.options.search;
   const Clock::time_point begin = Clock::now();
   check_device(session);
-  const Heads heads = network_heads(config, session.data.targets(), session.graph);
+  const Heads heads = network_heads(config, session.data.targets(), session.graph, session.modules);
   TrainingState state(session.graph, config.optimizer, config.ema, &session.summing(), config.parts,
                       alternating_parts(config), config.shard);
   if (config.groups.on() && config.groups.outer.momentum > 0)

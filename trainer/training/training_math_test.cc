@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/expression.h"
+#include "base/normal.h"
 #include "base/random.h"
 #include "trainer/formula.h"
 #include "trainer/model/layout.h"
@@ -352,6 +353,12 @@ TEST(Loss, GradientsAreTheSlopes) {
     config.delta = 0.7;
     expect_slopes(Objective(config, numbers), truths);
   }
+  LossConfig mixture;
+  mixture.name = LossName::mixture;
+  for (const std::int64_t components : {1, 2, 5}) {
+    mixture.components = components;
+    expect_slopes(Objective(mixture, numbers), {0.125F, -0.5F, 0.5F, 1, 0.25F, -0.75F});
+  }
   TargetShape cells;
   cells.labels = {"kind"};
   cells.cells = 5;
@@ -370,6 +377,105 @@ TEST(Loss, GradientsAreTheSlopes) {
   LossConfig config;
   config.kl_weight = 0.3;
   expect_slopes(Objective(config, variational), {1, 2, 3, 4, 5, 6, 7, 8});
+}
+
+std::vector<float> values_of_a_density(std::size_t components, std::size_t numbers) {
+  std::vector<float> values(MixtureDensity::value_count(components, numbers));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = wave(i);
+  return values;
+}
+
+TEST(MixtureDensity, IntegratesToOneWithItsMeanAndDeviations) {
+  const MixtureDensity density(values_of_a_density(3, 2), 3, 2);
+  const double step = 0.05;
+  double sum = 0;
+  std::vector<double> mean(2, 0.0);
+  std::vector<double> square(2, 0.0);
+  double below = 0;
+  for (double x = -15; x < 15; x += step) {
+    for (double y = -15; y < 15; y += step) {
+      const std::vector<double> at = {x + step / 2, y + step / 2};
+      const double share = std::exp(density.log_density(at)) * step * step;
+      sum += share;
+      for (std::size_t i = 0; i < 2; ++i) {
+        mean[i] += share * at[i];
+        square[i] += share * at[i] * at[i];
+      }
+      if (y < 0.3 - step / 2) below += share;
+    }
+  }
+  EXPECT_NEAR(sum, 1, 1e-6);
+  EXPECT_NEAR(density.below(1, 0.3), below, 1e-3);
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_NEAR(density.mean()[i], mean[i], 1e-6);
+    EXPECT_NEAR(density.mean()[i], wave(i), 1e-6) << "the first values are the mean";
+    EXPECT_NEAR(density.deviations()[i], std::sqrt(square[i] - mean[i] * mean[i]), 1e-3);
+  }
+}
+
+TEST(MixtureDensity, DrawsHaveItsMomentsAndCorrelation) {
+  // One component: L = [[2, 0], [1, 0.5]], and so the covariance (L L^T)^-1 = [[1.25, -2], [-2, 4]].
+  const std::vector<float> values = {1, -2, 0, 0, 0, std::log(2.0F), std::log(0.5F), 1};
+  const MixtureDensity density(values, 1, 2);
+  EXPECT_NEAR(density.deviations()[0], std::sqrt(1.25), 1e-6);
+  EXPECT_NEAR(density.deviations()[1], 2, 1e-6);
+  double covariance = 0;
+  std::vector<double> mean(2, 0.0);
+  constexpr std::size_t kDraws = 40000;
+  for (std::size_t n = 0; n < kDraws; ++n) {
+    const std::vector<double> normal = {normal_real(1, 2 * n), normal_real(1, 2 * n + 1)};
+    const std::vector<double> y = density.draw(0.5, normal);
+    for (std::size_t i = 0; i < 2; ++i) mean[i] += y[i] / kDraws;
+    covariance += (y[0] - 1) * (y[1] + 2) / kDraws;
+  }
+  EXPECT_NEAR(mean[0], 1, 0.03);
+  EXPECT_NEAR(mean[1], -2, 0.05);
+  EXPECT_NEAR(covariance, -2, 0.08);
+}
+
+TEST(MixtureDensity, TheFirstDrawnComponentIsThatOfTheWeight) {
+  const std::vector<float> values = {0, std::log(0.25F), std::log(0.75F), -10, 10, 5, 5};
+  const MixtureDensity density(values, 2, 1);
+  const std::vector<double> none = {0};
+  EXPECT_NEAR(density.draw(0.24, none)[0], density.mean_of(0)[0], 1e-12);
+  EXPECT_NEAR(density.draw(0.26, none)[0], density.mean_of(1)[0], 1e-12);
+  EXPECT_NEAR(density.mean_of(1)[0] - density.mean_of(0)[0], 20, 1e-6);
+  EXPECT_NEAR(density.mean()[0], 0, 1e-6);
+}
+
+TEST(MixtureDensity, KeepsItsProbabilitiesInOtherUnits) {
+  const std::vector<float> values = values_of_a_density(4, 3);
+  const MixtureDensity density(values, 4, 3);
+  OutputUnits units;
+  units.mean = {10, -3, 0.5};
+  units.deviation = {2, 0.125, 100};
+  units.use_density(4);
+  std::vector<float> physical;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    physical.push_back(static_cast<float>(values[i] * units.deviation[i] + units.mean[i]));
+  const MixtureDensity scaled(physical, 4, 3);
+  const std::vector<double> y = {0.3, -0.2, 0.9};
+  const std::vector<double> at = {10.6, -3.025, 90.5};
+  EXPECT_NEAR(scaled.log_density(at), density.log_density(y) - std::log(2 * 0.125 * 100), 1e-4);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_NEAR(scaled.below(i, at[i]), density.below(i, y[i]), 1e-5);
+    EXPECT_NEAR(scaled.deviations()[i] / (density.deviations()[i] * units.deviation[i]), 1, 1e-5);
+  }
+}
+
+TEST(Loss, OfADensityNeedsAllTargets) {
+  TargetShape shape;
+  shape.labels = {"a", "b"};
+  LossConfig config;
+  config.name = LossName::mixture;
+  config.components = 2;
+  const Objective objective(config, shape);
+  EXPECT_EQ(objective.terms(), 1U);
+  std::vector<float> gradient(objective.output_count(), 1.0F);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(
+      objective.loss_and_gradient(values_of_a_density(2, 2), std::vector<float>{1, nan}, 1, 1, gradient), 0);
+  EXPECT_THAT(gradient, testing::Each(0.0F));
 }
 
 TEST(Loss, OfAFormula) {
