@@ -18,6 +18,7 @@
 #include "base/visible_output.h"
 #include "trainer/analysis/analyze.h"
 #include "trainer/config.h"
+#include "trainer/inference/infer.h"
 #include "trainer/model/layout.h"
 #include "trainer/model/network.h"
 #include "trainer/parallel/communicator.h"
@@ -52,6 +53,7 @@ Examples:
   wflow-train train.yaml --fresh                         forget the checkpoints and start anew
   wflow-train predict training shards --split test       what the trained model says of a data set
   wflow-train analyze training                           which inputs matter for the trained model's outputs
+  wflow-train infer training --observe y.h5              which parameters made an observation
 
 The least that CONFIG.yaml needs (at top level or under train:):
   data: shards            # what wflow-convert wrote
@@ -293,6 +295,48 @@ CLI::App& add_analyze(CLI::App& app, AnalyzeArguments& arguments) {
   return command;
 }
 
+constexpr const char* kInferExamples = R"(
+Examples:
+  wflow infer campaign/train --observe observed.h5       draws of the parameters that made an observation
+  wflow infer training --observe points.csv -o found     each row is an observation; files go to the folder found
+  wflow infer training --calibrate                       test samples: is the truth where the posterior says?
+
+TRAINING is the folder of a finished training with 'loss: mixture' and the parameters as targets. posterior.h5 has the draws,
+inference.json their summaries.)";
+
+struct InferArguments {
+  trainer::InferOptions options;
+  bool unbounded = false;
+  int threads = 1;
+};
+
+CLI::App& add_infer(CLI::App& app, InferArguments& arguments) {
+  trainer::InferOptions& options = arguments.options;
+  CLI::App& command = *app.add_subcommand("infer", "which parameters made an observation, and how sure");
+  command.footer(kInferExamples);
+  command.add_option("TRAINING", options.training, "the folder of a finished training")->required();
+  command.add_option("--observe", options.observe,
+                     "observations: an HDF5 file with the network's inputs, a table (.csv), or a data set "
+                     "[the test samples of the training]");
+  command.add_option("--split", options.split, "train, validation, test or all, of a data set")
+      ->check(CLI::IsMember({"train", "validation", "test", "all"}))
+      ->capture_default_str();
+  command.add_option("--draws", options.draws, "draws for each observation")
+      ->check(CLI::Range(std::size_t{100}, std::size_t{10000000}))
+      ->capture_default_str();
+  command.add_option("--seed", options.seed, "of the draws")->capture_default_str();
+  command.add_flag("--calibrate", options.calibrate,
+                   "compare the posteriors with the known parameters: coverage and rank statistics");
+  command.add_flag("--unbounded", arguments.unbounded,
+                   "keep draws outside of the range that the training samples' parameters have");
+  command.add_option("-o,--output", options.output, "folder for the files [that of the training]");
+  command.add_option("--data", options.data, "data set of the training [as the training names it]");
+  command.add_option("--threads", arguments.threads, "threads")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  return command;
+}
+
 int body(int argc, char** argv) {
   wflow::open_output();
   CLI::App app("wflow-train: trains a network on a data set of wflow-convert, on any number of MPI ranks.");
@@ -339,6 +383,8 @@ int body(int argc, char** argv) {
   const CLI::App& predict_command = add_predict(app, predict);
   AnalyzeArguments analyze;
   const CLI::App& analyze_command = add_analyze(app, analyze);
+  InferArguments infer;
+  const CLI::App& infer_command = add_infer(app, infer);
   app.set_version_flag("--version", std::string("wflow-train ") + wflow::kVersion);
   try {
     app.parse(argc, argv);
@@ -349,6 +395,12 @@ int body(int argc, char** argv) {
     trainer::set_compute_threads(predict.threads, false);
     trainer::predict(predict.options);
     return 0;
+  }
+  if (infer_command.parsed()) {
+    trainer::set_compute_threads(infer.threads, false);
+    infer.options.bounded = !infer.unbounded;
+    trainer::infer(infer.options);
+    return static_cast<int>(ExitCode::ok);
   }
   if (analyze_command.parsed()) {
     trainer::set_compute_threads(analyze.threads, false);

@@ -50,7 +50,7 @@ std::int64_t ranks_of(const std::vector<std::string>& arguments) {
 
 std::optional<Delegate> delegate_of(std::string_view command) {
   if (command == "convert" || command == "shards") return Delegate{"wflow-convert", command == "shards"};
-  if (command == "train" || command == "predict" || command == "analyze")
+  if (command == "train" || command == "predict" || command == "analyze" || command == "infer")
     return Delegate{"wflow-train", command != "train"};
   return std::nullopt;
 }
@@ -99,6 +99,11 @@ void add_delegates(CLI::App& app) {
           "Takes the arguments of wflow-train analyze; wflow analyze --help tells them, docs/analyze.md "
           "more.\n"
           "Examples:\n  wflow analyze campaign/train\n  wflow analyze training --points 16384");
+  app.add_subcommand("infer", "which parameters made an observation, and how sure (wflow-train)")
+      ->footer(
+          "Takes the arguments of wflow-train infer; wflow infer --help tells them, docs/infer.md more.\n"
+          "Examples:\n  wflow infer campaign/train --observe observed.h5\n  wflow infer training "
+          "--calibrate");
 }
 
 }  // namespace wflow::cli

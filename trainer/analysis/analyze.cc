@@ -16,10 +16,9 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "base/yaml.h"
 #include "trainer/analysis/analysis.h"
 #include "trainer/analysis/gaussian_process.h"
-#include "trainer/config.h"
+#include "trainer/analysis/training_folder.h"
 
 namespace wflow::trainer {
 namespace {
@@ -30,31 +29,6 @@ constexpr std::size_t kBins = 20;  // of main effects
 constexpr std::size_t kFolds = 10;
 constexpr std::size_t kDraws = 20;  // functions from a Gaussian process
 constexpr std::size_t kMostPoints = std::size_t{1} << 20;
-
-// The folders of finished trainings in a step's folder.
-std::vector<std::string> trainings_in(const fs::path& folder) {
-  std::vector<std::string> found;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder))
-    if (fs::exists(entry.path() / "result.json")) found.push_back(entry.path().string());
-  std::ranges::sort(found);
-  return found;
-}
-
-void check_training(const fs::path& folder) {
-  if (!fs::is_directory(folder))
-    throw Error(ExitCode::data, fmt::format("there is no folder {}: name the folder of a finished training, "
-                                            "such as CAMPAIGN/train",
-                                            folder.string()));
-  if (fs::exists(folder / "model.pt") && fs::exists(folder / "result.json")) return;
-  const std::vector<std::string> inside = trainings_in(folder);
-  if (!inside.empty())
-    throw Error(ExitCode::data, fmt::format("{} holds several trainings: name one of {}", folder.string(),
-                                            text::join(inside, ", ")));
-  throw Error(ExitCode::data,
-              fmt::format("{} has no model.pt and result.json: the training has not finished, "
-                          "or this is not its folder; let it finish (wflow resume) first",
-                          folder.string()));
-}
 
 void check_options(const AnalyzeOptions& options) {
   if (!std::has_single_bit(options.points) || options.points < 16 || options.points > kMostPoints)
@@ -156,18 +130,6 @@ std::size_t add_members(const fs::path& folder, const nlohmann::json& result, co
   return members;
 }
 
-fs::path data_of(const AnalyzeOptions& options) {
-  if (!options.data.empty()) return options.data;
-  const fs::path file = fs::path(options.training) / "train.yaml";
-  yaml::Diagnostics diagnostics(file.string());
-  const TrainConfig config = read_train_config(yaml::parse(read_file(file), diagnostics), diagnostics);
-  diagnostics.throw_if_errors();
-  if (!fs::exists(config.data))
-    throw Error(ExitCode::data,
-                fmt::format("the training's data set {} is not there: name it, --data FOLDER", config.data));
-  return config.data;
-}
-
 // Root mean square and R2 of predictions.
 nlohmann::json errors_of(std::span<const double> truths, std::span<const double> predictions) {
   const auto count = static_cast<double>(truths.size());
@@ -203,7 +165,7 @@ ModelAnalysis process_analysis(const SobolDesign& design, std::span<const double
 // Fits a Gaussian process to the training samples of each output that is a number of the data.
 void add_processes(const AnalyzeOptions& options, const Surrogate& network, const SobolDesign& design,
                    Analysis& analysis) {
-  const Surrogate::Samples samples = network.samples(data_of(options));
+  const Surrogate::Samples samples = network.samples(data_of_training(options.training, options.data));
   const std::vector<InputRange>& inputs = network.inputs();
   const std::size_t count = samples.points.size() / inputs.size();
   if (count > kMostGaussianSamples || count < 2 * kFolds)
@@ -230,7 +192,7 @@ void add_processes(const AnalyzeOptions& options, const Surrogate& network, cons
 void analyze(const AnalyzeOptions& options) {
   check_options(options);
   const fs::path folder = options.training;
-  check_training(folder);
+  check_finished(folder);
   const nlohmann::json result = nlohmann::json::parse(read_file(folder / "result.json"), nullptr, false);
   if (!result.is_object())
     throw Error(ExitCode::data,

@@ -106,12 +106,11 @@ void choose_boxes(Predicted& predicted, ModelArray output, std::size_t channels,
 
 // The deviations of the predictions of a mixture density.
 std::vector<double> density_deviations(const ModelArray& output, std::size_t targets, std::size_t channels) {
-  const std::size_t components = (channels - targets) / (MixtureDensity::value_count(1, targets) - targets);
   std::vector<double> all;
   for (std::size_t begin = 0; begin < output.values.size(); begin += channels) {
-    const auto first = output.values.begin() + static_cast<std::ptrdiff_t>(begin);
-    const std::vector<float> values(first, first + static_cast<std::ptrdiff_t>(channels));
-    const std::vector<double> own = MixtureDensity(values, components, targets).deviations();
+    const std::span<const double> values = std::span(output.values).subspan(begin, channels);
+    const std::vector<double> own =
+        MixtureDensity(values, MixtureDensity::components_of(channels, targets), targets).deviations();
     all.insert(all.end(), own.begin(), own.end());
   }
   return all;
@@ -540,16 +539,6 @@ class RangeCheck {
   std::vector<std::size_t> counts_;  // one per input
 };
 
-// A head's targets as the data name them: without the head's name, which tells two targets of one name apart.
-std::vector<std::string> names_in_data(const ExportedModel::Head& head) {
-  std::vector<std::string> names;
-  for (const std::string& name : head.targets) {
-    const bool prefixed = !head.name.empty() && name.starts_with(head.name + "/");
-    names.push_back(prefixed ? name.substr(head.name.size() + 1) : name);
-  }
-  return names;
-}
-
 std::unique_ptr<PredictionRows> rows_of(const PredictOptions& options, const ExportedModel& model,
                                         const std::vector<std::string>& inputs,
                                         const std::vector<std::vector<std::string>>& columns) {
@@ -562,10 +551,24 @@ std::unique_ptr<PredictionRows> rows_of(const PredictOptions& options, const Exp
     return rows_of_dataset(data, inputs, targets, options.split);
   }
   if (data.extension() == ".csv") return rows_of_table(data, inputs, columns);
-  throw Error(ExitCode::data,
-              fmt::format("{} is neither a data set (a folder with manifest.json) nor a table "
-                          "(.csv)",
-                          options.data));
+  const bool is_file = data.extension() == ".h5" || data.extension() == ".hdf5";
+  if (is_file && !model.shapes().empty() && inputs.size() == model.inputs().size())
+    return rows_of_file(data, inputs, model.shapes());
+  throw Error(
+      ExitCode::data,
+      fmt::format("{} is neither a data set (a folder with manifest.json) nor a table (.csv){}", options.data,
+                  model.shapes().empty() ? "" : " nor a file with the model's inputs (.h5)"));
+}
+
+}  // namespace
+
+std::vector<std::string> names_in_data(const ExportedModel::Head& head) {
+  std::vector<std::string> names;
+  for (const std::string& name : head.targets) {
+    const bool prefixed = !head.name.empty() && name.starts_with(head.name + "/");
+    names.push_back(prefixed ? name.substr(head.name.size() + 1) : name);
+  }
+  return names;
 }
 
 std::unique_ptr<PredictionRows> rows_of(const PredictOptions& options, const ExportedModel& model) {
@@ -590,6 +593,8 @@ std::unique_ptr<PredictionRows> rows_of(const PredictOptions& options, const Exp
     return rows_with_random_inputs(nullptr, static_cast<std::size_t>(*count), std::move(random));
   return rows_with_random_inputs(rows_of(options, model, others, columns), 0, std::move(random));
 }
+
+namespace {
 
 std::unique_ptr<Output> output_of(const PredictOptions& options, const PredictionRows& rows,
                                   std::span<const Part> parts) {

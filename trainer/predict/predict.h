@@ -18,8 +18,8 @@ namespace wflow::trainer {
 
 struct PredictOptions {
   std::string model;  // a TorchScript file, or the folder of a training with model.pt
-  // A data set of wflow-convert, a table (.csv) with a column for each input, or, for a model that only reads
-  // random numbers, how many samples to make.
+  // A data set of wflow-convert, a table (.csv) with a column for each input, an HDF5 file with a dataset for
+  // each input, or, for a model that only reads random numbers, how many samples to make.
   std::string data;
   std::uint64_t seed = 1;     // of random inputs
   std::string output;         // .csv or .h5; empty: CSV on standard output
@@ -33,7 +33,7 @@ struct PredictOptions {
 // table of errors goes to standard error. Error{data} or Error{usage} if model, data and options do not fit.
 void predict(const PredictOptions& options);
 
-// Samples to predict, from a data set or from a table.
+// Samples to predict, from a data set, from a table, or from an HDF5 file.
 class PredictionRows {
  public:
   virtual ~PredictionRows() = default;
@@ -61,6 +61,11 @@ std::unique_ptr<PredictionRows> rows_of_dataset(const std::filesystem::path& dir
                                                 const std::vector<std::string>& inputs,
                                                 const std::vector<std::vector<std::string>>& targets,
                                                 const std::string& split);
+// `shapes`: ExportedModel::shapes(), of the inputs. Error{data} if the file is no HDF5 file with a dataset
+// for each input, or if their shapes differ.
+std::unique_ptr<PredictionRows> rows_of_file(const std::filesystem::path& file,
+                                             const std::vector<std::string>& inputs,
+                                             std::span<const std::vector<std::int64_t>> shapes);
 // Adds the model's random inputs to rows of the others, or to `count` rows without any (nullptr). The values
 // are a function of `seed` and the row.
 struct RandomNumbers {
@@ -74,5 +79,11 @@ std::unique_ptr<PredictionRows> rows_with_random_inputs(std::unique_ptr<Predicti
 std::unique_ptr<PredictionRows> rows_of_table(const std::filesystem::path& file,
                                               const std::vector<std::string>& inputs,
                                               const std::vector<std::vector<std::string>>& columns);
+
+// Those of `options.data`, with random inputs where the model reads them.
+std::unique_ptr<PredictionRows> rows_of(const PredictOptions& options, const ExportedModel& model);
+
+// A head's targets as the data name them: without the head's name, which tells two targets of one name apart.
+std::vector<std::string> names_in_data(const ExportedModel::Head& head);
 
 }  // namespace wflow::trainer

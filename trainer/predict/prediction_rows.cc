@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "trainer/config.h"
 #include "trainer/data/roles.h"
+#include "trainer/training/row_file.h"
 
 namespace wflow::trainer {
 namespace {
@@ -287,6 +288,71 @@ class TableRows final : public PredictionRows {
   std::vector<std::vector<std::string>> rows_;
 };
 
+std::string text_of_sizes(std::span<const std::int64_t> sizes) {
+  std::string text;
+  for (const std::int64_t n : sizes) text += fmt::format("{}{}", text.empty() ? "" : " x ", n);
+  return text;
+}
+
+// Datasets of an HDF5 file, such as a simulation's output, with the names of the inputs: of one sample, or of
+// several along a first axis.
+class FileRows final : public PredictionRows {
+ public:
+  FileRows(const std::filesystem::path& file, const std::vector<std::string>& inputs,
+           std::span<const std::vector<std::int64_t>> shapes)
+      : reader_(file) {
+    for (std::size_t i = 0; i < inputs.size(); ++i) add(file, inputs[i], shapes[i]);
+    if (!reader_.ids().empty() && reader_.ids().size() != rows_)
+      throw Error(ExitCode::data,
+                  fmt::format("{} has {} ids for {} samples", file.string(), reader_.ids().size(), rows_));
+  }
+
+  std::size_t size() const override { return rows_; }
+  std::int64_t id(std::size_t row) const override {
+    return reader_.ids().empty() ? static_cast<std::int64_t>(row) : reader_.ids()[row];
+  }
+  std::vector<ModelArray> inputs(std::size_t first, std::size_t count) const override {
+    std::vector<ModelArray> arrays;
+    for (const ModelArray& whole : inputs_) {
+      ModelArray& part = arrays.emplace_back(ModelArray{whole.shape, {}});
+      part.shape.front() = static_cast<std::int64_t>(count);
+      const std::size_t size = whole.values.size() / rows_;
+      const auto begin = whole.values.begin() + static_cast<std::ptrdiff_t>(first * size);
+      part.values.assign(begin, begin + static_cast<std::ptrdiff_t>(count * size));
+    }
+    return arrays;
+  }
+
+ private:
+  void add(const std::filesystem::path& file, const std::string& name,
+           const std::vector<std::int64_t>& shape) {
+    if (!reader_.shape(name.c_str()))
+      throw Error(ExitCode::data,
+                  fmt::format("{} has no dataset '{}', which is an input of the model", file.string(), name));
+    std::vector<std::int64_t> extent;
+    ModelArray& array = inputs_.emplace_back();
+    array.values = reader_.read_all(name.c_str(), extent);
+    std::size_t size = 1;
+    for (const std::int64_t n : shape) size *= static_cast<std::size_t>(n);
+    const std::size_t rows = array.values.size() / std::max<std::size_t>(1, size);
+    const bool fits = rows > 0 && array.values.size() == rows * size &&
+                      (rows == 1 || extent.front() == static_cast<std::int64_t>(rows)) &&
+                      (rows_ == 0 || rows == rows_);
+    if (!fits)
+      throw Error(ExitCode::data,
+                  fmt::format("'{}' in {} is {}, and a sample of the model is {} (channels x cells)", name,
+                              file.string(), text_of_sizes(extent), text_of_sizes(shape)));
+    rows_ = rows;
+    array.shape = {static_cast<std::int64_t>(rows)};
+    const bool is_field = std::any_of(shape.begin() + 1, shape.end(), [](std::int64_t n) { return n != 1; });
+    array.shape.insert(array.shape.end(), shape.begin(), is_field ? shape.end() : shape.begin() + 1);
+  }
+
+  RowFileReader reader_;
+  std::size_t rows_ = 0;
+  std::vector<ModelArray> inputs_;
+};
+
 class DrawnRows final : public PredictionRows {
  public:
   DrawnRows(std::unique_ptr<PredictionRows> rows, std::size_t count, RandomNumbers random)
@@ -337,6 +403,12 @@ class DrawnRows final : public PredictionRows {
 };
 
 }  // namespace
+
+std::unique_ptr<PredictionRows> rows_of_file(const std::filesystem::path& file,
+                                             const std::vector<std::string>& inputs,
+                                             std::span<const std::vector<std::int64_t>> shapes) {
+  return std::make_unique<FileRows>(file, inputs, shapes);
+}
 
 std::unique_ptr<PredictionRows> rows_with_random_inputs(std::unique_ptr<PredictionRows> rows,
                                                         std::size_t count, RandomNumbers random) {

@@ -32,16 +32,20 @@ std::size_t MixtureDensity::value_count(std::size_t components, std::size_t numb
   return numbers + components * (1 + 2 * numbers + numbers * (numbers - 1) / 2);
 }
 
-MixtureDensity::MixtureDensity(std::span<const float> values, std::size_t components, std::size_t numbers)
+std::size_t MixtureDensity::components_of(std::size_t values, std::size_t numbers) {
+  return (values - numbers) / (value_count(1, numbers) - numbers);
+}
+
+MixtureDensity::MixtureDensity(std::span<const double> values, std::size_t components, std::size_t numbers)
     : numbers_(numbers) {
   WFLOW_CHECK(values.size() == value_count(components, numbers));
-  const std::span<const float> m = values.first(numbers);
-  const std::span<const float> a = values.subspan(numbers, components);
-  const std::span<const float> d = values.subspan(numbers + components, components * numbers);
-  const std::span<const float> diagonals =
+  const std::span<const double> m = values.first(numbers);
+  const std::span<const double> a = values.subspan(numbers, components);
+  const std::span<const double> d = values.subspan(numbers + components, components * numbers);
+  const std::span<const double> diagonals =
       values.subspan(numbers + components + components * numbers, components * numbers);
   const std::size_t below = numbers * (numbers - 1) / 2;
-  const std::span<const float> others = values.last(components * below);
+  const std::span<const double> others = values.last(components * below);
 
   log_weights_.assign(a.begin(), a.end());
   const double all = log_of_sum(log_weights_);
@@ -61,8 +65,7 @@ MixtureDensity::MixtureDensity(std::span<const float> values, std::size_t compon
     for (std::size_t i = 0; i < numbers; ++i) {
       double* line = &factors_[(k * numbers + i) * numbers];
       for (std::size_t j = 0; j < i; ++j) line[j] = others[next++];
-      line[i] = std::exp(
-          std::clamp(static_cast<double>(diagonals[k * numbers + i]), -kMostLogarithm, kMostLogarithm));
+      line[i] = std::exp(std::clamp(diagonals[k * numbers + i], -kMostLogarithm, kMostLogarithm));
     }
   }
   find_variances();

@@ -21,8 +21,9 @@ class MixtureDensity {
   //   m [numbers], a [components], d [components, numbers], then of each L_k the logarithms of the diagonal
   //   [components, numbers] and what is below it, row by row [components, numbers * (numbers - 1) / 2].
   static std::size_t value_count(std::size_t components, std::size_t numbers);
+  static std::size_t components_of(std::size_t values, std::size_t numbers);
 
-  MixtureDensity(std::span<const float> values, std::size_t components, std::size_t numbers);
+  MixtureDensity(std::span<const double> values, std::size_t components, std::size_t numbers);
 
   std::size_t components() const { return weights_.size(); }
   std::size_t numbers() const { return numbers_; }

@@ -207,7 +207,8 @@ double Objective::module_loss(std::span<const float> outputs, std::span<const fl
 }
 
 MixtureDensity Objective::density_of(std::span<const float> outputs) const {
-  return {outputs, static_cast<std::size_t>(config_.components), shape_.labels.size()};
+  const std::vector<double> values(outputs.begin(), outputs.end());
+  return {values, static_cast<std::size_t>(config_.components), shape_.labels.size()};
 }
 
 // The density is that of all targets: without one of them a sample has none.

@@ -197,6 +197,7 @@ RowFileReader::RowFileReader(const std::filesystem::path& path) : state_(new Sta
   const PropertyId access(state_->check(H5Pcreate(H5P_FILE_ACCESS)));
   H5Pset_file_locking(access.get(), false, true);
   state_->file = FileId(state_->check(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get())));
+  if (state_->check(H5Lexists(state_->file.get(), "id", H5P_DEFAULT)) == 0) return;
   const DatasetId id(state_->check(H5Dopen2(state_->file.get(), "id", H5P_DEFAULT)));
   state_->ids.resize(state_->extent(id).at(0));
   if (!state_->ids.empty())
@@ -220,6 +221,18 @@ std::optional<std::vector<std::int64_t>> RowFileReader::shape(const char* name) 
   const DatasetId dataset(state_->check(H5Dopen2(state_->file.get(), name, H5P_DEFAULT)));
   const std::vector<hsize_t> extent = state_->extent(dataset);
   return std::vector<std::int64_t>(extent.begin() + 1, extent.end());
+}
+
+std::vector<double> RowFileReader::read_all(const char* name, std::vector<std::int64_t>& extent) const {
+  const Hdf5Section section;
+  const DatasetId dataset(state_->check(H5Dopen2(state_->file.get(), name, H5P_DEFAULT)));
+  const std::vector<hsize_t> lengths = state_->extent(dataset);
+  extent.assign(lengths.begin(), lengths.end());
+  std::vector<double> values(
+      std::accumulate(lengths.begin(), lengths.end(), hsize_t{1}, std::multiplies<>()));
+  if (!values.empty())
+    state_->check(H5Dread(dataset.get(), H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()));
+  return values;
 }
 
 bool RowFileReader::is_wide(const char* name) const {

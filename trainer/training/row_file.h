@@ -53,13 +53,15 @@ class RowFileReader {
   ~RowFileReader();
   RowFileReader(RowFileReader&&) noexcept;
 
-  const std::vector<std::int64_t>& ids() const;
+  const std::vector<std::int64_t>& ids() const;  // none in a file without a dataset `id`
   // Shape of a row; no value without such a dataset.
   std::optional<std::vector<std::int64_t>> shape(const char* name) const;
   // True if its values are float64.
   bool is_wide(const char* name) const;
   // Rows [first, first + count).
   std::vector<double> read(const char* name, std::size_t first, std::size_t count) const;
+  // The whole dataset, with the lengths of all its axes.
+  std::vector<double> read_all(const char* name, std::vector<std::int64_t>& extent) const;
 
  private:
   struct State;

@@ -379,8 +379,8 @@ TEST(Loss, GradientsAreTheSlopes) {
   expect_slopes(Objective(config, variational), {1, 2, 3, 4, 5, 6, 7, 8});
 }
 
-std::vector<float> values_of_a_density(std::size_t components, std::size_t numbers) {
-  std::vector<float> values(MixtureDensity::value_count(components, numbers));
+std::vector<double> values_of_a_density(std::size_t components, std::size_t numbers) {
+  std::vector<double> values(MixtureDensity::value_count(components, numbers));
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = wave(i);
   return values;
 }
@@ -415,7 +415,7 @@ TEST(MixtureDensity, IntegratesToOneWithItsMeanAndDeviations) {
 
 TEST(MixtureDensity, DrawsHaveItsMomentsAndCorrelation) {
   // One component: L = [[2, 0], [1, 0.5]], and so the covariance (L L^T)^-1 = [[1.25, -2], [-2, 4]].
-  const std::vector<float> values = {1, -2, 0, 0, 0, std::log(2.0F), std::log(0.5F), 1};
+  const std::vector<double> values = {1, -2, 0, 0, 0, std::log(2.0), std::log(0.5), 1};
   const MixtureDensity density(values, 1, 2);
   EXPECT_NEAR(density.deviations()[0], std::sqrt(1.25), 1e-6);
   EXPECT_NEAR(density.deviations()[1], 2, 1e-6);
@@ -434,7 +434,7 @@ TEST(MixtureDensity, DrawsHaveItsMomentsAndCorrelation) {
 }
 
 TEST(MixtureDensity, TheFirstDrawnComponentIsThatOfTheWeight) {
-  const std::vector<float> values = {0, std::log(0.25F), std::log(0.75F), -10, 10, 5, 5};
+  const std::vector<double> values = {0, std::log(0.25), std::log(0.75), -10, 10, 5, 5};
   const MixtureDensity density(values, 2, 1);
   const std::vector<double> none = {0};
   EXPECT_NEAR(density.draw(0.24, none)[0], density.mean_of(0)[0], 1e-12);
@@ -444,15 +444,15 @@ TEST(MixtureDensity, TheFirstDrawnComponentIsThatOfTheWeight) {
 }
 
 TEST(MixtureDensity, KeepsItsProbabilitiesInOtherUnits) {
-  const std::vector<float> values = values_of_a_density(4, 3);
+  const std::vector<double> values = values_of_a_density(4, 3);
   const MixtureDensity density(values, 4, 3);
   OutputUnits units;
   units.mean = {10, -3, 0.5};
   units.deviation = {2, 0.125, 100};
   units.use_density(4);
-  std::vector<float> physical;
+  std::vector<double> physical;
   for (std::size_t i = 0; i < values.size(); ++i)
-    physical.push_back(static_cast<float>(values[i] * units.deviation[i] + units.mean[i]));
+    physical.push_back(values[i] * units.deviation[i] + units.mean[i]);
   const MixtureDensity scaled(physical, 4, 3);
   const std::vector<double> y = {0.3, -0.2, 0.9};
   const std::vector<double> at = {10.6, -3.025, 90.5};
@@ -473,8 +473,7 @@ TEST(Loss, OfADensityNeedsAllTargets) {
   EXPECT_EQ(objective.terms(), 1U);
   std::vector<float> gradient(objective.output_count(), 1.0F);
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_EQ(
-      objective.loss_and_gradient(values_of_a_density(2, 2), std::vector<float>{1, nan}, 1, 1, gradient), 0);
+  EXPECT_EQ(objective.loss_and_gradient(gradient, std::vector<float>{1, nan}, 1, 1, gradient), 0);
   EXPECT_THAT(gradient, testing::Each(0.0F));
 }
 
