@@ -168,7 +168,7 @@ PLACES = [
     (at("study", "train", "model"), ["study", 2, "train", "model"], [{}, {"layers": ["flatten"]}, {"name": "cycle"}]),
     (at("study", "train", "model", "layers"), ["study", 2, "train", "model", "layers", 0], [
         {"convolution": 4}, {"embedding": 4}, {"slice": [0, 1]}, {"lstm": 4}, {"spectral_convolution": 4}, {"positions": None}]),
-    (at("study", "train", "loss"), ["study", 2, "train", "loss"], [{}, {"name": "focal"}, {"name": "quantile"}, {"name": "detection"}]),
+    (at("study", "train", "loss"), ["study", 2, "train", "loss"], [{}, {"name": "focal"}, {"name": "quantile"}, {"name": "mixture"}, {"name": "detection"}]),
     (at("study", "train", "heads"), ["study", 2, "train", "heads", 0], [{"name": "a", "targets": ["b"]}]),
     (at("study", "train", "alternate"), ["study", 2, "train", "alternate", 0], [{"heads": ["a"]}]),
     (at("study", "train", "alternate", "gradient_penalty"), ["study", 2, "train", "alternate", 0, "gradient_penalty"], [{"of": "a", "from": "b"}]),

@@ -1093,12 +1093,14 @@ void check_metrics(yaml::MapReader& reader, const TrainConfig& config) {
 
 void read_metric(yaml::MapReader& reader, std::string_view key, TrainConfig& config) {
   const std::string text = reader.string(key, config.metric.text());
+  std::vector<std::string> names;
+  for (const MetricConfig& own : config.metrics) names.push_back(own.name);
+  if (const yaml::Node* search = reader.find("search"))
+    check_search_metric(*search, config.search, names, reader.diagnostics());
   if (const auto metric = metric_named(text)) {
     config.metric = *metric;
     return;
   }
-  std::vector<std::string> names;
-  for (const MetricConfig& own : config.metrics) names.push_back(own.name);
   if (const auto metric = own_metric_named(text, names)) {
     config.metric = *metric;
     return;

@@ -518,6 +518,10 @@ TEST(TrainConfig, ASearchHasItsRungs) {
               HasSubstr("'epochs' is 10 and the last of the rungs 6; leave out 'epochs'"));
   EXPECT_THAT(read("{data: d, init_from: last, search: {rungs: [2, 6]}}").messages,
               HasSubstr("leave out one"));
+  EXPECT_EQ(read("{data: d, metrics: {own: prediction}, search: {rungs: [2, 6], metric: own/y}}").messages,
+            "");
+  EXPECT_THAT(read("{data: d, metrics: {own: prediction}, search: {rungs: [2, 6], metric: won}}").messages,
+              HasSubstr("did you mean 'own'"));
   yaml::Diagnostics diagnostics("train.yaml");
   const auto search = [&](const std::string& text) {
     return read_search(yaml::parse(text, diagnostics), diagnostics);

@@ -120,7 +120,7 @@ class Infer(whole.TrainRun):
         found = self.draws("documented")
         inputs = self.observed[found["id"]].astype("f4")
         values = model(torch.from_numpy(inputs)).numpy()
-        numpy.testing.assert_allclose(onnx_run.Model(str(self.root / "learnt/model.onnx"))(torch.from_numpy(inputs)), values, rtol=1e-4, atol=1e-4)
+        numpy.testing.assert_allclose(onnx_run.Model(str(self.root / "learnt/model.onnx"))(torch.from_numpy(inputs.reshape(-1, 4, 1, 1, 1))), values, rtol=1e-4, atol=1e-4)
         with h5py.File(self.root / "learnt/predictions.h5") as file:
             rows = numpy.searchsorted(numpy.sort(file["id"][:]), found["id"])
             order = numpy.argsort(file["id"][:])[rows]
@@ -138,7 +138,7 @@ class Infer(whole.TrainRun):
         loss = -numpy.mean([log_density(v.astype("f8"), t) for v, t in zip(values, found["truth"])]) - scale
         self.assertAlmostEqual(self.result("learnt")["test"]["loss"], loss, places=3)
         for index, name in enumerate("abc"):
-            self.assertIn("within_68", self.result("learnt")["test"]["targets"][name]["metrics"])
+            self.assertIn("within_68", self.result("learnt")["test"]["targets"][name]["calibration"])
 
     def test_observations_from_files(self):
         """A table, an HDF5 file and the data set give the same draws; another seed gives others."""

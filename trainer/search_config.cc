@@ -42,18 +42,6 @@ void check_rungs(yaml::MapReader& reader, const std::vector<std::int64_t>& rungs
                              "'rungs' must be two or more numbers of epochs that rise, such as [2, 6, 18]");
 }
 
-void check_metric(yaml::MapReader& reader, const std::string& metric) {
-  if (metric == kTrainLoss || search_metric(metric)) return;
-  std::vector<std::string> names = metric_names();
-  names.insert(names.end(), {"validation_loss", std::string(kTrainLoss)});
-  reader.diagnostics().error(
-      reader.mark_of("metric"),
-      fmt::format(
-          "'metric' must be validation_loss, train_loss or a metric of the validation such as mean_iou or "
-          "mae_ratio/TARGET (docs/train.md), found '{}'{}",
-          metric, text::suggestion(metric, names)));
-}
-
 bool is_in_campaign(const SearchConfig& search) {
   return !search.trainings.empty();
 }
@@ -71,8 +59,7 @@ const config::Table<SearchConfig>& search_table() {
            "metric", &SearchConfig::metric,
            "`validation_loss`, `train_loss` or a [metric](#metrics) in validation such as `mean_iou` or "
            "`mae_ratio/TARGET`: its value at the rung's last epoch. Of two that are equal, the first in the "
-           "study goes on")
-           .then([](yaml::MapReader& reader, SearchConfig& search) { check_metric(reader, search.metric); }),
+           "study goes on"),
        config::custom<SearchConfig>(
            "keep", {{"type", {"string", "number"}}},
            "the part of a rung's trainings that goes on, as `1/3` or `0.25`; rounded down, one at least",
@@ -143,10 +130,25 @@ SearchConfig read_search(const yaml::Node& block, yaml::Diagnostics& diagnostics
   return search;
 }
 
-std::optional<MetricName> search_metric(std::string_view text) {
+std::optional<MetricName> search_metric(std::string_view text, std::span<const std::string> own) {
   constexpr std::string_view kValidation = "validation_";
   if (text.starts_with(kValidation)) text.remove_prefix(kValidation.size());
-  return metric_named(text);
+  const std::optional<MetricName> metric = metric_named(text);
+  return metric ? metric : own_metric_named(text, own);
+}
+
+void check_search_metric(const yaml::Node& block, const SearchConfig& search,
+                         std::span<const std::string> own, yaml::Diagnostics& diagnostics) {
+  if (search.metric == kTrainLoss || search_metric(search.metric, own)) return;
+  std::vector<std::string> names = metric_names();
+  names.insert(names.end(), own.begin(), own.end());
+  names.insert(names.end(), {"validation_loss", std::string(kTrainLoss)});
+  diagnostics.error(
+      block.find("metric")->mark,
+      fmt::format(
+          "'metric' must be validation_loss, train_loss or a metric of the validation such as mean_iou or "
+          "mae_ratio/TARGET (docs/train.md), found '{}'{}",
+          search.metric, text::suggestion(search.metric, names)));
 }
 
 yaml::Node to_yaml(const SearchConfig& search) {

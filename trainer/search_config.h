@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,8 +46,8 @@ inline constexpr const char* kCampaignSearchKeys[] = {"rung", "folders", "traini
 inline constexpr std::string_view kTrainLoss = "train_loss";
 
 // The metric in validation that `metric:` of a search names: "validation_loss", "validation_mae_ratio/y" or
-// "mean_iou". No value for the training loss.
-std::optional<MetricName> search_metric(std::string_view text);
+// "mean_iou". `own`: names of the user's metrics. No value for the training loss.
+std::optional<MetricName> search_metric(std::string_view text, std::span<const std::string> own = {});
 
 // Metric that a training reports at the beginning of each rung but the first: 0 if it goes on, else its place
 // in its last rung. Epoch and step are 0, so that a new ranking replaces the old one.
@@ -54,6 +55,9 @@ inline constexpr const char* kSearchStoppedMetric = "search_stopped";
 
 const config::Table<SearchConfig>& search_table();
 SearchConfig read_search(const yaml::Node& block, yaml::Diagnostics& diagnostics);
+// Reports a metric that is neither wflow's nor among the user's.
+void check_search_metric(const yaml::Node& block, const SearchConfig& search,
+                         std::span<const std::string> own, yaml::Diagnostics& diagnostics);
 yaml::Node to_yaml(const SearchConfig& search);
 
 // Number of the `trainings` that train in `rung`.

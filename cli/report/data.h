@@ -27,9 +27,10 @@ struct Predictions {
 // Files that wflow-train leaves beside a model; null if they are absent.
 struct TrainingResult {
   std::string task;
-  nlohmann::json result;              // result.json
-  nlohmann::json pictures;            // pictures.json
-  nlohmann::json analysis = nullptr;  // analysis.json, of wflow analyze
+  nlohmann::json result;               // result.json
+  nlohmann::json pictures;             // pictures.json
+  nlohmann::json analysis = nullptr;   // analysis.json, of wflow analyze
+  nlohmann::json inference = nullptr;  // inference.json, of wflow infer
 };
 
 // A figure or table that a task left for the report: report: of its step.

@@ -152,7 +152,7 @@ void read_results(ReportData& data) {
     try {
       TrainingResult result = {folder.lexically_relative(data.plan.campaign()).string(),
                                json_in(folder / "result.json"), json_in(folder / "pictures.json"),
-                               json_in(folder / "analysis.json")};
+                               json_in(folder / "analysis.json"), json_in(folder / "inference.json")};
       if (!result.result.is_null()) data.results.push_back(std::move(result));
     } catch (const Error& error) {
       data.notes.push_back(fmt::format("The results of {} are left out: {}", artifact.step, error.what()));

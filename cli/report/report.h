@@ -36,6 +36,8 @@ void write_data_sets(const ReportData& data, Page& page);
 void write_training(const ReportData& data, Page& page);
 // Part of that section: analysis.json of a training that has one.
 void write_analysis(const TrainingResult& training, Page& page);
+// The same of inference.json.
+void write_inference(const TrainingResult& training, Page& page);
 void write_study_files(const ReportData& data, Page& page);
 void write_lineage(const ReportData& data, const ReportOptions& options, Page& page);
 

@@ -282,6 +282,41 @@ TEST_F(RecordOfThree, ShowsWhatMatters) {
   EXPECT_THAT(later.page.html("", ""), HasSubstr("The analysis of train is of an earlier model"));
 }
 
+TEST_F(RecordOfThree, ShowsPosteriors) {
+  ReportData data = gather(plan_->campaign());
+  const nlohmann::json result =
+      nlohmann::json::parse(R"({"test": {"targets": {}}, "checksums": {"model.pt": "1"}})");
+  const nlohmann::json inference = nlohmann::json::parse(R"({"model_checksum": "1", "observations": 7,
+    "calibration": {"samples": 40, "parameters": [
+      {"name": "a", "ranks": [19, 21], "within_68": 0.7, "within_68_error": 0.07, "within_95": 0.9,
+       "within_95_error": 0.03, "p_value": 0.25, "mean_deviation": 0.5}]},
+    "posteriors": [{"id": 4, "outside": 0, "correlations": [1, 0, 0, 1], "parameters": [
+      {"name": "a", "mean": 1, "deviation": 2, "quantiles": [-3, -1, 1.25, 3, 5], "truth": 0.5},
+      {"name": "b", "mean": 7, "deviation": 1, "quantiles": [5, 6, 7, 8, 9]}],
+      "corner": {"bins": 2, "ranges": [[-4, 6], [4, 10]], "counts": [[[3, 5]], [[1, 2, 3, 4], [6, 2]]]}}]})");
+  data.results.push_back({"train", result, nullptr, nullptr, inference});
+  Report report = make_report(data, {});
+  const std::string html = report.page.html(report.title, report.subtitle);
+  EXPECT_THAT(html, Not(HasSubstr("not as wflow-train writes them")));
+  const std::vector<plot::Figure> figures = report.page.figures();
+  const plot::Figure* marginal = figure_named(figures, "posterior-train-observation-4-a");
+  ASSERT_NE(marginal, nullptr);
+  EXPECT_EQ(marginal->edges, (std::vector<double>{-4, 1, 6}));
+  EXPECT_EQ(marginal->references.at(0).value, 0.5);
+  const plot::Figure* pairs = figure_named(figures, "posterior-pairs-train-observation-4");
+  ASSERT_NE(pairs, nullptr);
+  EXPECT_EQ(pairs->images.at(0).name, "b, a");
+  EXPECT_EQ(pairs->images.at(0).values, (std::vector<float>{3, 4, 1, 2}));
+  const plot::Figure* ranks = figure_named(figures, "ranks-train-a");
+  ASSERT_NE(ranks, nullptr);
+  EXPECT_EQ(ranks->references.at(0).value, 20);
+  EXPECT_THAT(html, HasSubstr("0.700 +- 0.070"));
+  EXPECT_THAT(html, HasSubstr("The first 1 of 7 observations"));
+  data.results.back().inference["model_checksum"] = "2";
+  Report later = make_report(data, {});
+  EXPECT_THAT(later.page.html("", ""), HasSubstr("The posteriors of train are of an earlier model"));
+}
+
 TEST_F(RecordOfThree, MakesAPage) {
   Report report = make_report(gather(plan_->campaign()), {});
   const std::string html = report.page.html(report.title, report.subtitle);

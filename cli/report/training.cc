@@ -296,6 +296,7 @@ void add_results(const TrainingResult& training, Page& page) {
       add_ancestors(training, training.result.at("tournament"), page);
     if (!training.pictures.is_null()) add_pictures(training, page);
     if (!training.analysis.is_null()) write_analysis(training, page);
+    if (!training.inference.is_null()) write_inference(training, page);
   } catch (const nlohmann::json::exception& error) {
     page.note(
         fmt::format("The results of {} are not as wflow-train writes them: {}", training.task, error.what()));

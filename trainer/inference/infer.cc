@@ -29,12 +29,11 @@ namespace wflow::trainer {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
 
-constexpr std::size_t kBatch = 16;             // observations of a forward pass
-constexpr std::size_t kTableObservations = 5;  // on standard output
-constexpr std::size_t kJsonObservations = 20;  // in inference.json
-constexpr std::size_t kCornerBins = 24;        // along each axis of a corner plot
+constexpr std::size_t kObservationsAtOnce = 16;  // observations of a forward pass
+constexpr std::size_t kTableObservations = 5;    // on standard output
+constexpr std::size_t kJsonObservations = 20;    // in inference.json
+constexpr std::size_t kCornerBins = 24;          // along each axis of a corner plot
 
 std::size_t density_head(const ExportedModel& model, const std::string& training) {
   const std::vector<ExportedModel::Head>& heads = model.heads();
@@ -107,8 +106,8 @@ class Observations {
 };
 
 // Counts of the draws in a grid over two parameters (or in bins over one), for a corner plot.
-Json histogram(const PosteriorDraws& draws, std::size_t parameters, std::size_t i, std::size_t j,
-               std::span<const std::pair<double, double>> ranges) {
+nlohmann::json histogram(const PosteriorDraws& draws, std::size_t parameters, std::size_t i, std::size_t j,
+                         std::span<const std::pair<double, double>> ranges) {
   const auto bin = [&](std::size_t n, std::size_t of) {
     const auto [low, high] = ranges[of];
     const double place = (draws.values[n * parameters + of] - low) / (high - low);
@@ -121,7 +120,7 @@ Json histogram(const PosteriorDraws& draws, std::size_t parameters, std::size_t 
 }
 
 // Histograms of each parameter and of each pair of them, [i][j] with j <= i.
-Json corner_of(const PosteriorDraws& draws, const std::vector<ParameterSummary>& summaries) {
+nlohmann::json corner_of(const PosteriorDraws& draws, const std::vector<ParameterSummary>& summaries) {
   std::vector<std::pair<double, double>> ranges;
   for (std::size_t i = 0; i < summaries.size(); ++i) {
     double low = draws.values[i];
@@ -132,20 +131,20 @@ Json corner_of(const PosteriorDraws& draws, const std::vector<ParameterSummary>&
     }
     ranges.emplace_back(low, high > low ? high : low + 1);
   }
-  Json corner = {{"bins", kCornerBins}, {"ranges", ranges}, {"counts", Json::array()}};
+  nlohmann::json corner = {{"bins", kCornerBins}, {"ranges", ranges}, {"counts", nlohmann::json::array()}};
   for (std::size_t i = 0; i < summaries.size(); ++i) {
-    Json& row = corner["counts"].emplace_back(Json::array());
+    nlohmann::json& row = corner["counts"].emplace_back(nlohmann::json::array());
     for (std::size_t j = 0; j <= i; ++j) row.push_back(histogram(draws, summaries.size(), i, j, ranges));
   }
   return corner;
 }
 
-Json json_of(std::int64_t id, const PosteriorDraws& draws, const std::vector<std::string>& names,
-             const std::vector<double>& truth) {
+nlohmann::json json_of(std::int64_t id, const PosteriorDraws& draws, const std::vector<std::string>& names,
+                       const std::vector<double>& truth) {
   const std::vector<ParameterSummary> all = summaries(draws, names.size());
-  Json one = {{"id", id}, {"outside", draws.outside}, {"parameters", Json::array()}};
+  nlohmann::json one = {{"id", id}, {"outside", draws.outside}, {"parameters", nlohmann::json::array()}};
   for (std::size_t i = 0; i < names.size(); ++i) {
-    Json& entry = one["parameters"].emplace_back();
+    nlohmann::json& entry = one["parameters"].emplace_back();
     entry = {{"name", names[i]},
              {"mean", all[i].mean},
              {"deviation", all[i].deviation},
@@ -157,13 +156,13 @@ Json json_of(std::int64_t id, const PosteriorDraws& draws, const std::vector<std
   return one;
 }
 
-std::string table_of(const Json& one) {
+std::string table_of(const nlohmann::json& one) {
   std::string out =
       fmt::format("observation {}\n{:<20}{:>12}{:>12}{:>12}{:>12}{:>12}", one["id"].get<std::int64_t>(),
                   "parameter", "mean", "deviation", "2.5 %", "median", "97.5 %");
   const bool known = one["parameters"][0].contains("truth");
   out += known ? fmt::format("{:>12}\n", "truth") : "\n";
-  for (const Json& entry : one["parameters"]) {
+  for (const nlohmann::json& entry : one["parameters"]) {
     const std::vector<double> q = entry["quantiles"];
     out +=
         fmt::format("{:<20}{:>12.5g}{:>12.3g}{:>12.5g}{:>12.5g}{:>12.5g}", entry["name"].get<std::string>(),
@@ -177,7 +176,7 @@ std::string table_of(const Json& one) {
   return out;
 }
 
-Json json_of(const Calibration::Row& row, std::size_t samples) {
+nlohmann::json json_of(const Calibration::Row& row, std::size_t samples) {
   const auto error = [&](double share) {
     return std::sqrt(share * (1 - share) / static_cast<double>(samples));
   };
@@ -186,22 +185,23 @@ Json json_of(const Calibration::Row& row, std::size_t samples) {
           {"ranks", row.ranks},         {"p_value", row.p_value}};
 }
 
-Json json_of(const Calibration& calibration, const std::vector<std::string>& names) {
-  Json json = {{"samples", calibration.samples()}, {"parameters", Json::array()}};
+nlohmann::json json_of(const Calibration& calibration, const std::vector<std::string>& names) {
+  nlohmann::json all = {{"samples", calibration.samples()}, {"parameters", nlohmann::json::array()}};
   for (std::size_t i = 0; i < names.size(); ++i) {
-    Json& entry = json["parameters"].emplace_back(json_of(calibration.parameter(i), calibration.samples()));
+    nlohmann::json& entry =
+        all["parameters"].emplace_back(json_of(calibration.parameter(i), calibration.samples()));
     entry["name"] = names[i];
     entry["mean_deviation"] = calibration.mean_deviation(i);
   }
-  json["joint"] = json_of(calibration.joint(), calibration.samples());
-  return json;
+  all["joint"] = json_of(calibration.joint(), calibration.samples());
+  return all;
 }
 
-std::string calibration_table(const Json& calibration) {
+std::string calibration_table(const nlohmann::json& calibration) {
   std::string out = fmt::format("calibration over {} samples\n{:<20}{:>18}{:>18}{:>18}{:>16}\n",
                                 calibration["samples"].get<std::size_t>(), "parameter", "truths in 68 %",
                                 "truths in 95 %", "ranks uniform: p", "mean deviation");
-  const auto line = [&](const std::string& name, const Json& row) {
+  const auto line = [&](const std::string& name, const nlohmann::json& row) {
     const auto share = [&](const char* key) {
       return fmt::format("{:.3f} +- {:.3f}", row[key].get<double>(),
                          row[std::string(key) + "_error"].get<double>());
@@ -211,7 +211,7 @@ std::string calibration_table(const Json& calibration) {
     out += row.contains("mean_deviation") ? fmt::format("{:>16.4g}\n", row["mean_deviation"].get<double>())
                                           : "\n";
   };
-  for (const Json& row : calibration["parameters"]) line(row["name"], row);
+  for (const nlohmann::json& row : calibration["parameters"]) line(row["name"], row);
   if (calibration["parameters"].size() > 1) line("all together", calibration["joint"]);
   return out;
 }
@@ -245,9 +245,11 @@ class DrawsFile {
   std::size_t truth_ = 0;
 };
 
-Json checksum_of_model(const fs::path& training) {
-  const Json result = Json::parse(read_file(training / "result.json"), nullptr, false);
-  return result.is_object() ? result.value("checksums", Json::object()).value("model.pt", Json()) : Json();
+nlohmann::json checksum_of_model(const fs::path& training) {
+  const nlohmann::json result = nlohmann::json::parse(read_file(training / "result.json"), nullptr, false);
+  return result.is_object()
+             ? result.value("checksums", nlohmann::json::object()).value("model.pt", nlohmann::json())
+             : nlohmann::json();
 }
 
 }  // namespace
@@ -264,9 +266,9 @@ void infer(const InferOptions& options) {
   DrawsFile file(folder / "posterior.h5", observations, options);
   const std::vector<std::string>& names = observations.parameters();
   Calibration calibration(names.size());
-  Json found = Json::array();
-  for (std::size_t first = 0; first < observations.size(); first += kBatch) {
-    const std::size_t count = std::min(kBatch, observations.size() - first);
+  nlohmann::json found = nlohmann::json::array();
+  for (std::size_t first = 0; first < observations.size(); first += kObservationsAtOnce) {
+    const std::size_t count = std::min(kObservationsAtOnce, observations.size() - first);
     const std::vector<MixtureDensity> densities = observations.densities(first, count);
     for (std::size_t n = 0; n < count; ++n) {
       const std::size_t row = first + n;
@@ -280,24 +282,24 @@ void infer(const InferOptions& options) {
       if (row < kJsonObservations) found.push_back(json_of(observations.id(row), draws, names, truth));
     }
   }
-  Json json = {{"wflow_format", kInferenceFormat},
-               {"producer", fmt::format("wflow {}", kVersion)},
-               {"model_checksum", checksum_of_model(options.training)},
-               {"parameters", names},
-               {"draws", options.draws},
-               {"seed", options.seed},
-               {"bounds", observations.box()},
-               {"observations", observations.size()},
-               {"posteriors", found}};
-  if (options.calibrate) json["calibration"] = json_of(calibration, names);
+  nlohmann::json all = {{"wflow_format", kInferenceFormat},
+                        {"producer", fmt::format("wflow {}", kVersion)},
+                        {"model_checksum", checksum_of_model(options.training)},
+                        {"parameters", names},
+                        {"draws", options.draws},
+                        {"seed", options.seed},
+                        {"bounds", observations.box()},
+                        {"observations", observations.size()},
+                        {"posteriors", found}};
+  if (options.calibrate) all["calibration"] = json_of(calibration, names);
   file.publish();
-  write_file_durably(folder / "inference.json", json.dump(1) + "\n");
+  write_file_durably(folder / "inference.json", all.dump(1) + "\n");
   std::string out;
   const std::size_t shown = options.calibrate ? 1 : std::min(kTableObservations, observations.size());
   for (std::size_t row = 0; row < shown; ++row) out += table_of(found[row]);
   if (shown < observations.size())
     out += fmt::format("{} more observations in posterior.h5\n", observations.size() - shown);
-  if (options.calibrate) out += calibration_table(json["calibration"]);
+  if (options.calibrate) out += calibration_table(all["calibration"]);
   out += fmt::format("written: {}\n", (folder / "posterior.h5").string());
   std::fputs(visible(out).c_str(), stdout);
 }

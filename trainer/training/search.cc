@@ -39,14 +39,20 @@ double metric_in(const nlohmann::json& row, const MetricName& metric) {
   return count > 0 ? sum / count : kNoValue;
 }
 
-// `metric` is that of a search.
+// `metric` is that of a search, or a metric of the user.
+std::optional<MetricName> named(const std::string& metric) {
+  if (metric == kTrainLoss) return std::nullopt;
+  const std::vector<std::string> own = {metric.substr(0, metric.find('/'))};
+  return search_metric(metric, own);
+}
+
 double metric_in(const nlohmann::json& row, const std::string& metric) {
-  const auto name = search_metric(metric);
+  const auto name = named(metric);
   return name ? metric_in(row, *name) : number_in(row, metric);
 }
 
 bool larger_is_better(const SearchConfig& search) {
-  const auto metric = search_metric(search.metric);
+  const auto metric = named(search.metric);
   return metric && metric->larger_is_better();
 }
 

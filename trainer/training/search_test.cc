@@ -55,6 +55,9 @@ TEST(Search, ReadsMetricsOfOneTargetAndMeansOfAll) {
   EXPECT_EQ(value("mean_iou/b"), 0.75);
   EXPECT_EQ(value("iou_1"), 0.25);
   EXPECT_EQ(value("loss"), 1);
+  const std::string own = R"({"validation": {"a": {"spectrum": 0.5}, "b": {"spectrum": 1.5}}})";
+  EXPECT_EQ(search_curve(own, "spectrum", {}).values.at(0), 1);
+  EXPECT_EQ(search_curve(own, "spectrum/b", {}).values.at(0), 1.5);
   EXPECT_TRUE(std::isnan(value("iou_1/b")));
 }
 
