@@ -166,6 +166,24 @@ class Infer(whole.TrainRun):
         low, high = self.parameters.min(0), self.parameters.max(0)
         self.assertTrue((before >= low - 1e-6).all() and (before <= high + 1e-6).all())
 
+    def test_samples_for_further_simulations(self):
+        with h5py.File(self.root / "single.h5", "w") as file:
+            file["x"] = self.observed[1]
+        done = self.infer(self.root / "learnt", "--observe", self.root / "single.h5", "--samples", 50, "--propose", 400, "-o", self.root / "next")
+        draws = self.draws("next")["draws"][0]
+        numpy.testing.assert_array_equal(numpy.loadtxt(self.root / "next/samples.csv", delimiter=","), draws[:50])
+        proposals = numpy.loadtxt(self.root / "next/proposals.csv", delimiter=",")
+        self.assertEqual(proposals.shape, (400, 3))
+        self.assertIn("proposals.csv: 400 samples, from", done.stdout)
+        low, high = draws.min(0), draws.max(0)
+        margin = 0.2 * (high - low)
+        self.assertTrue((proposals >= low - margin).all() and (proposals <= high + margin).all())
+        # Uniform in a region: wider than the draws.
+        self.assertTrue((proposals.std(0) > draws.std(0))[:2].all())  # c has two narrow modes
+        for arguments, reason in ((["--propose", 10], "--samples and --propose are for one observation, and there are 200"),
+                                  (["--observe", self.root / "single.h5", "--samples", 500, "--draws", 100], "raise --draws")):
+            self.assertIn(reason, self.infer(self.root / "learnt", *arguments, "-o", self.root / "wrong_next", code=2).stderr)
+
     def test_restarts_and_ranks(self):
         for ranks in (1, 2):
             self.learn(f"whole{ranks}", ranks)

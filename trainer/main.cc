@@ -300,6 +300,7 @@ Examples:
   wflow infer campaign/train --observe observed.h5       draws of the parameters that made an observation
   wflow infer training --observe points.csv -o found     each row is an observation; files go to the folder found
   wflow infer training --calibrate                       test samples: is the truth where the posterior says?
+  wflow infer training --observe y.h5 --propose 1000     samples for a further round, for this observation
 
 TRAINING is the folder of a finished training with 'loss: mixture' and the parameters as targets. posterior.h5 has the draws,
 inference.json their summaries.)";
@@ -327,6 +328,10 @@ CLI::App& add_infer(CLI::App& app, InferArguments& arguments) {
   command.add_option("--seed", options.seed, "of the draws")->capture_default_str();
   command.add_flag("--calibrate", options.calibrate,
                    "compare the posteriors with the known parameters: coverage and rank statistics");
+  command.add_option("--samples", options.samples,
+                     "of one observation: write this many draws to samples.csv, to simulate them");
+  command.add_option("--propose", options.proposals,
+                     "of one observation: write this many samples for a further round to proposals.csv");
   command.add_flag("--unbounded", arguments.unbounded,
                    "keep draws outside of the range that the training samples' parameters have");
   command.add_option("-o,--output", options.output, "folder for the files [that of the training]");

@@ -157,6 +157,33 @@ class Examples(CampaignTest):
             with self.assertRaisesRegex(wflow.Error, "ended with code 2"):
                 campaign.log("nothing/0")
 
+    def test_rounds_of_inference(self):
+        """Each round draws its samples where the posterior before has its density; the last posterior has both moons."""
+        count, rounds = (60, 2) if SMALL else (600, 3)
+        self.wflow("run", SOURCE / "examples/inference/rounds.yaml", "-j", "2", "--vars", f"OUTPUT_PATH={self.folder}",
+                   f"N_SAMPLES={count}", f"ROUNDS={rounds}", f"EPOCHS={EPOCHS}")
+        first = self.campaign()
+        folders = [first, *(first / f"iterations/{i:03}" for i in range(2, rounds + 1))]
+        proposals = [numpy.loadtxt(folder / "posterior/proposals.csv", delimiter=",") for folder in folders]
+        for before, folder in zip(proposals, folders[1:]):
+            manifest = json.loads((folder / "data/manifest.json").read_text())
+            used = []
+            for split in manifest["splits"].values():
+                for shard in split["shards"]:
+                    with h5py.File(folder / "data" / shard["file"]) as file:
+                        used.extend(file["y"][...])
+            numpy.testing.assert_allclose(sorted(map(tuple, used)), sorted(map(tuple, before)), rtol=1e-6, atol=1e-7)
+        self.assertTrue(all((numpy.abs(one) <= 1).all() and one.shape == (count, 2) for one in proposals))
+        if SMALL:
+            return
+        with h5py.File(folders[-1] / "posterior/posterior.h5") as file:
+            a, b = file["draws"][0].T
+        # In closed form: deviations 0.228, the mean of |a + b| 0.444, and a + b has both signs.
+        self.assertLess(numpy.prod(numpy.ptp(proposals[-1], axis=0)), 2)
+        self.assertAlmostEqual(a.std(), 0.228, delta=0.05)
+        self.assertAlmostEqual(numpy.abs(a + b).mean(), 0.444, delta=0.05)
+        self.assertAlmostEqual((a + b > 0).mean(), 0.5, delta=0.25)
+
     def test_waves(self):
         fields = self.run_example("waves")
         self.assertEqual(self.trained, "cnn")

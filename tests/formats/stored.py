@@ -42,6 +42,7 @@ NOT_DURABLE = {
     ("trainer/training/tensorboard_log.cc", "kFileVersion"),
     ("trainer/training/pass_times.cc", "kPassTimesFormat"),  # a cache: a file of another format is measured again
     ("trainer/analysis/analysis.h", "kAnalysisFormat"),  # `wflow analyze` makes it again; a report without it is a report
+    ("trainer/inference/infer.h", "kInferenceFormat"),  # `wflow infer` makes it again
     ("base/npy.cc", "kMagic"),
     ("engine/batch/slurm.cc", "kMark"),  # texts, not formats
     ("base/file.cc", "kTemporaryMark"),

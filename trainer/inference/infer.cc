@@ -252,21 +252,62 @@ nlohmann::json checksum_of_model(const fs::path& training) {
              : nlohmann::json();
 }
 
+std::string rows_text(std::span<const double> values, std::size_t columns) {
+  std::string rows;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    rows += text::from_real(values[i]) + ((i + 1) % columns == 0 ? "\n" : ",");
+  return rows;
+}
+
+// Samples for simulations that follow: from the posterior, or for the next round. Returns what was written.
+std::string write_samples(const InferOptions& options, const Observations& observations,
+                          const MixtureDensity& density, const PosteriorDraws& draws,
+                          const fs::path& folder) {
+  const std::size_t parameters = observations.parameters().size();
+  std::string written;
+  if (options.samples > 0) {
+    const std::size_t count = std::min(options.samples, draws.count());
+    write_file_durably(folder / "samples.csv",
+                       rows_text(std::span(draws.values).first(count * parameters), parameters));
+    written += fmt::format("samples.csv: {} draws of the posterior\n", count);
+  }
+  if (options.proposals > 0) {
+    const Proposals proposals = propose(density, draws, observations.box(), options.proposals,
+                                        hash64(options.seed, ~std::uint64_t{0}));
+    write_file_durably(folder / "proposals.csv", rows_text(proposals.values, parameters));
+    written += fmt::format("proposals.csv: {} samples, from {:.3g} % of the range of the training samples\n",
+                           options.proposals, 100 * proposals.share);
+  }
+  return written;
+}
+
+void check_options(const InferOptions& options, const Observations& observations) {
+  if (options.calibrate && !observations.has_truths())
+    throw Error(ExitCode::usage,
+                "--calibrate compares with known parameters, which these observations do not have: give the "
+                "folder of a data set, or leave --observe out");
+  if (options.samples + options.proposals > 0 && observations.size() != 1)
+    throw Error(ExitCode::usage, fmt::format("--samples and --propose are for one observation, and there are "
+                                             "{}: name it, --observe FILE",
+                                             observations.size()));
+  if (options.samples > options.draws)
+    throw Error(ExitCode::usage, fmt::format("--samples {} are more than the {} draws: raise --draws",
+                                             options.samples, options.draws));
+}
+
 }  // namespace
 
 void infer(const InferOptions& options) {
   check_finished(options.training);
   Observations observations(options);
-  if (options.calibrate && !observations.has_truths())
-    throw Error(ExitCode::usage,
-                "--calibrate compares with known parameters, which these observations do not have: give the "
-                "folder of a data set, or leave --observe out");
+  check_options(options, observations);
   const fs::path folder = options.output.empty() ? options.training : options.output;
   fs::create_directories(folder);
   DrawsFile file(folder / "posterior.h5", observations, options);
   const std::vector<std::string>& names = observations.parameters();
   Calibration calibration(names.size());
   nlohmann::json found = nlohmann::json::array();
+  std::string written;
   for (std::size_t first = 0; first < observations.size(); first += kObservationsAtOnce) {
     const std::size_t count = std::min(kObservationsAtOnce, observations.size() - first);
     const std::vector<MixtureDensity> densities = observations.densities(first, count);
@@ -277,6 +318,7 @@ void infer(const InferOptions& options) {
       const std::vector<double> truth =
           observations.has_truths() ? observations.truth(row) : std::vector<double>();
       file.write(row, draws, truth);
+      written += write_samples(options, observations, densities[n], draws, folder);
       if (options.calibrate)
         calibration.add(draws, truth, densities[n].log_density(truth) - std::log(1 - draws.outside));
       if (row < kJsonObservations) found.push_back(json_of(observations.id(row), draws, names, truth));
@@ -300,6 +342,7 @@ void infer(const InferOptions& options) {
   if (shown < observations.size())
     out += fmt::format("{} more observations in posterior.h5\n", observations.size() - shown);
   if (options.calibrate) out += calibration_table(all["calibration"]);
+  out += written;
   out += fmt::format("written: {}\n", (folder / "posterior.h5").string());
   std::fputs(visible(out).c_str(), stdout);
 }

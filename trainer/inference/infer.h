@@ -19,9 +19,13 @@ struct InferOptions {
   std::size_t draws = 10000;   // for each observation
   std::uint64_t seed = 1;
   bool calibrate = false;  // compare with the known parameters of the observations
-  bool bounded = true;     // draw within the range of the training samples' parameters
-  std::string output;      // folder for posterior.h5 and inference.json; empty: that of the training
-  std::string data;        // of the training, for that range; empty: as train.yaml names it
+  // Of one observation: that many draws in samples.csv, and that many samples for a further round in
+  // proposals.csv (propose()); tables without a header, as `samples:` and `iterate:` of a study read them.
+  std::size_t samples = 0;
+  std::size_t proposals = 0;
+  bool bounded = true;  // draw within the range of the training samples' parameters
+  std::string output;   // folder for posterior.h5 and inference.json; empty: that of the training
+  std::string data;     // of the training, for that range; empty: as train.yaml names it
 };
 
 // Writes posterior.h5 and inference.json, and a table to standard output. Error{usage} or Error{data} if

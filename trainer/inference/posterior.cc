@@ -71,6 +71,63 @@ PosteriorDraws draw_posterior(const MixtureDensity& density, const PriorBox& box
   return draws;
 }
 
+namespace {
+
+// The range of the draws and a fifth of it on each side, within the box: it holds the region of the draws.
+PriorBox around(const PosteriorDraws& draws, const PriorBox& box) {
+  constexpr double kMargin = 0.2;
+  PriorBox found;
+  for (std::size_t i = 0; i < box.size(); ++i) {
+    const std::vector<double> values = column(draws, box.size(), i);
+    const auto [low, high] = std::ranges::minmax(values);
+    const double margin = kMargin * (high - low);
+    found.emplace_back(std::max(box[i].first, low - margin), std::min(box[i].second, high + margin));
+  }
+  return found;
+}
+
+double volume_of(const PriorBox& box) {
+  double volume = 1;
+  for (const auto& [low, high] : box) volume *= high - low;
+  return volume;
+}
+
+}  // namespace
+
+Proposals propose(const MixtureDensity& density, const PosteriorDraws& draws, const PriorBox& box,
+                  std::size_t count, std::uint64_t key) {
+  constexpr double kLeftOut = 1e-3;
+  constexpr std::uint64_t kMostTries = 10000;  // for each point
+  if (box.empty())
+    throw Error(ExitCode::data,
+                "proposals need the range of the parameters, which the training's data set does not have");
+  std::vector<double> sorted = draws.log_density;
+  std::ranges::sort(sorted);
+  // That of the draws is the density within the box.
+  const double least = quantile(sorted, kLeftOut) + std::log(1 - draws.outside);
+  const PriorBox region = around(draws, box);
+  Proposals proposals;
+  std::vector<double> y(box.size());
+  std::uint64_t tries = 0;
+  std::size_t found = 0;
+  while (found < count) {
+    if (tries >= kMostTries * (found + 1))
+      throw Error(ExitCode::data,
+                  fmt::format("only {} of {} points around the posterior have its density: the posterior is "
+                              "too thin to propose samples from; take draws of it instead (--samples)",
+                              found, tries));
+    const std::uint64_t own = hash64(key, tries++);
+    for (std::size_t i = 0; i < y.size(); ++i)
+      y[i] = region[i].first + unit_real(hash64(own, i)) * (region[i].second - region[i].first);
+    if (density.log_density(y) < least) continue;
+    proposals.values.insert(proposals.values.end(), y.begin(), y.end());
+    ++found;
+  }
+  proposals.share =
+      static_cast<double>(found) / static_cast<double>(tries) * volume_of(region) / volume_of(box);
+  return proposals;
+}
+
 std::vector<ParameterSummary> summaries(const PosteriorDraws& draws, std::size_t parameters) {
   std::vector<ParameterSummary> all;
   for (std::size_t i = 0; i < parameters; ++i) {

@@ -39,6 +39,18 @@ std::vector<ParameterSummary> summaries(const PosteriorDraws& draws, std::size_t
 // [parameters, parameters]
 std::vector<double> correlations(const PosteriorDraws& draws, std::size_t parameters);
 
+// `count` points with equal probability in the part of the box where the density is at least that of all
+// draws but the thousandth part with the lowest density: the prior of the next round, for a uniform prior in
+// the box (truncated sequential neural posterior estimation, Deistler, Goncalves and Macke 2022,
+// arXiv:2210.04815, section 3). [count, parameters]. `share`: the part of the box's volume that this is, as
+// found by the points. Error{data} without a box, or if it finds less than a point in 10,000 tries.
+struct Proposals {
+  std::vector<double> values;
+  double share = 0;
+};
+Proposals propose(const MixtureDensity& density, const PosteriorDraws& draws, const PriorBox& box,
+                  std::size_t count, std::uint64_t key);
+
 // Simulation-based calibration (Talts et al. 2018, arXiv:1804.06788, algorithm 1): if the posterior is right,
 // the share of its draws below the truth is uniform over samples of the prior. The same holds for the share
 // of draws whose density is higher than that of the truth (Hyndman 1996, "Computing and Graphing Highest

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
@@ -46,6 +47,28 @@ TEST(Posterior, CorrelationsAreThoseOfTheDensity) {
   const std::vector<double> matrix = correlations(draw_posterior(density, {}, 20000, 3), 2);
   EXPECT_NEAR(matrix[1], -2 / std::sqrt(1.25 * 4), 0.01);
   EXPECT_NEAR(matrix[0], 1, 1e-12);
+}
+
+TEST(Posterior, ProposalsAreUniformWhereTheDensityIs) {
+  const MixtureDensity density = normal_density(2, 0.5);
+  const PriorBox box = {{0, 100}};
+  const PosteriorDraws draws = draw_posterior(density, box, 20000, 5);
+  const Proposals proposals = propose(density, draws, box, 4000, 9);
+  EXPECT_EQ(proposals.values, propose(density, draws, box, 4000, 9).values);
+  // Of a normal distribution, a thousandth lies beyond 3.29 deviations.
+  const auto [low, high] = std::ranges::minmax(proposals.values);
+  EXPECT_NEAR(low, 2 - 3.29 * 0.5, 0.15);
+  EXPECT_NEAR(high, 2 + 3.29 * 0.5, 0.15);
+  double mean = 0;
+  double square = 0;
+  for (const double y : proposals.values) {
+    mean += y / 4000;
+    square += (y - 2) * (y - 2) / 4000;
+  }
+  EXPECT_NEAR(mean, 2, 0.05);
+  EXPECT_NEAR(std::sqrt(square), (high - low) / std::sqrt(12.0), 0.03);
+  EXPECT_NEAR(proposals.share, (high - low) / 100, 0.002);
+  EXPECT_THROW(propose(density, draws, {}, 10, 1), Error);
 }
 
 // Truths are drawn from N(0, 1), and observed with noise of deviation 1: the posterior is N(y / 2, 1/2).
