@@ -55,7 +55,7 @@ TEST(Posterior, ProposalsAreUniformWhereTheDensityIs) {
   const PosteriorDraws draws = draw_posterior(density, box, 20000, 5);
   const Proposals proposals = propose(density, draws, box, 4000, 9);
   EXPECT_EQ(proposals.values, propose(density, draws, box, 4000, 9).values);
-  // Of a normal distribution, a thousandth lies beyond 3.29 deviations.
+  // A thousandth of a normal distribution lies beyond 3.29 deviations.
   const auto [low, high] = std::ranges::minmax(proposals.values);
   EXPECT_NEAR(low, 2 - 3.29 * 0.5, 0.15);
   EXPECT_NEAR(high, 2 + 3.29 * 0.5, 0.15);
