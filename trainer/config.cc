@@ -1496,13 +1496,11 @@ void check_train(yaml::MapReader& reader, TrainConfig& config) {
   yaml::Diagnostics& diagnostics = reader.diagnostics();
   check_metric(reader, config);
   check_run_schedule(reader, config);
-  if (config.members > 1 &&
-      (config.loss.name == LossName::quantile || config.loss.name == LossName::mixture)) {
+  if (config.members > 1 && config.loss.name == LossName::quantile) {
     diagnostics.error(
         reader.mark_of("members"),
-        fmt::format("'members' combine means and deviations, which the loss {} does not predict; choose the "
-                    "loss gaussian, or leave 'members' out",
-                    name_of(config.loss.name)));
+        "'members' combine means and deviations, which the loss quantile does not predict; choose the "
+        "loss gaussian, or leave 'members' out");
   }
   if (config.init_from == kInitFromLast && reader.find("search") != nullptr)
     diagnostics.error(reader.mark_of("init_from"),

@@ -143,7 +143,26 @@ const char* combination(LossName loss) {
          "    return torch.cat([means.mean([0]), variance.sqrt()], 1)\n";
 }
 
-std::string ensemble_source(std::size_t members, std::size_t inputs, LossName loss) {
+// The density of all members: the sum of their components, which have the weights of their member, divided by
+// the number of members. Values as in MixtureDensity.
+std::string combined_density(std::int64_t components, std::int64_t numbers) {
+  const std::int64_t below = numbers * (numbers - 1) / 2;
+  const std::int64_t means = components * numbers;
+  return fmt::format(
+      "    rows = each.size(1)\n"
+      "    mean = each.narrow(2, 0, {0}).mean([0])\n"
+      "    weights = torch.log_softmax(each.narrow(2, {0}, {1}), 2)\n"
+      "    offsets = each.narrow(2, {0} + {1}, {2}).reshape([-1, rows, {1}, {0}])\n"
+      "    centre = torch.sum(torch.mul(torch.exp(weights).unsqueeze(3), offsets), [2], True)\n"
+      "    means = each.narrow(2, 0, {0}).unsqueeze(2) + offsets - centre - mean.unsqueeze(0).unsqueeze(2)\n"
+      "    diagonals = each.narrow(2, {0} + {1} + {2}, {2}).permute([1, 0, 2]).reshape([rows, -1])\n"
+      "    below = each.narrow(2, {0} + {1} + 2 * {2}, {3}).permute([1, 0, 2]).reshape([rows, -1])\n"
+      "    return torch.cat([mean, weights.permute([1, 0, 2]).reshape([rows, -1]), "
+      "means.permute([1, 0, 2, 3]).reshape([rows, -1]), diagonals, below], 1)\n",
+      numbers, components, means, components * below);
+}
+
+std::string ensemble_source(std::size_t members, std::size_t inputs, const std::string& combination) {
   std::vector<std::string> names;
   for (std::size_t i = 0; i < inputs; ++i) names.push_back(fmt::format("x{}", i));
   std::vector<std::string> outputs;
@@ -153,7 +172,7 @@ std::string ensemble_source(std::size_t members, std::size_t inputs, LossName lo
   return fmt::format(
       "def members(self, {0}):\n    return torch.stack([{1}])\n"
       "def forward(self, {0}):\n    each = self.members({0})\n{2}",
-      arguments, text::join(outputs, ", "), combination(loss));
+      arguments, text::join(outputs, ", "), combination);
 }
 
 }  // namespace
@@ -216,7 +235,7 @@ void export_model(const ModelGraph& graph, const FlatState& state, const Exporte
   }
 }
 
-void export_ensemble(const std::vector<std::filesystem::path>& members, LossName loss,
+void export_ensemble(const std::vector<std::filesystem::path>& members, const LossConfig& loss,
                      const std::filesystem::path& path) {
   try {
     torch::jit::Module ensemble("WflowEnsemble");
@@ -237,10 +256,14 @@ void export_ensemble(const std::vector<std::filesystem::path>& members, LossName
                                   member.attr("target_has_channels"));
       ensemble.register_attribute("units", c10::StringType::get(), member.attr("units"));
     }
-    const LossName outputs = is_classification(loss) ? loss : LossName::gaussian;
+    const bool keeps_outputs = is_classification(loss.name) || loss.name == LossName::mixture;
+    const LossName outputs = keeps_outputs ? loss.name : LossName::gaussian;
+    const auto targets = static_cast<std::int64_t>(ensemble.attr("targets").toListRef().size());
+    const std::string combined =
+        loss.name == LossName::mixture ? combined_density(loss.components, targets) : combination(loss.name);
     ensemble.register_attribute("loss", c10::StringType::get(), std::string(name_of(outputs)));
     ensemble.register_attribute("wflow", c10::StringType::get(), std::string(kVersion));
-    ensemble.define(ensemble_source(members.size(), ensemble.attr("inputs").toListRef().size(), loss));
+    ensemble.define(ensemble_source(members.size(), ensemble.attr("inputs").toListRef().size(), combined));
     ensemble.eval();
     DurableFile file(path);
     ensemble.save(file.temporary().string());

@@ -83,9 +83,9 @@ void export_model(const ModelGraph& graph, const FlatState& state, const Exporte
 // Writes several exported models as one TorchScript file. `members` are files of export_model(), trained with
 // `loss` on the same data. The module has the same inputs. It returns the members' means and then their
 // standard deviations, as a model with a gaussian loss does (attribute `loss`); for classes, the mean
-// probabilities. Its method `members` returns the outputs of each member, stacked along a first axis. `path`
-// is published whole.
-void export_ensemble(const std::vector<std::filesystem::path>& members, LossName loss,
+// probabilities; for mixture, the mean of the densities. Its method `members` returns the outputs of each
+// member, stacked along a first axis. `path` is published whole.
+void export_ensemble(const std::vector<std::filesystem::path>& members, const LossConfig& loss,
                      const std::filesystem::path& path);
 
 // An ONNX file is for runtimes without libtorch.

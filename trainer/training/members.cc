@@ -182,15 +182,15 @@ void Combination::check_same_samples() const {
 // The mean and variance of the mixture of the members' predictions: the variance of their means and, with a
 // gaussian loss, the mean of the variances that they predict (Lakshminarayanan et al. 2017, section 2.4).
 void Combination::combine_numbers(Rows& rows, std::size_t first) const {
-  const bool gaussian = config_.loss.name == LossName::gaussian;
+  const bool spread_known = config_.loss.name == LossName::gaussian || config_.loss.name == LossName::mixture;
   const auto members = static_cast<double>(files_.size());
   std::vector<double> sum(rows.truth.size());
-  std::vector<double> expected(gaussian ? sum.size() : 0);
+  std::vector<double> expected(spread_known ? sum.size() : 0);
   std::vector<std::vector<double>> each;
   for (const RowFileReader& file : files_) {
     each.push_back(file.read("prediction", first, rows.count));
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += each.back()[i];
-    if (!gaussian) continue;
+    if (!spread_known) continue;
     const std::vector<double> deviations = file.read("deviation", first, rows.count);
     for (std::size_t i = 0; i < sum.size(); ++i) expected[i] += deviations[i] * deviations[i];
   }
@@ -198,7 +198,7 @@ void Combination::combine_numbers(Rows& rows, std::size_t first) const {
     const double mean = sum[i] / members;
     double spread = 0;
     for (const std::vector<double>& values : each) spread += (values[i] - mean) * (values[i] - mean);
-    const double variance = (spread + (gaussian ? expected[i] : 0)) / members;
+    const double variance = (spread + (spread_known ? expected[i] : 0)) / members;
     rows.prediction.push_back(mean);
     rows.deviation.push_back(std::sqrt(variance));
   }
@@ -422,7 +422,7 @@ void Combination::write() {
   std::vector<fs::path> models;
   for (std::int64_t member = 0; member < config_.members; ++member)
     models.push_back(member_folder(config_.output, member) / "model.pt");
-  export_ensemble(models, config_.loss.name, output_ / "model.pt");
+  export_ensemble(models, config_.loss, output_ / "model.pt");
   for (const char* name : {"model.onnx", "metrics.csv"})  // left by an earlier training without members
     fs::remove(output_ / name);
   write_file_durably(output_ / "train.yaml", yaml::emit(to_yaml(config_)));
