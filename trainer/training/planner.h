@@ -63,7 +63,7 @@ struct PlanTask {
 };
 
 // The memory of the rank that needs most, without the cache. Null: whole samples. `program`: bytes before the
-// training.
+// training. With `deterministic: grid`, the parts are those of the configuration.
 RankMemory memory_of(const PlanTask& task, const Distribution* parts, std::int64_t program);
 
 // False for a training that holds more than memory_of() counts: what a TorchScript module keeps is not known,
