@@ -250,7 +250,7 @@ void Session::share_data() {
   std::vector<Box> boxes;
   for (std::size_t input = 0; input < graph.inputs.size(); ++input)
     boxes.push_back(box_of_parts(sharing->distribution, input, parts));
-  data.share(std::move(boxes), communicator);
+  data.share(std::move(boxes), communicator, *sharing->group);
 }
 
 Prediction Session::predict(std::int64_t program) const {
@@ -262,7 +262,8 @@ Prediction Session::predict(std::int64_t program) const {
   const RankMemory memory = training_plan
                                 ? training_plan->choice().memory
                                 : memory_of(task, sharing ? &sharing->distribution : nullptr, program);
-  found.memory_bytes = memory.total() + data.kept_bytes(plan.order.ranks, plan.end_epoch);
+  found.memory_bytes =
+      memory.total() + data.kept_bytes(plan.order.ranks, plan.end_epoch) + data.shared_bytes();
   return found;
 }
 
