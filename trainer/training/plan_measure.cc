@@ -201,7 +201,7 @@ double halo_seconds(const PlanTask& task, const GridPlan& plan, const WireSpeed&
   }
   double most = 0;
   for (int rank = 0; rank < plan.grid.ranks(); ++rank) {
-    const RankLoad load = load_of(task.graph, *plan.parts, rank);
+    const RankLoad load = load_of(task.graph, *plan.parts, rank, halo_gradients(task.config));
     most = std::max(most, static_cast<double>(load.sent_forward) +
                               (1 - wire.free_cores) * static_cast<double>(load.sent_backward));
   }

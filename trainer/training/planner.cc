@@ -64,24 +64,24 @@ std::vector<SpaceGrid> grids_of(int ranks, const std::array<std::int64_t, 3>& ex
   return grids;
 }
 
-std::int64_t bytes_sent(const ModelGraph& graph, const Distribution& distribution) {
+std::int64_t bytes_sent(const ModelGraph& graph, const Distribution& distribution, HaloGradients gradients) {
   std::int64_t sent = 0;
   for (int rank = 0; rank < distribution.grid.ranks(); ++rank) {
-    const RankLoad load = load_of(graph, distribution, rank);
+    const RankLoad load = load_of(graph, distribution, rank, gradients);
     sent = std::max(sent, load.sent_forward + load.sent_backward);
   }
   return sent;
 }
 
 // Those of equally many ranks that send least.
-std::vector<Distribution> best_cuts(const ModelGraph& graph, int ranks) {
+std::vector<Distribution> best_cuts(const ModelGraph& graph, int ranks, HaloGradients gradients) {
   const NamedShape& largest = *std::ranges::max_element(
       graph.inputs, {}, [](const NamedShape& input) { return input.shape.voxels(); });
   std::vector<std::pair<std::int64_t, Distribution>> found;
   for (const SpaceGrid& grid : grids_of(ranks, largest.shape.extent)) {
     try {
       Distribution parts = distribute(graph, grid);
-      const std::int64_t sent = bytes_sent(graph, parts);
+      const std::int64_t sent = bytes_sent(graph, parts, gradients);
       found.emplace_back(sent, std::move(parts));
     } catch (const Error&) {  // no layer can be cut so
     }
@@ -324,7 +324,8 @@ std::vector<GridPlan> possible_grids(const PlanTask& task, std::int64_t program)
         cuts.emplace_back();
         continue;
       }
-      for (Distribution& parts : best_cuts(task.graph, sharing)) cuts.emplace_back(std::move(parts));
+      for (Distribution& parts : best_cuts(task.graph, sharing, halo_gradients(task.config)))
+        cuts.emplace_back(std::move(parts));
     }
   }
   std::vector<GridPlan> plans;

@@ -54,6 +54,11 @@ struct TrainingPlan {
   const GridPlan& choice() const { return grids[chosen]; }
 };
 
+// Returns how the back end of the configuration sends gradients of halos.
+inline HaloGradients halo_gradients(const TrainConfig& config) {
+  return config.backend == Backend::torch ? HaloGradients::parts : HaloGradients::groups;
+}
+
 struct PlanTask {
   const TrainConfig& config;
   const ModelGraph& graph;

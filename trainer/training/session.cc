@@ -517,7 +517,7 @@ std::string describe_run(const TrainConfig& asked, const std::optional<SpaceGrid
     out += fmt::format("parts           {} (depth x height x width) of each sample, on any number of ranks\n",
                        text_of(parts));
   }
-  if (grid) out += describe(graph, distribute(graph, *grid));
+  if (grid) out += describe(graph, distribute(graph, *grid), halo_gradients(config));
   const SplitSizes sizes = {dataset.train->size(), dataset.validation->size(), dataset.test->size()};
   for (const std::string& doubt : check_data(config, dataset.info, roles, sizes))
     out += "warning         " + doubt + "\n";
