@@ -16,7 +16,7 @@
 namespace wflow::trainer {
 namespace {
 
-constexpr std::int64_t kBlock = 8;         // the least channels of a block
+constexpr std::int64_t kNarrowBlock = 8;   // the least channels of a block
 constexpr double kMostImbalance = 1.0625;  // of the largest part, as a multiple of an even one
 
 // How ranks that have parts of a layer's input compute it.
@@ -559,7 +559,8 @@ std::vector<LayerMessages> messages_of(const ModelGraph& graph, const Distributi
     // An input that learns comes in blocks; data come as they are.
     const bool learned = uses.learned[layer.inputs.front()];
     const std::int64_t channels =
-        learned ? (layer.input.channels + kBlock - 1) / kBlock * kBlock : layer.input.channels;
+        learned ? (layer.input.channels + kNarrowBlock - 1) / kNarrowBlock * kNarrowBlock
+                : layer.input.channels;
     all.back().forward.channels = all.back().backward.channels = channels;
     all.back().backward.exchanges = learned ? sent_back(split.halo) : std::vector<Exchange>();
   }
