@@ -66,14 +66,14 @@ class ShardSource final : public SampleSource {
   }
   bool has_parts(std::size_t field) const override { return reader_.has_parts(field); }
   ChunkForm chunk_form(std::size_t field) const override {
-    const auto [shape, bytes] = reader_.chunk_form(field);
+    const converters::SplitReader::ChunkForm chunk = reader_.chunk_form(field);
     ChunkForm form;
-    form.bytes = bytes;
-    if (bytes == 0) return form;
+    form.bytes = chunk.bytes;
+    if (form.bytes == 0) return form;
     for_each_axis(reader_.fields()[field], [&](std::size_t stored, std::optional<std::size_t> axis) {
-      if (axis) form.extent[*axis] = static_cast<std::int64_t>(shape[stored]);
+      if (axis) form.extent[*axis] = static_cast<std::int64_t>(chunk.shape[stored]);
       const std::size_t length = reader_.fields()[field].shape[stored];
-      form.of_sample *= (length + shape[stored] - 1) / shape[stored];
+      form.of_sample *= (length + chunk.shape[stored] - 1) / chunk.shape[stored];
     });
     return form;
   }

@@ -17,6 +17,7 @@
 #include "trainer/model/sample_cuts.h"
 #include "trainer/model/split_network.h"
 #include "trainer/model/step_memory.h"
+#include "trainer/parallel/exact_sums.h"
 #include "trainer/training/checkpoint_writer.h"
 #include "trainer/training/pass_times.h"
 #include "trainer/training/plan_measure.h"
