@@ -152,9 +152,15 @@ int main(int count, char** arguments) {
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(unit_real(hash64(1, i)));
   std::vector<float> outputs(static_cast<std::size_t>(batch * results));
   std::uint64_t step = 0;
+  double forward_wait = 0;  // for halos, gathers and sums over the ranks of a sample
+  double backward_wait = 0;
   const auto train = [&] {
+    const double begin = world.exposed_seconds();
     network->forward(x, batch, {1, step++, 0}, outputs);
+    const double between = world.exposed_seconds();
     network->backward(outputs, [](std::int64_t) {});
+    forward_wait += between - begin;
+    backward_wait += world.exposed_seconds() - between;
     if (world.size() > 1) world.all_reduce(state.exchange());
     optimizer.step(state.values(), state.gradients(), 1e-3);
     network->values_changed();
@@ -164,6 +170,7 @@ int main(int count, char** arguments) {
   train();
   train();
   world.barrier();
+  forward_wait = backward_wait = 0;
   const double wall = wall_seconds();
   const double cpu = cpu_seconds();
   std::int64_t samples = 0;
@@ -176,10 +183,14 @@ int main(int count, char** arguments) {
   const double elapsed = wall_seconds() - wall;
   const double used = most_of(world, cpu_seconds() - cpu);
   const double memory = most_of(world, memory_mib("VmHWM") - before);
+  forward_wait = most_of(world, forward_wait);
+  backward_wait = most_of(world, backward_wait);
   if (world.rank() != 0) return 0;
-  fmt::print(R"({{"samples": {}, "wall": {}, "cpu": {}, "gflop": {}, "peak": {}, "mib": {}, "exposed": {}}})"
-             "\n",
-             samples, elapsed, used, gflop, std::max(peak, peak_gflops()), memory, world.exposed_seconds());
+  fmt::print(
+      R"({{"samples": {}, "wall": {}, "cpu": {}, "gflop": {}, "peak": {}, "mib": {}, "exposed": {}, "forward_wait": {}, "backward_wait": {}}})"
+      "\n",
+      samples, elapsed, used, gflop, std::max(peak, peak_gflops()), memory, world.exposed_seconds(),
+      forward_wait, backward_wait);
   if (std::getenv("WFLOW_DESCRIBE") != nullptr) {
     for (const std::string& line : network->describe()) fmt::print(stderr, "{}\n", line);
   }

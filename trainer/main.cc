@@ -68,6 +68,7 @@ struct Arguments {
   bool fresh_on_new_data = false;
   bool dry_run = false;
   bool plan = false;
+  bool json = false;
   std::string grid;
   bool find_rate = false;
   std::vector<std::string> scale_from;
@@ -356,8 +357,9 @@ int body(int argc, char** argv) {
                "print network, parameters, flops, memory and steps; train nothing");
   app.add_flag(
       "--plan", arguments.plan,
-      "print the memory of each grid of the ranks; exit code 3 if 'memory' is less than all need; train "
-      "nothing");
+      "print the memory of each grid of the ranks, and the seconds of a step where the training has planned; "
+      "exit code 3 if 'memory' is less than all need; train nothing");
+  app.add_flag("--json", arguments.json, "with --plan: for programs")->needs("--plan");
   app.add_option(
          "--grid", arguments.grid,
          "with --dry-run: print the parts, halos and memory of ranks that share each sample, in this many "
@@ -427,7 +429,7 @@ int body(int argc, char** argv) {
   }
   if (arguments.plan) {
     const trainer::MemoryTable table = trainer::memory_table(read_configuration(arguments.config).train);
-    std::fputs(table.text.c_str(), stdout);
+    std::fputs(arguments.json ? (table.json.dump(2) + "\n").c_str() : table.text.c_str(), stdout);
     if (!table.refusal.empty()) throw Error(ExitCode::spec, table.refusal);
     return 0;
   }

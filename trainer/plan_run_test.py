@@ -94,6 +94,58 @@ class PlanRun(whole.TrainRun):
         plan = self.train(self.config("unused", memory="20MiB", **self.KEYS), 1, "--dry-run").stdout
         self.assertRegex(plan, r"(?m)^refused         the training needs more memory than 'memory' \(20.0 MiB\)")
 
+    def test_plans_for_programs_with_the_seconds_of_the_last_plan(self):
+        path = self.config("kept", memory="4GiB", **{**self.KEYS, "epochs": 1})
+
+        def plan():
+            return json.loads(self.train(path, 1, "--plan", "--json").stdout)
+
+        before = plan()
+        self.assertEqual((before["ranks"], before["refusal"], before["chosen"]), (2, None, None))
+        self.assertEqual([grid["grid"] for grid in before["grids"]][:2], [[1, 1, 1], [1, 1, 2]])
+        self.assertEqual([grid["seconds"]["step"] for grid in before["grids"]], [0, 0, 0, 0])
+        self.assertTrue(all(grid["fits"] and grid["memory_bytes"]["all"] > 0 for grid in before["grids"]))
+        self.train(path, 2)
+        kept = json.loads((self.root / "kept/plan.json").read_text())["plan"]
+        after = plan()
+        self.assertEqual([grid["seconds"] for grid in after["grids"]], [grid["seconds"] for grid in kept["grids"]])
+        self.assertEqual(after["chosen"], kept["chosen"])
+        text = self.train(path, 1, "--plan").stdout
+        self.assertRegex(text, r"(?m)^memory a rank .* all +a step\n(.*\n)* .*[0-9] s  chosen\n")
+        self.assertRegex(text, r"(?m)^the seconds are those of the last plan \(.*/kept/plan.json\)$")
+        # Not those of another training.
+        other = self.config("kept", memory="3GiB", **{**self.KEYS, "epochs": 1})
+        self.assertIsNone(json.loads(self.train(other, 1, "--plan", "--json").stdout)["chosen"])
+        refused = json.loads(self.train(self.config("kept", memory="20MiB", **self.KEYS), 1, "--plan", "--json", code=3).stdout)
+        self.assertRegex(refused["refusal"], "^the training needs more memory than 'memory'")
+
+    def memory(self, name, *arguments, **keys):
+        """The only row of the memory table: the grid, the samples at once, and the bytes of activations, weights, samples."""
+        text = self.train(self.config(name, **keys), 1, "--dry-run", *arguments).stdout
+        ((grid, samples, cells),) = whole.re.findall(r"(?m)^ {16}(whole samples|\d+ x \d+ x \d+) +(\d+) (.* MiB)$", text)
+        return grid, int(samples), [float(number) * {"K": 2 ** 10, "M": 2 ** 20}[unit] for number, unit in whole.re.findall(r"([\d.]+) (.)iB", cells)]
+
+    def test_dry_run_counts_the_memory_of_the_grid_and_of_parts(self):
+        keys = {"model": {"name": "unet", "width": 16, "depth": 1, "norm": "group"}, "inputs": ["x"], "targets": ["x"], "augment": None, "batch": 4}
+        whole_samples = self.memory("alone", **keys)
+        self.assertEqual(whole_samples[:2], ("whole samples", 4))
+        parts = self.memory("alone", "--grid", "2x1x1", **keys)
+        self.assertEqual(parts[:2], ("2 x 1 x 1", 4))
+        self.assertLess(parts[2][0], 0.75 * whole_samples[2][0])
+        # One sample at a time, in parts with their halos.
+        one = self.memory("one", deterministic="grid", **keys)
+        self.assertEqual(one[:2], ("whole samples", 1))
+        self.assertLess(one[2][0], 0.6 * whole_samples[2][0])
+        self.assertEqual(self.memory("one", "--grid", "2x1x1", deterministic="grid", **keys)[:2], ("2 x 1 x 1", 1))
+
+    def test_frozen_weights_need_no_gradient(self):
+        layers = [{"flatten": None, "part": "below"}, {"dense": 2048, "part": "below"}, "relu", {"dense": 2, "part": "top"}]
+        keys = {"model": {"layers": layers}, "augment": None, "optimizer": "adamw"}
+        learning = self.memory("learning", **keys)[2][1]
+        frozen = self.memory("frozen", parts={"below": {"freeze": True}}, **keys)[2][1]
+        # Weights, and three copies for the exported model; else weights, gradients, two moments, and copies of all but the gradients.
+        self.assertAlmostEqual(frozen / learning, 4 / 7, delta=0.01)
+
 
 if __name__ == "__main__":
     whole.run_tests()

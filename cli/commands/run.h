@@ -138,12 +138,18 @@ struct TrainingMemory {
     std::string sentence;  // of wflow-train
   };
   std::string step;
-  std::string text;                    // the memory of each grid, or a sentence that says what is missing
+  // The memory of each grid, and the seconds of a step where the training has planned; or a sentence that
+  // says what is missing.
+  std::string text;
   std::vector<Refusal> refusals = {};  // of trainings whose `memory` is less than all grids need
   bool is_earlier = false;             // the data set is that of the last campaign
+  nlohmann::ordered_json json = {};    // the same for programs, in place of the text
 };
+enum class TrainingForm { text, json };
 // `all`: also trainings without `memory`, whose grid is given.
-std::vector<TrainingMemory> training_memory(const specs::Plan& plan, bool all);
+std::vector<TrainingMemory> training_memory(const specs::Plan& plan, bool all, TrainingForm form);
+// Those of all trainings in one list.
+nlohmann::ordered_json trainings_json(const std::vector<TrainingMemory>& trainings);
 
 // worker.cc: the scheduler of the innermost allocation in which this process runs; empty outside of any.
 std::string scheduler_around();

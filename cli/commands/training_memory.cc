@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -36,6 +37,11 @@ bool is_there(const std::string& data) {
   return fs::exists(fs::path(data) / "manifest.json", none);
 }
 
+bool has_plan(const std::string& output) {
+  std::error_code none;
+  return fs::exists(fs::path(output) / "plan.json", none);
+}
+
 bool leaves_to_planner(const trainer::TrainConfig& config) {
   return config.memory > 0 || config.grid.choice != trainer::GridChoice::given;
 }
@@ -56,12 +62,13 @@ std::optional<specs::Plan> last_campaign(const specs::Study& study) {
   }
 }
 
-CommandResult count(const trainer::TrainConfig& config) {
+CommandResult count(const trainer::TrainConfig& config, TrainingForm form) {
   const FileDescriptor file(::memfd_create("train.yaml", MFD_CLOEXEC));
   if (!file) throw system_error(errno, "cannot make a file in memory");
   write_all(file.get(), yaml::emit(specs::to_yaml(specs::Block(config))), "train.yaml");
   SpawnRequest request;
   request.argv = {sibling_program("wflow-train"), "/dev/stdin", "--plan"};
+  if (form == TrainingForm::json) request.argv.emplace_back("--json");
   request.stdin_fd = file.get();
   return run_command(request, kMostSeconds);
 }
@@ -76,8 +83,8 @@ std::string reason_in(const CommandResult& result) {
 
 class TrainingCounter {
  public:
-  TrainingCounter(const specs::Plan& plan, bool all)
-      : plan_(plan), all_(all), campaign_(last_campaign(plan.study())) {}
+  TrainingCounter(const specs::Plan& plan, bool all, TrainingForm form)
+      : plan_(plan), all_(all), form_(form), campaign_(last_campaign(plan.study())) {}
 
   // Nothing for a training that is left out.
   std::optional<TrainingMemory> memory_of(const specs::PlannedStep& step) const {
@@ -91,7 +98,7 @@ class TrainingCounter {
       if (config == nullptr || (!leaves_to_planner(*config) && !(all_ && first))) continue;
       add(array, *config, step, memory);
     }
-    if (memory.text.empty() && memory.refusals.empty()) return std::nullopt;
+    if (memory.text.empty() && memory.refusals.empty() && memory.json.empty()) return std::nullopt;
     return memory;
   }
 
@@ -99,35 +106,53 @@ class TrainingCounter {
   void add(specs::ArrayId array, trainer::TrainConfig config, const specs::PlannedStep& step,
            TrainingMemory& memory) const {
     const std::string name = plan_.array_name(array);
-    const bool shown = memory.text.empty();
+    const bool shown = form_ == TrainingForm::json || memory.text.empty();
+    const std::optional<trainer::TrainConfig> earlier = earlier_training(array);
     if (!is_there(config.data)) {
-      const std::optional<std::string> earlier = earlier_data(array);
-      if (!earlier) {
-        if (shown) memory.text = missing(step, config.data);
+      if (!earlier || !is_there(earlier->data)) {
+        if (shown) say(name, missing(step, config.data), memory);
         return;
       }
-      config.data = *earlier;
+      config.data = earlier->data;
       memory.is_earlier = true;
     }
-    const CommandResult result = count(config);
+    // The plan with its seconds, if there is one, is that of the last campaign.
+    if (earlier && !has_plan(config.output)) config.output = earlier->output;
+    const CommandResult result = count(config, form_);
     const bool counted =
         result.status == 0 || (result.status == static_cast<int>(ExitCode::spec) && !result.out.empty());
     if (!counted) {
-      if (shown) memory.text = fmt::format("{}: not known: {}\n", name, reason_in(result));
+      if (shown) say(name, fmt::format("{}: not known: {}\n", name, reason_in(result)), memory);
       return;
     }
     if (result.status != 0) memory.refusals.push_back({name, config.data, reason_in(result)});
     if (!shown) return;
+    if (form_ == TrainingForm::json) {
+      nlohmann::ordered_json entry = {
+          {"training", name}, {"data", config.data}, {"earlier_data", memory.is_earlier}};
+      entry.update(nlohmann::ordered_json::parse(result.out));
+      memory.json.push_back(std::move(entry));
+      return;
+    }
     memory.text = fmt::format("{} on {} rank{}, with the data set {}\n{}", name, config.ranks,
                               config.ranks == 1 ? "" : "s", short_name(config.data), result.out);
   }
 
-  std::optional<std::string> earlier_data(specs::ArrayId array) const {
+  // In place of a table.
+  void say(const std::string& training, std::string sentence, TrainingMemory& memory) const {
+    if (form_ == TrainingForm::json) {
+      memory.json.push_back({{"training", training}, {"missing", text::trim(sentence)}});
+    } else {
+      memory.text = std::move(sentence);
+    }
+  }
+
+  std::optional<trainer::TrainConfig> earlier_training(specs::ArrayId array) const {
     if (!campaign_ || array >= campaign_->array_count()) return std::nullopt;
     const specs::TaskTemplate task = campaign_->task_template(array);
     const trainer::TrainConfig* config = config_of(task);
-    if (config == nullptr || !is_there(config->data)) return std::nullopt;
-    return config->data;
+    if (config == nullptr) return std::nullopt;
+    return *config;
   }
 
   std::string missing(const specs::PlannedStep& step, const std::string& data) const {
@@ -145,6 +170,7 @@ class TrainingCounter {
 
   const specs::Plan& plan_;
   const bool all_;
+  const TrainingForm form_;
   const std::optional<specs::Plan> campaign_;
 };
 
@@ -160,18 +186,30 @@ bool repeats_a_training(const specs::Plan& plan, const specs::PlannedStep& plann
 
 }  // namespace
 
-std::vector<TrainingMemory> training_memory(const specs::Plan& plan, bool all) {
+nlohmann::ordered_json trainings_json(const std::vector<TrainingMemory>& trainings) {
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (const TrainingMemory& training : trainings)
+    for (const nlohmann::ordered_json& entry : training.json) all.push_back(entry);
+  return all;
+}
+
+std::vector<TrainingMemory> training_memory(const specs::Plan& plan, bool all, TrainingForm form) {
   std::vector<TrainingMemory> found;
   const bool trains = std::ranges::any_of(
       plan.steps(), [](const specs::PlannedStep& step) { return step.kind == specs::StepKind::train; });
   if (!trains) return found;
-  const TrainingCounter counter(plan, all);
+  const TrainingCounter counter(plan, all, form);
   for (const specs::PlannedStep& step : plan.steps()) {
     if (step.kind != specs::StepKind::train || repeats_a_training(plan, step)) continue;
     try {
       if (auto memory = counter.memory_of(step)) found.push_back(std::move(*memory));
     } catch (const Error& error) {  // there is no wflow-train
-      found.push_back({step.name, fmt::format("{}: {}\n", step.name, error.what()), {}, false});
+      found.push_back(
+          {step.name,
+           fmt::format("{}: {}\n", step.name, error.what()),
+           {},
+           false,
+           nlohmann::ordered_json::array({{{"training", step.name}, {"missing", error.what()}}})});
     }
   }
   return found;

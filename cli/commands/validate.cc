@@ -94,14 +94,16 @@ int validate(const ValidateOptions& options) {
     fmt::print(stderr, "{}: warning: {}\n", options.study, sentence);
   warn_of_missing_programs(plan.study(), options.study);
   check_submissions(plan);
-  const std::vector<TrainingMemory> trainings = training_memory(plan, false);
+  const std::vector<TrainingMemory> trainings =
+      training_memory(plan, false, options.json ? TrainingForm::json : TrainingForm::text);
   report_refusals(trainings, options.study);
   if (options.json) {
-    const nlohmann::ordered_json json = {{"valid", true},
-                                         {"dialect", specs::name_of(plan.study().format.dialect)},
-                                         {"dialect_reason", plan.study().format.reason},
-                                         {"steps", plan.study().steps.size()},
-                                         {"tasks", plan.element_count()}};
+    nlohmann::ordered_json json = {{"valid", true},
+                                   {"dialect", specs::name_of(plan.study().format.dialect)},
+                                   {"dialect_reason", plan.study().format.reason},
+                                   {"steps", plan.study().steps.size()},
+                                   {"tasks", plan.element_count()}};
+    if (!trainings.empty()) json["trainings"] = trainings_json(trainings);
     fmt::print("{}\n", json.dump());
     return 0;
   }
@@ -132,12 +134,15 @@ int show_plan(const ValidateOptions& options) {
   if (options.batch) return show_batch(plan, options.json);
   if (options.json) {
     using Json = nlohmann::ordered_json;
-    fmt::print("{}\n", specs::plan_to_json(plan).dump(2, ' ', false, Json::error_handler_t::replace));
+    Json json = specs::plan_to_json(plan);
+    const auto trainings = training_memory(plan, true, TrainingForm::json);
+    if (!trainings.empty()) json["trainings"] = trainings_json(trainings);
+    fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
   } else {
     fmt::print("{}", options.dot ? specs::plan_to_dot(plan) : specs::describe(plan) + scripts_text(plan));
   }
   if (options.json || options.dot) return 0;
-  for (const TrainingMemory& training : training_memory(plan, true)) {
+  for (const TrainingMemory& training : training_memory(plan, true, TrainingForm::text)) {
     fmt::print("\n{}", training.text);
     for (const TrainingMemory::Refusal& refusal : training.refusals)
       fmt::print("refused: {}: {}\n", refusal.training, refusal.sentence);

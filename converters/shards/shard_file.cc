@@ -5,9 +5,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "base/error.h"
+#include "base/random.h"
 #include "converters/input/hdf5_handle.h"
 #include "converters/shards/ragged.h"
 
@@ -84,6 +87,7 @@ ShardFile::ShardFile(const fs::path& path, const std::vector<std::string>& field
 
 ShardFile::ShardFile(fs::path path, ShardLayout layout, std::unique_ptr<ShardBytes> bytes)
     : path_(std::move(path)), layout_(std::move(layout)), bytes_(std::move(bytes)) {
+  sharing_.resize(layout_.fields.size());
   for (const FieldLayout& field : layout_.fields) {
     const std::size_t hashed = field.has_hashes ? field.chunks.size() : 0;
     checked_.push_back(hashed > 0 ? std::make_unique<std::atomic<bool>[]>(hashed) : nullptr);
@@ -535,6 +539,13 @@ void ShardFile::read_floats(std::size_t field, std::span<RowTarget> rows, std::s
   read_plain(field, {plain, pieces.end()}, scales, verify, scratch);
   pieces.erase(plain, pieces.end());
   find_kept(field, pieces);
+  if (sharing_[field].chunks != nullptr && layout.rows_per_chunk == 1) {
+    const auto own = std::stable_partition(pieces.begin(), pieces.end(), [&](const Piece& piece) {
+      return !layout.filters.deflated(piece.place.mask);
+    });
+    read_shared(field, {own, pieces.end()}, scales, scratch, verify, keep);
+    pieces.erase(own, pieces.end());
+  }
   for (std::size_t k = 0; k < pieces.size();) {
     std::size_t next = k;
     for (std::uint64_t bytes = 0;
@@ -547,6 +558,91 @@ void ShardFile::read_floats(std::size_t field, std::span<RowTarget> rows, std::s
     if (keep != nullptr) keep_pieces(field, window, scratch.stored, *keep);
     k = next;
   }
+}
+
+// Takes what others have decoded, and decodes the others, two at once. A process
+// waits for others only while none waits for it.
+void ShardFile::read_shared(std::size_t field, std::vector<Piece> pieces, std::span<const Scale> scales,
+                            ReadScratch& scratch, bool verify, MemoryBudget* keep) const {
+  constexpr std::chrono::microseconds kPause(100);
+  const FieldLayout& layout = layout_.fields[field];
+  const Sharing& sharing = sharing_[field];
+  const ChunkGrid grid = layout.grid();
+  const std::size_t inflated = chunk_bytes(layout);
+  // All go through the same chunks, as many at a time as the memory holds, and each begins with its own.
+  const std::size_t together = std::max(2 * sharing.ranks, sharing.chunks->slots() / 2);
+  std::ranges::stable_sort(pieces, {}, [&](const Piece& piece) {
+    return std::pair(piece.chunk / together, piece.chunk % sharing.ranks != sharing.rank);
+  });
+  while (!pieces.empty()) {
+    std::vector<Piece> own;
+    std::vector<SharedChunks::Chunk> places;
+    std::vector<Piece> later;
+    for (const Piece& piece : pieces) {
+      SharedChunks::Chunk chunk;
+      const auto found = own.size() == 2
+                             ? SharedChunks::Found::busy
+                             : sharing.chunks->take(hash64(sharing.key, piece.chunk), inflated, chunk);
+      if (found == SharedChunks::Found::busy) {
+        later.push_back(piece);
+      } else if (found == SharedChunks::Found::decoded) {
+        const bool shuffled = layout.filters.shuffled(piece.place.mask) && dtype_size(layout.held) > 1;
+        copy_piece(layout, grid, piece, {chunk.bytes(), layout.held, shuffled}, scales);
+      } else {
+        own.push_back(piece);
+        places.push_back(std::move(chunk));
+      }
+    }
+    if (own.empty()) {
+      std::this_thread::sleep_for(kPause);
+    } else {
+      if (own.back().offset < own.front().offset) {  // they are read in order of the file
+        std::swap(own.front(), own.back());
+        std::swap(places.front(), places.back());
+      }
+      decode_for_all(field, own, places, scales, scratch, verify, keep);
+    }
+    pieces = std::move(later);
+  }
+}
+
+// One chunk, or two that are inflated together. Without a place, this process alone has the chunk.
+void ShardFile::decode_for_all(std::size_t field, std::span<Piece> pieces,
+                               std::span<SharedChunks::Chunk> places, std::span<const Scale> scales,
+                               ReadScratch& scratch, bool verify, MemoryBudget* keep) const {
+  const FieldLayout& layout = layout_.fields[field];
+  const std::size_t inflated = chunk_bytes(layout);
+  read_pieces(pieces, scratch);
+  std::array<std::span<const std::uint8_t>, 2> stored;
+  std::array<std::span<std::uint8_t>, 2> to;
+  for (std::size_t k = 0; k < pieces.size(); ++k) {
+    const Piece& piece = pieces[k];
+    stored[k] = piece.kept != nullptr
+                    ? std::span(piece.kept, piece.bytes)
+                    : std::span<const std::uint8_t>(scratch.stored).subspan(piece.at, piece.bytes);
+    if (verify && layout.has_hashes && piece.kept == nullptr && chunk_hash(stored[k]) != piece.place.hash)
+      throw damaged(piece.row);
+    to[k] = places[k].bytes();
+    if (!to[k].empty()) continue;
+    grow(scratch.chunks[k], inflated);
+    to[k] = std::span(scratch.chunks[k]).first(inflated);
+  }
+  if (pieces.size() == 2) {
+    const auto whole = scratch.decoder.inflate_two(stored, to);
+    for (std::size_t k = 0; k < 2; ++k)
+      if (!whole[k]) throw damaged(pieces[k].row);
+  } else if (!scratch.decoder.inflate(stored[0], to[0])) {
+    throw damaged(pieces[0].row);
+  }
+  for (SharedChunks::Chunk& place : places)
+    if (!place.bytes().empty()) place.fill();
+  const ChunkGrid grid = layout.grid();
+  for (std::size_t k = 0; k < pieces.size(); ++k) {
+    const bool shuffled = layout.filters.shuffled(pieces[k].place.mask) && dtype_size(layout.held) > 1;
+    copy_piece(layout, grid, pieces[k], {to[k], layout.held, shuffled}, scales);
+  }
+  scratch.counts.decoded += pieces.size() * inflated;
+  if (keep != nullptr) keep_pieces(field, pieces, scratch.stored, *keep);
 }
 
 bool ShardFile::is_plain(const FieldLayout& layout, const Piece& piece) const {

@@ -21,6 +21,7 @@
 #include "converters/shards/codec.h"
 #include "converters/shards/manifest.h"
 #include "converters/shards/planes.h"
+#include "converters/shards/shared_chunks.h"
 
 namespace wflow::converters {
 
@@ -200,6 +201,16 @@ class ShardFile {
   // have values of it.
   void read_floats(std::size_t field, std::span<RowTarget> rows, std::span<const Scale> scales,
                    ReadScratch& scratch, bool verify, MemoryBudget* keep = nullptr) const;
+  // From now on read_floats() takes inflated chunks of a field from `chunks`, or decodes them for all
+  // processes that share it. `key` names the field's shard for all of them. Of `ranks` processes, each begins
+  // with other chunks.
+  struct Sharing {
+    SharedChunks* chunks = nullptr;
+    std::uint64_t key = 0;
+    std::size_t rank = 0;
+    std::size_t ranks = 1;
+  };
+  void share(std::size_t field, const Sharing& sharing) { sharing_[field] = sharing; }
   // The bytes that `keep` needs for a complete field.
   std::int64_t compressed_bytes(std::size_t field) const;
   // The damaged chunks of a packed field: their checksum is wrong.
@@ -213,6 +224,11 @@ class ShardFile {
   std::vector<Piece> pieces_of(std::size_t field, std::span<const RowTarget> rows, const SampleBox& whole,
                                bool verify, ReadScratch& scratch) const;
   void read_pieces(std::span<Piece> pieces, ReadScratch& scratch) const;
+  void read_shared(std::size_t field, std::vector<Piece> pieces, std::span<const Scale> scales,
+                   ReadScratch& scratch, bool verify, MemoryBudget* keep) const;
+  void decode_for_all(std::size_t field, std::span<Piece> pieces, std::span<SharedChunks::Chunk> places,
+                      std::span<const Scale> scales, ReadScratch& scratch, bool verify,
+                      MemoryBudget* keep) const;
   void decode_pieces(const FieldLayout& layout, std::span<Piece> pieces, std::span<const Scale> scales,
                      ReadScratch& scratch, bool verify) const;
   static void copy_piece(const FieldLayout& layout, const ChunkGrid& grid, const Piece& piece,
@@ -251,6 +267,7 @@ class ShardFile {
     std::vector<std::unique_ptr<std::uint8_t[]>> owned;
   };
   std::vector<std::unique_ptr<Kept>> kept_;
+  std::vector<Sharing> sharing_;  // of each field
 };
 
 // A shard of a data set, with all fields of its manifest.

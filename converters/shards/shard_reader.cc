@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/random.h"
 #include "converters/shards/manifest.h"
 #include "converters/shards/shard_file.h"
 
@@ -212,6 +213,25 @@ bool SplitReader::has_parts(std::size_t field) const {
 
 ReadCounts SplitReader::counts() const {
   return state_->pool.counts();
+}
+
+void SplitReader::share(std::size_t field, SharedChunks& chunks, std::uint64_t key, std::size_t rank,
+                        std::size_t ranks) {
+  for (std::size_t shard = 0; shard < state_->shards.size(); ++shard)
+    state_->shards[shard].share(field, {&chunks, hash64(hash64(key, field), shard), rank, ranks});
+}
+
+SplitReader::ChunkForm SplitReader::chunk_form(std::size_t field) const {
+  ChunkForm form;
+  for (const ShardFile& shard : state_->shards) {
+    const FieldLayout& layout = shard.layout().fields[field];
+    if (layout.is_ragged() || layout.rows_per_chunk > 1 || !layout.filters.deflate ||
+        layout.access == FieldLayout::Access::library)
+      return {};
+    form.shape = layout.chunk;
+    form.bytes = std::max(form.bytes, values_of(layout.chunk) * dtype_size(layout.held));
+  }
+  return form;
 }
 
 std::int64_t SplitReader::compressed_bytes(std::size_t field) const {

@@ -69,6 +69,16 @@ class SplitReader {
   bool has_parts(std::size_t field) const;
   // The work of all reads so far, without those that threw.
   ReadCounts counts() const;
+  // The next reads of a field share decoded chunks with other processes, which read the same split, each with
+  // its own `rank` of `ranks`. `chunks` must outlive this reader. Before the first read.
+  void share(std::size_t field, SharedChunks& chunks, std::uint64_t key, std::size_t rank, std::size_t ranks);
+  // The shape of a field's chunks as bytes are held, and the bytes of the largest; empty: samples share
+  // chunks, or are not compressed.
+  struct ChunkForm {
+    std::vector<std::size_t> shape;
+    std::size_t bytes = 0;
+  };
+  ChunkForm chunk_form(std::size_t field) const;
   // The bytes that `keep` needs for all samples.
   std::int64_t compressed_bytes(std::size_t field) const;
   // Reads a part of the field: `count` entries from `start` along each axis.

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """wflow plan and wflow validate show what the trainings of a study need in memory, as soon as their data sets are there."""
 
+import json
 import unittest
 
 from wflow_test import SPEC, CampaignTest
@@ -38,6 +39,7 @@ class TrainingMemory(CampaignTest):
             self.assertIn("train: " + MISSING, out)
             self.assertEqual("plain: " + MISSING in out, command == "plan")
             self.assertNotIn("memory a rank", out)
+            self.assertEqual(json.loads(self.wflow(command, study, "--json").out)["trainings"][0], {"training": "train", "missing": "train: " + MISSING.strip()})
         self.wflow("run", study, "--until", "data", "-j", "2")
         data = self.campaign().name + "/data"
         plan = self.wflow("plan", study).out
@@ -47,7 +49,15 @@ class TrainingMemory(CampaignTest):
         valid = self.wflow("validate", study).out
         self.assertRegex(valid, TABLE)
         self.assertEqual(valid.count("memory a rank"), 1, "a training that leaves nothing open is left out")
-        self.assertNotIn("memory a rank", self.wflow("plan", study, "--json").out)
+        trainings = json.loads(self.wflow("plan", study, "--json").out)["trainings"]
+        self.assertEqual([entry["training"] for entry in trainings], ["train", "plain"])
+        self.assertTrue(trainings[0]["earlier_data"])
+        self.assertTrue(trainings[0]["data"].endswith(data))
+        self.assertEqual([grid["grid"] for grid in trainings[0]["grids"]][:2], [[1, 1, 1], [1, 1, 2]])
+        self.assertEqual((trainings[0]["ranks"], trainings[0]["refusal"], trainings[0]["chosen"]), (2, None, None))
+        self.assertGreater(trainings[1]["grids"][0]["memory_bytes"]["all"], 2 ** 20)
+        valid = json.loads(self.wflow("validate", study, "--json").out)["trainings"]
+        self.assertEqual([entry["training"] for entry in valid], ["train"])
 
         # The data of the last campaign may not be those of the next one.
         little = ("--vars", "MEMORY=20MiB")
@@ -58,6 +68,15 @@ class TrainingMemory(CampaignTest):
         (own,) = self.folder.glob("boxes_*/data")
         fixed = STUDY.replace("train: {data: data", f"train: {{data: {own}")
         self.assertRegex(self.wflow("validate", self.study(fixed), *little, code=SPEC).err, REFUSED)
+
+    def test_seconds_of_the_last_campaign(self):
+        study = self.study(STUDY)
+        self.wflow("run", study, "-j", "2")
+        (entry,) = json.loads(self.wflow("validate", study, "--json").out)["trainings"]
+        self.assertGreater(entry["grids"][entry["chosen"]]["seconds"]["step"], 0)
+        out = self.wflow("plan", study).out
+        self.assertRegex(out, r"(?m)^ .* s  chosen$")
+        self.assertRegex(out, rf"(?m)^the seconds are those of the last plan \(.*{self.campaign().name}/train/plan.json\)$")
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ std::int64_t usual_cache_bytes(const Communicator& communicator) {
 namespace {
 
 constexpr std::size_t kStatisticsSamples = 256;
+constexpr std::int64_t kMostSharedChunks = std::int64_t{64} << 20;  // bytes of a group's ranks on a machine
 
 std::int64_t cache_bytes(const TrainConfig& config, const Communicator& communicator) {
   if (config.cache_bytes >= 0) return config.cache_bytes;
@@ -476,14 +477,74 @@ std::span<const float> RunData::input_cells(Feed& feed, const Batch& batch, std:
   return cells;
 }
 
-void RunData::share(std::vector<Box> inputs, Communicator& communicator) {
+void RunData::share(std::vector<Box> inputs, Communicator& communicator, Communicator& group) {
   input_boxes_ = std::move(inputs);
   for (std::size_t part = 0; part < roles_.parts.size(); ++part) boxes_.push_back(box_of_part(part));
   train_.set_boxes(cached_boxes(*dataset_.train, config_.augment.moves()));
   validation_.set_boxes(cached_boxes(*dataset_.validation, false));
   test_.set_boxes(cached_boxes(*dataset_.test, false));
   if (held_out_) held_out_->set_boxes(cached_boxes(*beside_.held_out, false));
-  divide_cache(cache_bytes(config_, communicator));
+  std::int64_t bytes = cache_bytes(config_, communicator);
+  // With a limit of the memory, the cache has what is left of it.
+  const bool limited = config_.memory > 0;
+  share_decoded(group, communicator.size() / group.size(), limited ? bytes : kMostSharedChunks);
+  if (limited) bytes -= shared_bytes();
+  divide_cache(bytes);
+}
+
+// True if other ranks of a group need chunks that this rank needs.
+bool RunData::needs_common_chunks(std::size_t part, const SampleSource::ChunkForm& form) const {
+  const auto& extent = field_of(part).shape.extent;
+  if (boxes_[part] == Box::of(extent) || config_.augment.moves()) return true;
+  for (std::size_t axis = 0; axis < extent.size(); ++axis) {
+    const Range& own = boxes_[part].axes[axis];
+    if (own.begin % form.extent[axis] != 0 || (own.end % form.extent[axis] != 0 && own.end != extent[axis]))
+      return true;
+  }
+  return false;
+}
+
+std::vector<std::size_t> RunData::fields_of_common_chunks(Communicator& group) const {
+  std::vector<int> needs(roles_.parts.size(), 0);
+  for (std::size_t part = 0; part < needs.size(); ++part) {
+    const SampleSource::ChunkForm form = dataset_.train->chunk_form(roles_.parts[part].field);
+    needs[part] = form.bytes > 0 && needs_common_chunks(part, form) ? 1 : 0;
+  }
+  const std::vector<int> all = gather_values(group, needs);
+  std::vector<std::size_t> fields;
+  for (std::size_t part = 0; part < needs.size(); ++part) {
+    bool is_common = false;
+    for (std::size_t at = part; at < all.size(); at += needs.size()) is_common = is_common || all[at] != 0;
+    if (is_common) fields.push_back(roles_.parts[part].field);
+  }
+  return fields;
+}
+
+// Memory for the chunks of three batches, as many as a loader has: one rank may be ahead of another. A
+// collective call of the group.
+void RunData::share_decoded(Communicator& group, std::int64_t groups, std::int64_t most_bytes) {
+  const std::vector<std::size_t> fields = fields_of_common_chunks(group);
+  std::size_t largest = 1;
+  std::size_t of_sample = 0;
+  for (const std::size_t field : fields) {
+    const SampleSource::ChunkForm form = dataset_.train->chunk_form(field);
+    largest = std::max(largest, form.bytes);
+    of_sample += form.of_sample;
+  }
+  const std::int64_t samples = (config_.batch + groups - 1) / groups;
+  const auto room = static_cast<std::size_t>(
+      -most_of(group, -static_cast<double>(std::min(most_bytes, kMostSharedChunks))));
+  const std::size_t least = 2 * static_cast<std::size_t>(group.size());
+  const std::size_t slots =
+      std::min(std::max(3 * static_cast<std::size_t>(samples) * of_sample, least), room / largest);
+  if (fields.empty() || slots < least) return;
+  sharing_ = share_chunks(group, slots, largest);
+  if (!sharing_.chunks) return;
+  for (const std::size_t field : fields) {
+    std::uint64_t split = 0;
+    for (SampleSource* source : {dataset_.train.get(), dataset_.validation.get(), dataset_.test.get()})
+      source->share(field, *sharing_.chunks, ++split, sharing_.rank, sharing_.ranks);
+  }
 }
 
 // Targets are whole on every rank, where the loss is computed.

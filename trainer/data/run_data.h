@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "trainer/config.h"
+#include "trainer/data/chunk_sharing.h"
 #include "trainer/data/data_loader.h"
 #include "trainer/data/held_subset.h"
 #include "trainer/data/roles.h"
@@ -83,10 +84,13 @@ class RunData {
   void complete_targets(const ModelGraph& graph) { complete_constants(targets_, graph); }
 
   // This rank needs these cells of each input of the network: any box of a field. Of fields that are inputs
-  // only, the splits and batches have their cells alone; of targets, everything. Before the first batch.
-  void share(std::vector<Box> inputs, Communicator& communicator);
+  // only, the splits and batches have their cells alone; of targets, everything. Ranks of one machine decode
+  // chunks for all of them that share the samples, `group`. Before the first batch.
+  void share(std::vector<Box> inputs, Communicator& communicator, Communicator& group);
   // For each part, the cells of a batch for fill(); empty without share().
   const std::vector<Box>& boxes() const { return boxes_; }
+  // Memory of decoded chunks that ranks share.
+  std::int64_t shared_bytes() const { return sharing_.bytes(); }
   // Bytes of samples that this rank keeps after so many epochs in which `groups` ranks, or groups of ranks
   // that share samples, draw them.
   std::int64_t kept_bytes(std::size_t groups, std::int64_t epochs) const;
@@ -102,6 +106,9 @@ class RunData {
   Box box_of_part(std::size_t part) const;
   std::vector<Box> cached_boxes(const SampleSource& source, bool moves) const;
   void divide_cache(std::int64_t bytes);
+  std::vector<std::size_t> fields_of_common_chunks(Communicator& group) const;
+  bool needs_common_chunks(std::size_t part, const SampleSource::ChunkForm& form) const;
+  void share_decoded(Communicator& group, std::int64_t groups, std::int64_t most_bytes);
   std::span<const float> input_cells(Feed& feed, const Batch& batch, std::size_t input) const;
   void draw_inputs(Feed& feed, const Batch& batch, const std::optional<StepOfBatch>& step) const;
   void add_target_scale(std::size_t head);
@@ -121,6 +128,7 @@ class RunData {
 
   TrainConfig config_;
   std::unique_ptr<Staging> staging_;
+  ChunkSharing sharing_;  // outlives the readers
   Dataset dataset_;
   SamplesBeside beside_;
   DataRoles roles_;

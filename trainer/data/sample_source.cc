@@ -65,6 +65,22 @@ class ShardSource final : public SampleSource {
     reader_.read_boxes(field, indices, stored, to, scales, keep);
   }
   bool has_parts(std::size_t field) const override { return reader_.has_parts(field); }
+  ChunkForm chunk_form(std::size_t field) const override {
+    const converters::SplitReader::ChunkForm chunk = reader_.chunk_form(field);
+    ChunkForm form;
+    form.bytes = chunk.bytes;
+    if (form.bytes == 0) return form;
+    for_each_axis(reader_.fields()[field], [&](std::size_t stored, std::optional<std::size_t> axis) {
+      if (axis) form.extent[*axis] = static_cast<std::int64_t>(chunk.shape[stored]);
+      const std::size_t length = reader_.fields()[field].shape[stored];
+      form.of_sample *= (length + chunk.shape[stored] - 1) / chunk.shape[stored];
+    });
+    return form;
+  }
+  void share(std::size_t field, converters::SharedChunks& chunks, std::uint64_t key, std::size_t rank,
+             std::size_t ranks) override {
+    reader_.share(field, chunks, key, rank, ranks);
+  }
   converters::ReadCounts counts() const override { return reader_.counts(); }
   std::size_t length(std::size_t field, std::size_t i) const override { return reader_.length(field, i); }
   std::int64_t compressed_bytes(std::size_t field) const override { return reader_.compressed_bytes(field); }

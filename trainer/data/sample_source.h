@@ -2,6 +2,7 @@
 // The source of one split's samples: shards in real runs, arrays in tests.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -39,6 +40,17 @@ class SampleSource {
                           std::span<const ChannelScale> scales, converters::MemoryBudget* keep) const;
   // True if a part of a sample costs less than all of it.
   virtual bool has_parts(std::size_t /*field*/) const { return false; }
+  // A chunk of a field: its cells along the axes, its decoded bytes, and the number of them in a sample. No
+  // bytes: nothing is to be decoded, or several samples have one chunk.
+  struct ChunkForm {
+    std::array<std::int64_t, 3> extent = {1, 1, 1};
+    std::size_t bytes = 0;
+    std::size_t of_sample = 1;
+  };
+  virtual ChunkForm chunk_form(std::size_t /*field*/) const { return {}; }
+  // As converters::SplitReader::share().
+  virtual void share(std::size_t /*field*/, converters::SharedChunks& /*chunks*/, std::uint64_t /*key*/,
+                     std::size_t /*rank*/, std::size_t /*ranks*/) {}
   // The work of all reads so far.
   virtual converters::ReadCounts counts() const { return {}; }
   // The length of a sample along the axis of a ragged field.

@@ -21,6 +21,8 @@ struct BlockedShape {
   BoxSize frame;                              // cells of the fields that the output is stored in
   std::array<std::int64_t, 3> pool{1, 1, 1};  // 1 or 2 along each axis
   BlockedPool kind = BlockedPool::average;
+  // The rows [first, last) of the output that `activate` computes; a last one of -1: to the end.
+  std::array<std::int64_t, 2> rows{0, -1};
 };
 
 // pool(leaky(factor * y + constant)), B values each. Channels that only fill the last block have factor 0.

@@ -9,11 +9,14 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "trainer/model/graph_uses.h"
+#include "trainer/model/layer_groups.h"
 #include "trainer/model/step_memory.h"
 
 namespace wflow::trainer {
 namespace {
 
+constexpr std::int64_t kNarrowBlock = 8;   // the least channels of a block
 constexpr double kMostImbalance = 1.0625;  // of the largest part, as a multiple of an even one
 
 // How ranks that have parts of a layer's input compute it.
@@ -275,18 +278,6 @@ std::vector<Exchange> exchanges_around(const std::vector<Box>& wanted, const std
   return all;
 }
 
-// Values through which a gradient reaches a weight that learns.
-std::vector<bool> values_with_gradient(const ModelGraph& graph) {
-  std::vector<bool> wants(graph.inputs.size(), false);
-  for (const Layer& layer : graph.layers) {
-    const bool learns = !layer.parameters.empty() && !layer.frozen;
-    const bool passes = std::any_of(layer.inputs.begin(), layer.inputs.end(),
-                                    [&](std::size_t input) { return wants[input]; });
-    wants.push_back(learns || passes);
-  }
-  return wants;
-}
-
 void count_sums(const Layer& layer, LayerSplit& split) {
   switch (layer.kind) {
     case LayerKind::batch_norm:
@@ -437,7 +428,8 @@ std::string box_text(const Layer& layer, const Box& box) {
   return text_of(TensorShape{layer.output.channels, box.extent()});
 }
 
-std::string layer_lines(const ModelGraph& graph, const Distribution& distribution) {
+std::string layer_lines(const ModelGraph& graph, const Distribution& distribution, HaloGradients gradients) {
+  const std::vector<LayerMessages> messages = messages_of(graph, distribution, gradients);
   std::string lines = fmt::format("  {:<16} {:<22} {:<22} {:>12} {:>14} {:>12}\n", "layer", "kind",
                                   "of a rank", "halo", "gradient halo", "sums");
   for (std::size_t i = 0; i < graph.layers.size(); ++i) {
@@ -448,11 +440,21 @@ std::string layer_lines(const ModelGraph& graph, const Distribution& distributio
     const std::string cells =
         split.gives == Layout::whole ? "all" : box_text(layer, largest_of(distribution.values[value].boxes));
     lines += fmt::format("  {:<16} {:<22} {:<22} {:>12} {:>14} {:>12}\n", layer.name, name_of(layer.kind),
-                         cells, bytes_text(bytes_of(split.halo, layer.input.channels)),
-                         bytes_text(bytes_of(split.gradient_halo, layer.output.channels)),
-                         sums == 0 ? "-" : std::to_string(sums));
+                         cells, bytes_text(messages[i].forward.bytes()),
+                         bytes_text(messages[i].backward.bytes()), sums == 0 ? "-" : std::to_string(sums));
   }
   return lines;
+}
+
+// True for the first layer of a group that oneDNN computes from parts (split_blocks.h).
+bool is_group(const ModelGraph& graph, const GraphUses& uses, const Distribution& distribution,
+              std::size_t first) {
+  if (!computes_parts(distribution.layers[first])) return false;
+  const std::size_t input = graph.layers[first].inputs.front();
+  const std::vector<Box>& needed = distribution.layers[first].needed;
+  return distribution.values[input].layout == Layout::split &&
+         std::none_of(needed.begin(), needed.end(), [](const Box& box) { return box.empty(); }) &&
+         onednn_block_length(own_chain(graph, uses, distribution, first)) > 0;
 }
 
 std::string switch_lines(const ModelGraph& graph, const Distribution& distribution) {
@@ -516,7 +518,7 @@ Distribution distribute(const ModelGraph& graph, const SpaceGrid& grid) {
     refuse_grid(graph, grid);
   const Cuts cuts = {AxisCuts(graph, layers, 0, grid.parts[0]), AxisCuts(graph, layers, 1, grid.parts[1]),
                      AxisCuts(graph, layers, 2, grid.parts[2])};
-  Planned planned = {graph, cuts, values_with_gradient(graph), {grid, {}, std::move(layers), {}}};
+  Planned planned = {graph, cuts, uses_of(graph).learned, {grid, {}, std::move(layers), {}}};
   plan_values(planned);
   plan_switches(planned);
   for (std::size_t i = 0; i < graph.layers.size(); ++i) {
@@ -541,17 +543,38 @@ std::int64_t bytes_of(const std::vector<Exchange>& exchanges, std::int64_t chann
   return cells * channels * kFloatBytes;
 }
 
-RankLoad load_of(const ModelGraph& graph, const Distribution& distribution, int rank) {
-  const auto r = static_cast<std::size_t>(rank);
-  RankLoad load;
-  load.activation_bytes = step_bytes(graph, &distribution, rank);
+std::int64_t HaloMessages::bytes() const {
+  return bytes_of(exchanges, channels);
+}
+
+std::vector<LayerMessages> messages_of(const ModelGraph& graph, const Distribution& distribution,
+                                       HaloGradients gradients) {
+  std::vector<LayerMessages> all;
+  const GraphUses uses = uses_of(graph);
   for (std::size_t i = 0; i < graph.layers.size(); ++i) {
     const Layer& layer = graph.layers[i];
     const LayerSplit& split = distribution.layers[i];
-    const std::int64_t in = layer.input.channels * kFloatBytes;
-    const std::int64_t out = layer.output.channels * kFloatBytes;
-    load.sent_forward += in * cells_sent(split.halo, rank);
-    load.sent_backward += out * cells_sent(split.gradient_halo, rank);
+    all.push_back({{split.halo, layer.input.channels}, {split.gradient_halo, layer.output.channels}});
+    if (gradients == HaloGradients::parts || !is_group(graph, uses, distribution, i)) continue;
+    // An input that learns comes in blocks; data come as they are.
+    const bool learned = uses.learned[layer.inputs.front()];
+    const std::int64_t channels =
+        learned ? (layer.input.channels + kNarrowBlock - 1) / kNarrowBlock * kNarrowBlock
+                : layer.input.channels;
+    all.back().forward.channels = all.back().backward.channels = channels;
+    all.back().backward.exchanges = learned ? sent_back(split.halo) : std::vector<Exchange>();
+  }
+  return all;
+}
+
+RankLoad load_of(const ModelGraph& graph, const Distribution& distribution, int rank,
+                 HaloGradients gradients) {
+  const auto r = static_cast<std::size_t>(rank);
+  RankLoad load;
+  load.activation_bytes = step_bytes(graph, &distribution, rank);
+  for (const auto& [forward, backward] : messages_of(graph, distribution, gradients)) {
+    load.sent_forward += kFloatBytes * forward.channels * cells_sent(forward.exchanges, rank);
+    load.sent_backward += kFloatBytes * backward.channels * cells_sent(backward.exchanges, rank);
   }
   for (const LayoutSwitch& change : distribution.switches) {
     const TensorShape& shape = graph.shape_of(change.value);
@@ -566,12 +589,12 @@ RankLoad load_of(const ModelGraph& graph, const Distribution& distribution, int 
   return load;
 }
 
-std::string describe(const ModelGraph& graph, const Distribution& distribution) {
+std::string describe(const ModelGraph& graph, const Distribution& distribution, HaloGradients gradients) {
   RankLoad most;
   std::int64_t forward = 0;
   std::int64_t backward = 0;
   for (int rank = 0; rank < distribution.grid.ranks(); ++rank) {
-    const RankLoad load = load_of(graph, distribution, rank);
+    const RankLoad load = load_of(graph, distribution, rank, gradients);
     forward = std::max(forward, load.sent_forward);
     backward = std::max(backward, load.sent_backward);
     if (load.activation_bytes > most.activation_bytes) most = load;
@@ -579,7 +602,7 @@ std::string describe(const ModelGraph& graph, const Distribution& distribution) 
   std::string out =
       fmt::format("grid            {}: {} ranks share a sample; the figures are those of one sample\n",
                   text_of(distribution.grid), distribution.grid.ranks());
-  out += layer_lines(graph, distribution) + switch_lines(graph, distribution);
+  out += layer_lines(graph, distribution, gradients) + switch_lines(graph, distribution);
   out += fmt::format("sent a rank     at most {} forward and {} backward\n", bytes_text(forward),
                      bytes_text(backward));
   out += fmt::format("memory a rank   at most {} of activations with their halos; {} on one rank\n",

@@ -91,13 +91,33 @@ struct Distribution {
 // Throws Error{spec} if no layer of the network can be cut into these parts.
 Distribution distribute(const ModelGraph& graph, const SpaceGrid& grid);
 
+// How the gradient of a halo travels. parts: as split_layers.h does, the gradients of the output to the ranks
+// that read them. groups: a group of layers by oneDNN finds the gradients of all cells that it reads and
+// sends those of the halo back. Its fields have whole blocks of channels: of 8 here, of 16 for some layers on
+// some processors.
+enum class HaloGradients { parts, groups };
+
+// The boxes that a layer exchanges, with so many floats a cell.
+struct HaloMessages {
+  std::vector<Exchange> exchanges;
+  std::int64_t channels = 0;
+  std::int64_t bytes() const;
+};
+struct LayerMessages {
+  HaloMessages forward;
+  HaloMessages backward;
+};
+std::vector<LayerMessages> messages_of(const ModelGraph& graph, const Distribution& distribution,
+                                       HaloGradients gradients);
+
 // The cost of one sample for a rank.
 struct RankLoad {
   std::int64_t activation_bytes = 0;  // step_bytes()
   std::int64_t sent_forward = 0;      // bytes, halos and switches
   std::int64_t sent_backward = 0;
 };
-RankLoad load_of(const ModelGraph& graph, const Distribution& distribution, int rank);
+RankLoad load_of(const ModelGraph& graph, const Distribution& distribution, int rank,
+                 HaloGradients gradients = HaloGradients::groups);
 
 // The same messages in the other direction: gradients of a halo, to the ranks that own its cells.
 std::vector<Exchange> sent_back(const std::vector<Exchange>& exchanges);
@@ -110,7 +130,8 @@ std::string bytes_text(std::int64_t bytes);
 
 // A table for output: layout, cells, halos and bytes of each layer, and the memory of the rank that needs
 // most.
-std::string describe(const ModelGraph& graph, const Distribution& distribution);
+std::string describe(const ModelGraph& graph, const Distribution& distribution,
+                     HaloGradients gradients = HaloGradients::groups);
 
 // The cells of the input that a layer which can be split reads along an axis.
 AxisReads axis_reads(const Layer& layer, std::size_t axis);

@@ -394,7 +394,7 @@ void check_distribution(const ModelGraph& graph, const SpaceGrid& grid) {
     sent_backward += change.backward_bytes;
   }
   for (int rank = 0; rank < grid.ranks(); ++rank) {
-    const RankLoad load = load_of(graph, distribution, rank);
+    const RankLoad load = load_of(graph, distribution, rank, HaloGradients::parts);
     sent_forward -= load.sent_forward;
     sent_backward -= load.sent_backward;
   }
@@ -768,6 +768,8 @@ TEST(Distribution, TheTableNamesHalosSwitchesAndMemory) {
   const std::string table = describe(graph, distribute(graph, {{2, 2, 1}}));
   EXPECT_THAT(table, testing::StartsWith("grid            2 x 2 x 1: 4 ranks share a sample"));
   EXPECT_THAT(table, testing::ContainsRegex("conv1 +convolution +32 x 64 x 64 x 128 +1.0 MiB +- +-\n"));
+  // The gradient of the halo has the input's channels where oneDNN computes, and else the output's.
+  EXPECT_THAT(table, testing::ContainsRegex("conv2 +convolution +[^\n]* +2.0 MiB +2.0 MiB +-\n"));
   EXPECT_THAT(table, testing::ContainsRegex(
                          "gathered +before 'flatten', which every rank computes: it moves values to "
                          "other places; 384.0 KiB sent forward\n"));

@@ -45,6 +45,10 @@ class Block final : public OnednnBlock {
         std::shared_ptr<BlockScratch> scratch, bool recomputes, BlockPart part);
 
   void store_in(const BoxSize& frame, const BoxSize& first) override;
+  void compute_first(const OutputEdges& edges, std::function<void(const at::Tensor&)> ready) override {
+    edges_ = edges;
+    ready_ = std::move(ready);
+  }
   at::Tensor forward(const at::Tensor& x, const StepKey& key) override;
   at::Tensor predict(const at::Tensor& x) override;
   at::Tensor backward(const at::Tensor& gradient, bool wants_input) override;
@@ -89,7 +93,15 @@ class Block final : public OnednnBlock {
 
   at::Tensor run(const at::Tensor& x, std::int64_t samples, bool training);
   void convolve(const at::Tensor& x, std::int64_t samples, float* y);
-  void activate(float* y, std::int64_t samples, float* z, unsigned char* places);
+  // Cells of the output: planes and rows.
+  struct Slab {
+    std::int64_t first_plane = 0;
+    std::int64_t last_plane = 0;
+    std::int64_t first_row = 0;
+    std::int64_t last_row = 0;
+  };
+  void activate(float* y, std::int64_t samples, float* z, unsigned char* places, const Slab& slab);
+  void activate(float* y, std::int64_t samples, const at::Tensor& z, unsigned char* places);
   std::size_t group_of(std::int64_t sample, std::int64_t channel) const;
   std::size_t group_count(std::int64_t samples) const;
   std::vector<Moments> channel_moments(float* y, std::int64_t samples) const;
@@ -133,6 +145,8 @@ class Block final : public OnednnBlock {
   std::unique_ptr<Layer> norm_;
   bool by_sample_ = false;  // group norm: every sample has its own mean and variance
   BlockPart part_;
+  OutputEdges edges_;  // compute_first()
+  std::function<void(const at::Tensor&)> ready_;
   std::int64_t norm_voxels_;  // of a field, on all ranks together
 
   // Per channel, or per sample and channel; channels that only fill the last block have 0.
@@ -338,14 +352,40 @@ void Block::set_factors(std::int64_t samples) {
   }
 }
 
-void Block::activate(float* y, std::int64_t samples, float* z, unsigned char* places) {
-  for_planes(samples, shape_.out.d, [&](std::int64_t n, std::int64_t c, std::int64_t d, std::int64_t) {
+void Block::activate(float* y, std::int64_t samples, float* z, unsigned char* places, const Slab& slab) {
+  const std::int64_t planes = slab.last_plane - slab.first_plane;
+  if (planes <= 0 || slab.first_row >= slab.last_row) return;
+  BlockedShape shape = shape_;
+  shape.rows = {slab.first_row, slab.last_row};
+  for_planes(samples, planes, [&](std::int64_t n, std::int64_t c, std::int64_t plane, std::int64_t) {
+    const std::int64_t d = slab.first_plane + plane;
     const std::int64_t to = z_at(n, c);
     const BlockedActivation how = {&factors_[static_cast<std::size_t>(factor_at(n, c))],
                                    &constants_[static_cast<std::size_t>(factor_at(n, c))], slope_};
     const BlockedPass pass = {y_of(y, n, c), z + to, places == nullptr ? nullptr : places + to};
-    kernels_.activate(block_, shape_, how, pass, d, d + 1);
+    kernels_.activate(block_, shape, how, pass, d, d + 1);
   });
+}
+
+// With ready_: the edges first, which travel while the cells between them are computed.
+void Block::activate(float* y, std::int64_t samples, const at::Tensor& z, unsigned char* places) {
+  const BoxSize& out = shape_.out;
+  const auto run = [&](const Slab& slab) { activate(y, samples, z.data_ptr<float>(), places, slab); };
+  const std::int64_t plane = edges_.planes[0];
+  const std::int64_t last_plane = out.d - edges_.planes[1];
+  const std::int64_t row = edges_.rows[0];
+  const std::int64_t last_row = out.h - edges_.rows[1];
+  if (!ready_ || plane >= last_plane || row >= last_row) {
+    run({0, out.d, 0, out.h});
+    if (ready_) ready_(z);
+    return;
+  }
+  run({0, plane, 0, out.h});
+  run({last_plane, out.d, 0, out.h});
+  run({plane, last_plane, 0, row});
+  run({plane, last_plane, last_row, out.h});
+  ready_(z);
+  run({plane, last_plane, row, last_row});
 }
 
 at::Tensor Block::run(const at::Tensor& x, std::int64_t samples, bool training) {
@@ -368,10 +408,13 @@ at::Tensor Block::run(const at::Tensor& x, std::int64_t samples, bool training) 
   if (convolution_ != nullptr) convolve(x, samples, y);
   if (adds_bias()) set_factors(samples);
   if (norm_ != nullptr && (training || by_sample_)) measure(y, samples);
-  if (in_place() && slope_ == 1 && !adds_bias()) return z;
+  if (in_place() && slope_ == 1 && !adds_bias()) {
+    if (ready_) ready_(z);
+    return z;
+  }
   const bool places = training && pools_ && shape_.kind == BlockedPool::maximum;
   if (places) places_.resize(static_cast<std::size_t>(z.numel()));
-  activate(y, samples, z.data_ptr<float>(), places ? places_.data() : nullptr);
+  activate(y, samples, z, places ? places_.data() : nullptr);
   return z;
 }
 

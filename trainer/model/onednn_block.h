@@ -5,6 +5,7 @@
 // another order. To be included only by the torch translation units of this folder.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -40,8 +41,18 @@ struct BlockPart {
   std::function<void(const at::Tensor&)> send;
 };
 
+// Cells of an output that other ranks read: planes at both ends of the depth, rows at both ends of the
+// height.
+struct OutputEdges {
+  std::array<std::int64_t, 2> planes = {0, 0};
+  std::array<std::int64_t, 2> rows = {0, 0};
+};
+
 class OnednnBlock : public UnaryLayer {
  public:
+  // Computes these cells of each output first, and calls `ready` with the output before it computes the
+  // others. To be called before the first step.
+  virtual void compute_first(const OutputEdges& edges, std::function<void(const at::Tensor&)> ready) = 0;
   // Stores the output, and reads its gradient, in fields of `frame` cells, of which the output has those from
   // `first` on; the others have any content. To be called before the first step. Without a call the fields
   // have the output's cells alone.

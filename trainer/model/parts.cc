@@ -262,6 +262,18 @@ ModelGraph path_graph(const ModelGraph& graph, std::size_t from, const ModelGrap
   return cut;
 }
 
+std::pair<std::int64_t, std::int64_t> learned_range(const ModelGraph& graph, const FlatLayout& layout) {
+  std::int64_t begin = layout.size;
+  std::int64_t end = 0;
+  for (const ParameterSpec& spec : graph.parameters()) {
+    if (spec.frozen) continue;
+    const FlatEntry& entry = *layout.find(spec.name);
+    begin = std::min(begin, entry.offset);
+    end = std::max(end, entry.offset + entry.count);
+  }
+  return {std::min(begin, end), end};
+}
+
 PartModel part_model(const ModelGraph& graph, const ExportedUnits& units, const std::string& part) {
   std::vector<bool> own;
   for (const Layer& layer : graph.layers) own.push_back(layer.part == part && !layer.is_repeated);

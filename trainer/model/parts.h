@@ -2,11 +2,14 @@
 // Named parts of a network, such as an encoder: frozen, or written as models of their own.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "trainer/config.h"
+#include "trainer/model/flat_state.h"
 #include "trainer/model/model_export.h"
 #include "trainer/model/model_graph.h"
 
@@ -38,6 +41,10 @@ struct PartModel {
   ExportedUnits units;
 };
 PartModel part_model(const ModelGraph& graph, const ExportedUnits& units, const std::string& part);
+
+// Positions in the arrays of all weights from the first to behind the last one that learns; equal ones if
+// none does. `layout` has at least the weights of the graph.
+std::pair<std::int64_t, std::int64_t> learned_range(const ModelGraph& graph, const FlatLayout& layout);
 
 // The layers and the inputs that some of the heads need; `heads` are ascending numbers. All of them give the
 // whole graph.

@@ -79,6 +79,11 @@ class BlockStage : public BlockedStage {
     store_in(*block_, output);
   }
 
+  bool compute_first(const OutputEdges& edges, const std::function<void(const at::Tensor&)>& ready) override {
+    block_->compute_first(edges, ready);
+    return true;
+  }
+
   at::Tensor predict(const Tensors& inputs) override {
     return block_->predict(Tensors{cells_read(inputs.front())}).view(output_.sizes(inputs.front().size(0)));
   }
@@ -111,7 +116,10 @@ class BlockStage : public BlockedStage {
 class SplitBlock final : public BlockStage {
  public:
   SplitBlock(RankGroup& group, const std::vector<Exchange>& halo, const Box& needed)
-      : needed_(needed), halo_(group, halo), back_(group, sent_back(halo)) {}
+      : needed_(needed), halo_(group, halo), back_(group, sent_back(halo)) {
+    for (const Exchange& exchange : halo)
+      if (exchange.from == group.rank()) sent_.push_back(exchange.box);
+  }
 
   // The block calls send_back(), which needs this object.
   void compute_with(std::unique_ptr<OnednnBlock> block) { block_ = std::move(block); }
@@ -120,13 +128,43 @@ class SplitBlock final : public BlockStage {
   int input_block() const override { return block_->input_block(); }
   std::optional<Box> reads() const override { return needed_; }
 
+  void follow(BlockedStage& before) override {
+    if (sent_.empty()) return;
+    before.compute_first(edges(), [this](const at::Tensor& stored) {
+      const std::int64_t samples = stored.numel() / c10::multiply_integers(input_.sizes(1));
+      halo_.start(stored.view(input_.sizes(samples)), input_.frame);
+      begun_ = true;
+    });
+  }
+
  private:
+  // The planes that have what this rank sends; of boxes that have all planes, the rows.
+  OutputEdges edges() const {
+    OutputEdges edges;
+    const auto cover = [](const Range& box, const Range& own, std::array<std::int64_t, 2>& ends) {
+      if (box.count() == own.count()) return false;
+      if (box.begin - own.begin <= own.end - box.end) {
+        ends[0] = std::max(ends[0], box.end - own.begin);
+      } else {
+        ends[1] = std::max(ends[1], own.end - box.begin);
+      }
+      return true;
+    };
+    const Box& own = input_.own;
+    for (const Box& box : sent_) {
+      if (cover(box.axes[0], own.axes[0], edges.planes) || cover(box.axes[1], own.axes[1], edges.rows))
+        continue;
+      edges.planes[0] = own.axes[0].count();
+    }
+    return edges;
+  }
+
   at::Tensor in_needed_cells(const at::Tensor& dx) const {
     return dx.view(input_with(needed_).sizes(samples_));
   }
 
   at::Tensor cells_read(const at::Tensor& stored) override {
-    halo_.start(stored, input_.frame);
+    if (!std::exchange(begun_, false)) halo_.start(stored, input_.frame);
     if (input_.frame == needed_) {
       halo_.finish(stored, needed_);
       return stored;
@@ -152,6 +190,8 @@ class SplitBlock final : public BlockStage {
   }
 
   Box needed_;
+  std::vector<Box> sent_;
+  bool begun_ = false;  // the stage before has started the exchange
   BoxExchange halo_;
   BoxExchange back_;
 };

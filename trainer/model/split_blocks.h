@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -49,6 +50,14 @@ class BlockedStage : public TorchLayer {
   virtual int output_block() const = 0;
   // The cells in which its input would best be kept; nothing if that does not matter.
   virtual std::optional<Box> reads() const { return std::nullopt; }
+  // The stage before, whose output is the only input: it calls this one as soon as the cells are there that
+  // other ranks read. After keep() of both.
+  virtual void follow(BlockedStage& /*before*/) {}
+  // As OnednnBlock::compute_first(). False: it never calls `ready`.
+  virtual bool compute_first(const OutputEdges& /*edges*/,
+                             const std::function<void(const at::Tensor&)>& /*ready*/) {
+    return false;
+  }
   // To be called once, before the first step.
   virtual void keep(const std::vector<Storage>& inputs, const Storage& output) = 0;
 };

@@ -313,6 +313,13 @@ void SplitNetwork::choose_storage() {
     }
     stage.blocks->keep(stage.stored, storage_[stage.output]);
   }
+  for (std::size_t i = 0; i + 1 < stages_.size(); ++i) {
+    Stage& next = stages_[i + 1];
+    // No other exchange comes between the two, so that the order of messages is the same on all ranks.
+    if (stages_[i].blocks != nullptr && next.blocks != nullptr &&
+        next.inputs == std::vector{stages_[i].output} && next.stored.front() == storage_[stages_[i].output])
+      next.blocks->follow(*stages_[i].blocks);
+  }
 }
 
 std::vector<Exchange> SplitNetwork::everyone_to_everyone(std::size_t value) const {

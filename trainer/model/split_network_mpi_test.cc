@@ -119,11 +119,11 @@ class Run {
     std::array<std::int64_t, 2> found = {};  // in the forward and the backward pass
     std::array<std::int64_t, 2> planned = {};
   };
-  Sent sent() {
+  Sent sent(KernelChoice kernels) {
     FlatState state(graph_);
     fill(state);
     CountingGroup counting(group_);
-    const auto network = make_split_network(graph_, state, plan_, counting, KernelChoice::library);
+    const auto network = make_split_network(graph_, state, plan_, counting, kernels);
     const std::vector<std::vector<float>> inputs = own_inputs();
     const std::vector<float> gradients = own_gradients();
     std::vector<float> outputs(gradients.size());
@@ -134,7 +134,9 @@ class Run {
     sent.found[0] = counting.take_sent();
     network->backward(gradients, [](std::int64_t) {});
     sent.found[1] = counting.take_sent();
-    const RankLoad load = load_of(graph_, plan_, group_.rank());
+    const RankLoad load =
+        load_of(graph_, plan_, group_.rank(),
+                kernels == KernelChoice::library ? HaloGradients::parts : HaloGradients::groups);
     sent.planned = {kSamples * load.sent_forward, kSamples * load.sent_backward};
     return sent;
   }
@@ -531,8 +533,9 @@ class Checks {
   }
 
   // Layer by layer, ranks send what the plan counts, to the byte.
-  void sends_what_the_plan_counts(const std::string& name, const ModelGraph& graph, const SpaceGrid& grid) {
-    const Run::Sent sent = Run(graph, grid, group_, 1).sent();
+  void sends_what_the_plan_counts(const std::string& name, const ModelGraph& graph, const SpaceGrid& grid,
+                                  KernelChoice kernels) {
+    const Run::Sent sent = Run(graph, grid, group_, 1).sent(kernels);
     if (sent.found == sent.planned) return;
     std::fprintf(stderr,
                  "rank %d: %s on %s sends %lld bytes forward and %lld backward, the plan has %lld and %lld\n",
@@ -596,14 +599,22 @@ void bytes_are_those_of_the_plan(Checks& checks, int ranks) {
     if (std::string_view(layer.name) == "global max") continue;  // its numbers are sums in the plan
     const TensorShape field = {4, {8, 12, 10}};                  // even, so that every layer is read
     for (const SpaceGrid& grid : grids_for(field, ranks))
-      checks.sends_what_the_plan_counts(layer.name, graph_of(layer, field), grid);
+      checks.sends_what_the_plan_counts(layer.name, graph_of(layer, field), grid, KernelChoice::library);
   }
   for (const ModelName name :
        {ModelName::cosmoflow, ModelName::mlperf, ModelName::cnn, ModelName::unet, ModelName::resnet,
         ModelName::deeplab, ModelName::tiramisu, ModelName::autoencoder, ModelName::vae, ModelName::fno}) {
     const ModelGraph graph = named(name);
     for (const SpaceGrid& grid : grids_for(graph.input(), ranks))
-      checks.sends_what_the_plan_counts(name_of(name), graph, grid);
+      checks.sends_what_the_plan_counts(name_of(name), graph, grid, KernelChoice::library);
+  }
+  // Networks whose convolutions all have oneDNN's kernels, on whole blocks of 8 channels or on data.
+  for (const ModelName name : {ModelName::mlperf, ModelName::cnn, ModelName::unet, ModelName::resnet,
+                               ModelName::autoencoder, ModelName::vae, ModelName::fno}) {
+    const ModelGraph graph = named(name);
+    for (const SpaceGrid& grid : grids_for(graph.input(), ranks))
+      checks.sends_what_the_plan_counts(fmt::format("{}, by oneDNN", name_of(name)), graph, grid,
+                                        KernelChoice::fastest);
   }
 }
 

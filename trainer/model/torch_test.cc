@@ -7,13 +7,17 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <memory>
+#include <span>
 
 #include "base/error.h"
 #include "base/random.h"
 #include "trainer/model/model_export.h"
 #include "trainer/model/network.h"
+#include "trainer/model/onednn_block.h"
 #include "trainer/model/onednn_convolution.h"
 #include "trainer/model/sequence_oracle.h"
+#include "trainer/model/state_tensors.h"
 #include "trainer/training/objective.h"
 #include "trainer/training/optimizer.h"
 
@@ -874,6 +878,51 @@ TEST(Onednn, GivesTheSameBitsAgainWithTheSameThreads) {
     EXPECT_EQ(two_steps(graph, 3, KernelChoice::onednn), two_steps(graph, 3, KernelChoice::onednn));
   }
   at::set_num_threads(threads);
+}
+
+// Ranks that share samples send the edges of an output while the cells between them are computed.
+TEST(Onednn, EdgesOfAnOutputComeFirst) {
+  for (const char* const list :
+       {"[{convolution: 16}, {leaky_relu: 0.1}, {max_pool: 2}, global_mean, {dense: 2}]",
+        "[{convolution: 32}, {group_norm: 4}, relu, global_mean, {dense: 2}]"}) {
+    const ModelGraph graph = graph_of(list, {{{"x", TensorShape{16, {8, 12, 10}}}}, {2, {1, 1, 1}}});
+    FlatState state(graph);
+    state.fill_initial_values(7);
+    StateTensors tensors(state, at::kCPU);
+    StageArrays arrays;
+    const std::span<const Layer> layers = std::span(graph.layers).first(3);
+    const auto block = make_onednn_block(layers, tensors.tensors_of(layers, arrays), true, Precision::full,
+                                         std::make_shared<BlockScratch>(), false);
+    if (block == nullptr) GTEST_SKIP() << "oneDNN has no kernels on this processor";
+    const TensorShape& shape = layers.back().output;
+    const std::int64_t samples = 2;
+    const at::Tensor x = at::randn({samples * layers.front().input.count()});
+    const auto fields = [&](const at::Tensor& z) {
+      return z.view({-1, shape.extent[0], shape.extent[1], shape.extent[2] * block->output_block()});
+    };
+    const at::Tensor expected = fields(block->forward(x.clone(), {1, 1, 0})).clone();
+    for (const OutputEdges& edges : {OutputEdges{{1, 2}, {0, 0}}, OutputEdges{{0, 1}, {1, 2}},
+                                     OutputEdges{{0, 0}, {3, 0}}, OutputEdges{{9, 0}, {0, 0}}}) {
+      int calls = 0;
+      block->compute_first(edges, [&](const at::Tensor& z) {
+        ++calls;
+        const at::Tensor ready = fields(z);
+        const auto same = [&](std::int64_t axis, std::int64_t begin, std::int64_t end) {
+          begin = std::max<std::int64_t>(0, begin);
+          end = std::min(end, ready.size(axis));
+          return at::equal(ready.slice(axis, begin, end), expected.slice(axis, begin, end));
+        };
+        EXPECT_TRUE(same(1, 0, edges.planes[0]));
+        EXPECT_TRUE(same(1, ready.size(1) - edges.planes[1], ready.size(1)));
+        EXPECT_TRUE(same(2, 0, edges.rows[0]));
+        EXPECT_TRUE(same(2, ready.size(2) - edges.rows[1], ready.size(2)));
+      });
+      EXPECT_TRUE(at::equal(fields(block->forward(x.clone(), {1, 1, 0})), expected));
+      EXPECT_EQ(calls, 1);
+      EXPECT_TRUE(at::equal(fields(block->predict(x.clone())), expected));
+      EXPECT_EQ(calls, 2);
+    }
+  }
 }
 
 // Convolutions that are computed again, before norms and pools of all kinds and in the kernels of both kinds.

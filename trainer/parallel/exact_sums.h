@@ -19,6 +19,7 @@ class ExactSums {
   // Terms are rounded towards zero to multiples of 2^-80, about 8e-25: floats from 2^-57 (7e-18) on are
   // exact. Sums of 2^38 and more count as not finite.
   static constexpr int kQuantum = -80;
+  static constexpr int kBytes = 16;  // of a sum
   // More ranks could carry in the sums of the digits.
   static constexpr int kMostRanks = 256;
 
@@ -32,6 +33,7 @@ class ExactSums {
 
  private:
   __extension__ using Wide = __int128;
+  static_assert(sizeof(Wide) == kBytes);
   void add_other_ranks(Communicator& ranks, std::span<Wide> sums);
 
   std::vector<Wide> sums_;

@@ -12,10 +12,12 @@
 
 #include "base/page_pool.h"
 #include "trainer/model/network.h"
+#include "trainer/model/parts.h"
 #include "trainer/model/split_network.h"
 #include "trainer/parallel/gradient_exchange.h"
 #include "trainer/training/guard.h"
 #include "trainer/training/optimizer.h"
+#include "trainer/training/part_optimizers.h"
 #include "trainer/training/stragglers.h"
 
 namespace wflow::trainer {
@@ -50,7 +52,9 @@ class MeasuredPart {
                     ? StateShards(state_.parameters())
                     : StateShards(state_.parameters(), ranks.size(), ranks.rank())),
         whole_(task.config.shard < Shard::gradients),
-        optimizer_(task.config.optimizer, state_.parameters(), shards_, [](std::span<double>) {}),
+        optimizer_(task.config.optimizer, task.config.parts, state_.parameters(), {},
+                   task.config.shard == Shard::none ? 1 : ranks.size(),
+                   task.config.shard == Shard::none ? 0 : ranks.rank(), [](std::span<double>) {}),
         average_(task.config.ema, shards_, state_.parameters()),
         buckets_(bucket_begins(static_cast<std::int64_t>(state_.exchange().size()))) {
     // Zeros take no memory before they are written, and are multiplied as fast.
@@ -114,7 +118,7 @@ class MeasuredPart {
   FlatState state_;
   const StateShards shards_;
   const bool whole_;  // all gradients are there at the same time
-  Optimizer optimizer_;
+  PartOptimizers optimizer_;
   WeightAverage average_;
   const std::vector<std::int64_t> buckets_;
   std::unique_ptr<Communicator> group_;
@@ -162,11 +166,15 @@ double sum_seconds(const PlanTask& task, const PassSeconds& pass, const WireSpee
   const std::int64_t weights = task.graph.parameter_count();
   double end = 0;
   double all = 0;
+  // Frozen weights at the ends of the array are left out.
+  const auto [first, last] = learned_range(task.graph, FlatLayout(task.graph.parameters()));
+  const Range learned = {kScalarSpace + first, kScalarSpace + last};
   std::int64_t above = weights + kScalarSpace;
   const std::vector<std::int64_t> begins = bucket_begins(above);
   for (std::size_t i = 0; i < begins.size(); ++i) {
     // With shares, a rank gets the sums of its share only.
-    const double bucket = seconds(above - begins[i], divided ? 0.5 : 1.0);
+    const std::int64_t floats = intersection(Range{begins[i], above}, learned).count();
+    const double bucket = floats == 0 && begins[i] > 0 ? 0 : seconds(floats, divided ? 0.5 : 1.0);
     end = std::max(end, i < pass.ready.size() ? pass.ready[i] : pass.backward) + bucket;
     all += bucket;
     above = begins[i];
@@ -193,7 +201,7 @@ double halo_seconds(const PlanTask& task, const GridPlan& plan, const WireSpeed&
   }
   double most = 0;
   for (int rank = 0; rank < plan.grid.ranks(); ++rank) {
-    const RankLoad load = load_of(task.graph, *plan.parts, rank);
+    const RankLoad load = load_of(task.graph, *plan.parts, rank, halo_gradients(task.config));
     most = std::max(most, static_cast<double>(load.sent_forward) +
                               (1 - wire.free_cores) * static_cast<double>(load.sent_backward));
   }

@@ -13,8 +13,11 @@
 #include "base/resources.h"
 #include "base/version.h"
 #include "trainer/model/network.h"
+#include "trainer/model/parts.h"
+#include "trainer/model/sample_cuts.h"
 #include "trainer/model/split_network.h"
 #include "trainer/model/step_memory.h"
+#include "trainer/parallel/exact_sums.h"
 #include "trainer/training/checkpoint_writer.h"
 #include "trainer/training/pass_times.h"
 #include "trainer/training/plan_measure.h"
@@ -62,24 +65,24 @@ std::vector<SpaceGrid> grids_of(int ranks, const std::array<std::int64_t, 3>& ex
   return grids;
 }
 
-std::int64_t bytes_sent(const ModelGraph& graph, const Distribution& distribution) {
+std::int64_t bytes_sent(const ModelGraph& graph, const Distribution& distribution, HaloGradients gradients) {
   std::int64_t sent = 0;
   for (int rank = 0; rank < distribution.grid.ranks(); ++rank) {
-    const RankLoad load = load_of(graph, distribution, rank);
+    const RankLoad load = load_of(graph, distribution, rank, gradients);
     sent = std::max(sent, load.sent_forward + load.sent_backward);
   }
   return sent;
 }
 
 // Those of equally many ranks that send least.
-std::vector<Distribution> best_cuts(const ModelGraph& graph, int ranks) {
+std::vector<Distribution> best_cuts(const ModelGraph& graph, int ranks, HaloGradients gradients) {
   const NamedShape& largest = *std::ranges::max_element(
       graph.inputs, {}, [](const NamedShape& input) { return input.shape.voxels(); });
   std::vector<std::pair<std::int64_t, Distribution>> found;
   for (const SpaceGrid& grid : grids_of(ranks, largest.shape.extent)) {
     try {
       Distribution parts = distribute(graph, grid);
-      const std::int64_t sent = bytes_sent(graph, parts);
+      const std::int64_t sent = bytes_sent(graph, parts, gradients);
       found.emplace_back(sent, std::move(parts));
     } catch (const Error&) {  // no layer can be cut so
     }
@@ -202,25 +205,38 @@ static std::int64_t state_bytes(const PlanTask& task) {
   const bool two_moments = config.optimizer.name == OptimizerName::adam ||
                            config.optimizer.name == OptimizerName::adamw ||
                            config.optimizer.name == OptimizerName::lamb;
+  const auto part = [&](std::int64_t all, Shard from) {
+    return all / (config.shard >= from ? task.ranks : 1);
+  };
   const std::int64_t weights = task.graph.parameter_count();
-  const auto kept = [&](Shard from) { return weights / (config.shard >= from ? task.ranks : 1); };
+  std::int64_t learned = 0;
   std::int64_t largest = 0;
-  for (const ParameterSpec& spec : task.graph.parameters()) largest = std::max(largest, spec.count());
-  std::int64_t floats = ((two_moments ? 2 : 1) + (config.ema > 0 ? 1 : 0)) * kept(Shard::optimizer);
+  std::int64_t largest_learned = 0;
+  for (const ParameterSpec& spec : task.graph.parameters()) {
+    largest = std::max(largest, spec.count());
+    if (spec.frozen) continue;
+    learned += spec.count();
+    largest_learned = std::max(largest_learned, spec.count());
+  }
+  const auto [first, last] = learned_range(task.graph, FlatLayout(task.graph.parameters()));
+  const std::int64_t summed = std::min(weights, last - first);
+  const std::int64_t moments = (two_moments ? 2 : 1) * learned;
+  const std::int64_t average = config.ema > 0 ? weights : 0;
+  std::int64_t floats = part(moments + average, Shard::optimizer);
   // Passes are added up, and a late sum is made, over whole gradients.
   const bool whole_gradients = config.accumulate > 1 || config.optimizer.lag > 0;
-  floats += whole_gradients ? 2 * weights : kept(Shard::gradients);
-  floats += kept(Shard::weights);
-  floats += written_floats(config, weights, (two_moments ? 3 : 2) * weights + (config.ema > 0 ? weights : 0));
+  floats += whole_gradients ? summed + weights : part(summed, Shard::gradients);
+  floats += part(weights, Shard::weights);
+  floats += written_floats(config, weights, moments + weights + average);
   std::int64_t lent = 0;  // of the pool of pages
-  if (config.shard >= Shard::gradients) lent += std::min(weights, kLayersInSum * largest);
+  if (config.shard >= Shard::gradients) lent += std::min(learned, kLayersInSum * largest_learned);
   // One layer is computed while the next is collected; at the end, rank 0 collects all.
   if (config.shard >= Shard::weights)
-    lent = std::max(lent + std::min(weights, 2 * largest), weights - kept(Shard::weights));
+    lent = std::max(lent + std::min(weights, 2 * largest), weights - part(weights, Shard::weights));
   floats += lent;
   if (config.groups.on() && !config.groups.outer.is_mean())
     floats += (config.groups.outer.momentum > 0 ? 2 : 1) * weights;
-  if (task.ranks > 1) floats += std::min(kMostSharedBytes / kFloatBytes, 2 * weights);
+  if (task.ranks > 1) floats += std::min(kMostSharedBytes / kFloatBytes, 2 * summed);
   return floats * kFloatBytes;
 }
 
@@ -237,10 +253,48 @@ std::vector<std::int64_t> input_counts(const ModelGraph& graph, const Distributi
 
 bool predicts_memory(const TrainConfig& config, const ModelGraph& graph) {
   return !graph.is_module() && config.alternate.empty() && !config.tournament.on() &&
-         config.stage == Stage::none && !config.cuts.on && compute_device() == "cpu";
+         config.stage == Stage::none && compute_device() == "cpu";
+}
+
+// With `deterministic: grid`: one sample at a time, in the parts of its finest grid, each with gradients of
+// its own, and the exact sums of all gradients.
+static RankMemory memory_by_sample(const PlanTask& task, std::int64_t program) {
+  const SpaceGrid grid = task.given.value_or(SpaceGrid());
+  const SpaceGrid cuts = sample_cuts(task.graph, task.config.cuts.parts);
+  const std::vector<int> owners = ranks_of_parts(cuts, grid);
+  std::optional<Distribution> parts;
+  if (cuts.ranks() > 1) parts = distribute(task.graph, cuts);
+  std::int64_t inputs = 0;  // of the rank that needs most
+  std::int64_t most_parts = 1;
+  RankMemory memory;
+  for (int rank = 0; rank < grid.ranks(); ++rank) {
+    std::int64_t step = 0;
+    std::int64_t own = 0;
+    std::int64_t count = 0;
+    for (int part = 0; part < cuts.ranks(); ++part) {
+      if (owners[static_cast<std::size_t>(part)] != rank) continue;
+      const std::int64_t values = input_values(task.graph, parts ? &*parts : nullptr, part);
+      // A part has copies of its inputs and of the outputs.
+      const std::int64_t copies = parts ? values + task.graph.output_count() : 0;
+      step += step_bytes(task.graph, parts ? &*parts : nullptr, part) + copies * kFloatBytes;
+      own += values;
+      ++count;
+    }
+    memory.step = std::max(memory.step, step);
+    inputs = std::max(inputs, own);
+    most_parts = std::max(most_parts, count);
+  }
+  const std::int64_t weights = task.graph.parameter_count();
+  memory.program = program + kLaterBytes;
+  memory.state = state_bytes(task) + weights * ExactSums::kBytes;
+  if (parts) memory.state += most_parts * weights * kFloatBytes;
+  memory.samples =
+      kBatchesInMemory * samples_at_once(task, grid.ranks()) * (inputs + task.target_values) * kFloatBytes;
+  return memory;
 }
 
 RankMemory memory_of(const PlanTask& task, const Distribution* parts, std::int64_t program) {
+  if (task.config.cuts.on) return memory_by_sample(task, program);
   const int sharing = parts == nullptr ? 1 : parts->grid.ranks();
   const std::int64_t samples = samples_at_once(task, sharing);
   std::int64_t step = 0;
@@ -271,7 +325,8 @@ std::vector<GridPlan> possible_grids(const PlanTask& task, std::int64_t program)
         cuts.emplace_back();
         continue;
       }
-      for (Distribution& parts : best_cuts(task.graph, sharing)) cuts.emplace_back(std::move(parts));
+      for (Distribution& parts : best_cuts(task.graph, sharing, halo_gradients(task.config)))
+        cuts.emplace_back(std::move(parts));
     }
   }
   std::vector<GridPlan> plans;
@@ -279,7 +334,7 @@ std::vector<GridPlan> possible_grids(const PlanTask& task, std::int64_t program)
     GridPlan& plan = plans.emplace_back();
     plan.parts = std::move(parts);
     if (plan.parts) plan.grid = plan.parts->grid;
-    plan.samples = samples_at_once(task, plan.grid.ranks());
+    plan.samples = task.config.cuts.on ? 1 : samples_at_once(task, plan.grid.ranks());
     plan.memory = memory_of(task, plan.parts ? &*plan.parts : nullptr, program);
     plan.fits = task.config.memory == 0 || plan.memory.total() <= task.config.memory;
   }

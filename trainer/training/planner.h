@@ -54,6 +54,11 @@ struct TrainingPlan {
   const GridPlan& choice() const { return grids[chosen]; }
 };
 
+// Returns how the back end of the configuration sends gradients of halos.
+inline HaloGradients halo_gradients(const TrainConfig& config) {
+  return config.backend == Backend::torch ? HaloGradients::parts : HaloGradients::groups;
+}
+
 struct PlanTask {
   const TrainConfig& config;
   const ModelGraph& graph;
@@ -63,7 +68,7 @@ struct PlanTask {
 };
 
 // The memory of the rank that needs most, without the cache. Null: whole samples. `program`: bytes before the
-// training.
+// training. With `deterministic: grid`, the parts are those of the configuration.
 RankMemory memory_of(const PlanTask& task, const Distribution* parts, std::int64_t program);
 
 // False for a training that holds more than memory_of() counts: what a TorchScript module keeps is not known,

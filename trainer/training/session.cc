@@ -193,14 +193,29 @@ PlanTask plan_task(const TrainConfig& config, const DatasetInfo& info, const Mod
   return task;
 }
 
+fs::path plan_file(const TrainConfig& config) {
+  return fs::path(config.output) / "plan.json";
+}
+
+// Names the training, on so many ranks, that a plan is for.
+std::string plan_key(const TrainConfig& config, const DatasetInfo& info, const ModelGraph& graph,
+                     const ModuleScores& modules, int ranks) {
+  return hash_bytes(fmt::format("{} {} {} {} {} {} {}", fingerprint_of(config, info, graph, modules).dump(),
+                                static_cast<int>(config.grid.choice), config.memory, config.threads, ranks,
+                                name_of(config.shard), name_of(config.recompute)));
+}
+
+// The plan in the file, if it is that of this training; otherwise empty.
+std::string kept_text(const fs::path& file, const std::string& key) {
+  if (!fs::exists(file)) return {};
+  const nlohmann::json kept = nlohmann::json::parse(read_file(file), nullptr, false);
+  if (!kept.is_object() || kept.value("training", "") != key) return {};
+  return kept.value("plan", nlohmann::json()).dump();
+}
+
 // The plan of an earlier start of the same training; rank 0 reads it.
 std::optional<TrainingPlan> kept_plan(const fs::path& file, const std::string& key, Communicator& ranks) {
-  std::string text;
-  if (ranks.rank() == 0 && fs::exists(file)) {
-    const nlohmann::json kept = nlohmann::json::parse(read_file(file), nullptr, false);
-    if (kept.is_object() && kept.value("training", "") == key)
-      text = kept.value("plan", nlohmann::json()).dump();
-  }
+  std::string text = ranks.rank() == 0 ? kept_text(file, key) : std::string();
   ranks.broadcast(text);
   if (text.empty()) return std::nullopt;
   return plan_from_json(nlohmann::json::parse(text));
@@ -225,11 +240,8 @@ PlannedConfig planned(const TrainConfig& asked, Communicator& ranks) {
   }
   if (config.memory == 0 && config.grid.choice == GridChoice::given) return planned;
   const ModelGraph graph = network_graph(config, task_of(config, info, roles_of(config, info)), &ranks);
-  const fs::path file = fs::path(config.output) / "plan.json";
-  const std::string key = hash_bytes(fmt::format(
-      "{} {} {} {} {} {} {}", fingerprint_of(config, info, graph, module_scores(config, &ranks)).dump(),
-      static_cast<int>(config.grid.choice), config.memory, config.threads, ranks.size(),
-      name_of(config.shard), name_of(config.recompute)));
+  const fs::path file = plan_file(config);
+  const std::string key = plan_key(config, info, graph, module_scores(config, &ranks), ranks.size());
   planned.plan = kept_plan(file, key, ranks);
   if (!planned.plan) {
     planned.plan = plan_training(plan_task(config, info, graph, ranks.size()), ranks, pass_times_file());
@@ -269,7 +281,7 @@ void Session::share_data() {
   std::vector<Box> boxes;
   for (std::size_t input = 0; input < graph.inputs.size(); ++input)
     boxes.push_back(box_of_parts(sharing->distribution, input, parts));
-  data.share(std::move(boxes), communicator);
+  data.share(std::move(boxes), communicator, *sharing->group);
 }
 
 Prediction Session::predict(std::int64_t program) const {
@@ -281,7 +293,8 @@ Prediction Session::predict(std::int64_t program) const {
   const RankMemory memory = training_plan
                                 ? training_plan->choice().memory
                                 : memory_of(task, sharing ? &sharing->distribution : nullptr, program);
-  found.memory_bytes = memory.total() + data.kept_bytes(plan.order.ranks, plan.end_epoch);
+  found.memory_bytes =
+      memory.total() + data.kept_bytes(plan.order.ranks, plan.end_epoch) + data.shared_bytes();
   return found;
 }
 
@@ -416,12 +429,38 @@ std::string update_lines(const TrainConfig& config) {
   return lines;
 }
 
+// Takes the seconds and the choice of a plan that the training has kept in its folder.
+bool take_times(const nlohmann::json& kept, TrainingPlan& plan) {
+  const std::optional<TrainingPlan> earlier = plan_from_json(kept);
+  if (!earlier) return false;
+  for (GridPlan& grid : plan.grids) {
+    const auto same = std::ranges::find(earlier->grids, grid.grid, &GridPlan::grid);
+    if (same == earlier->grids.end()) continue;
+    grid.compute_seconds = same->compute_seconds;
+    grid.wire_seconds = same->wire_seconds;
+    grid.update_seconds = same->update_seconds;
+    if (grid.grid == earlier->choice().grid)
+      plan.chosen = static_cast<std::size_t>(&grid - plan.grids.data());
+  }
+  return plan.choice().seconds() > 0;
+}
+
 MemoryTable memory_table_of(const TrainConfig& config, const DatasetInfo& info, const ModelGraph& graph) {
-  const PlanTask task = plan_task(config, info, graph, static_cast<int>(config.ranks));
+  const int ranks = static_cast<int>(config.ranks);
+  const PlanTask task = plan_task(config, info, graph, ranks);
   TrainingPlan possible;
   possible.limit = config.memory;
   possible.grids = possible_grids(task, peak_memory());
-  return {describe(possible), refusal_of(task, possible.grids)};
+  const fs::path file = plan_file(config);
+  const std::string kept =
+      kept_text(file, plan_key(config, info, graph, module_scores(config, nullptr), ranks));
+  const bool timed = !kept.empty() && take_times(nlohmann::json::parse(kept), possible);
+  MemoryTable table = {describe(possible), refusal_of(task, possible.grids), to_json(possible)};
+  if (timed) table.text += fmt::format("the seconds are those of the last plan ({})\n", file.string());
+  if (!timed) table.json["chosen"] = nullptr;
+  table.json["ranks"] = config.ranks;
+  table.json["refusal"] = table.refusal.empty() ? nlohmann::json() : nlohmann::json(table.refusal);
+  return table;
 }
 
 }  // namespace
@@ -433,15 +472,23 @@ MemoryTable memory_table(const TrainConfig& asked) {
                          network_graph(config, task_of(config, info, roles_of(config, info)), nullptr));
 }
 
+// On as many ranks as the configuration has, if they can be such grids.
+static void use_grid(const SpaceGrid& grid, TrainConfig& config) {
+  config.grid = {{grid.parts.begin(), grid.parts.end()}, GridChoice::given};
+  const std::int64_t multiple = config.tournament.groups() * grid.ranks();
+  if (config.ranks % multiple != 0) config.ranks = multiple;
+}
+
 std::string describe_run(const TrainConfig& asked, const std::optional<SpaceGrid>& asked_grid) {
   const Dataset dataset = open_dataset(asked.data);
-  const TrainConfig config = completed(asked, dataset.info);
+  TrainConfig config = completed(asked, dataset.info);
+  if (asked_grid) use_grid(*asked_grid, config);
   const DataRoles roles = roles_of(config, dataset.info);
   const ModelGraph graph = network_graph(config, task_of(config, dataset.info, roles), nullptr);
   const Heads heads = network_heads(config, target_shapes(config, dataset.info, roles), graph,
                                     module_scores(config, nullptr));
-  std::optional<SpaceGrid> grid = asked_grid;
-  if (!grid && !config.grid.space.empty()) grid = grid_of(config.grid, graph);
+  std::optional<SpaceGrid> grid;
+  if (!config.grid.space.empty()) grid = grid_of(config.grid, graph);
   const auto groups =
       static_cast<std::size_t>(config.ranks / config.tournament.groups() / config.grid.ranks());
   const std::size_t drawn = static_cast<std::size_t>(config.stage_subset * config.ranks);
@@ -505,7 +552,7 @@ std::string describe_run(const TrainConfig& asked, const std::optional<SpaceGrid
     out += fmt::format("parts           {} (depth x height x width) of each sample, on any number of ranks\n",
                        text_of(parts));
   }
-  if (grid) out += describe(graph, distribute(graph, *grid));
+  if (grid) out += describe(graph, distribute(graph, *grid), halo_gradients(config));
   const SplitSizes sizes = {dataset.train->size(), dataset.validation->size(), dataset.test->size()};
   for (const std::string& doubt : check_data(config, dataset.info, roles, sizes))
     out += "warning         " + doubt + "\n";

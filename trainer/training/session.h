@@ -136,10 +136,13 @@ struct Session {
 std::string describe_run(const TrainConfig& config, const std::optional<SpaceGrid>& grid = std::nullopt);
 
 // The memory of each grid that the ranks of the configuration can form, and why the training would be
-// refused: empty if it would start. Reads the manifest only.
+// refused: empty if it would start. Reads the manifest, and the plan that the training has kept, with its
+// seconds.
 struct MemoryTable {
   std::string text;
   std::string refusal;
+  nlohmann::json
+      json;  // to_json() of the plan, with the ranks and the refusal, or null; chosen: null without seconds
 };
 MemoryTable memory_table(const TrainConfig& config);
 

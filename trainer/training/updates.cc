@@ -54,18 +54,10 @@ std::vector<FlatEntry> entries_of(const ModelGraph& graph, const FlatLayout& lay
   return entries;
 }
 
-// Positions in the exchange array from the first to behind the last gradient that a graph's layers learn
-// from.
-std::pair<std::int64_t, std::int64_t> learned_range(const ModelGraph& graph, const FlatState& state) {
-  std::int64_t begin = state.gradients_begin() + state.parameters().size;
-  std::int64_t end = state.gradients_begin();
-  for (const ParameterSpec& spec : graph.parameters()) {
-    if (spec.frozen) continue;
-    const FlatEntry& entry = *state.parameters().find(spec.name);
-    begin = std::min(begin, state.gradients_begin() + entry.offset);
-    end = std::max(end, state.gradients_begin() + entry.offset + entry.count);
-  }
-  return {std::min(begin, end), end};
+// Positions in the exchange array.
+std::pair<std::int64_t, std::int64_t> learned_in_exchange(const ModelGraph& graph, const FlatState& state) {
+  const auto [begin, end] = learned_range(graph, state.parameters());
+  return {state.gradients_begin() + begin, state.gradients_begin() + end};
 }
 
 }  // namespace
@@ -75,15 +67,8 @@ Updates::Updates(const Session& session, const Heads& heads, FlatState& state, N
   if (session.config.alternate.empty()) {
     std::vector<std::size_t> numbers(heads.all().size());
     std::iota(numbers.begin(), numbers.end(), std::size_t{0});
-    updates_.push_back({std::move(numbers),
-                        heads,
-                        &whole,
-                        {},
-                        state.buffers().entries,
-                        1,
-                        0,
-                        static_cast<std::int64_t>(state.exchange().size()),
-                        {}});
+    const auto [begin, end] = learned_in_exchange(session.graph, state);
+    updates_.push_back({std::move(numbers), heads, &whole, {}, state.buffers().entries, 1, begin, end, {}});
     return;
   }
   for (const AlternateConfig& entry : session.config.alternate) add(session, heads, state, entry);
@@ -103,7 +88,7 @@ void Updates::add(const Session& session, const Heads& heads, FlatState& state,
   networks_.push_back(make_network(session.config.backend, session.config.precision, graph, state));
   std::vector<Heads::Head> own;
   for (const std::size_t head : numbers) own.push_back(heads.all()[head]);
-  const auto [begin, end] = learned_range(graph, state);
+  const auto [begin, end] = learned_in_exchange(graph, state);
   updates_.push_back({std::move(numbers), Heads(std::move(own)), networks_.back().get(), entry.learn,
                       entries_of(graph, state.buffers()), entry.every, begin, end, std::move(penalty)});
 }
