@@ -37,7 +37,11 @@ class OtherWords(CampaignTest):
 
     def test_completion(self):
         """Where no command of ours begins so."""
+        verbs = [line.split("\t")[0] for line in self.wflow("complete", "").out.split("\n") if line]
+        self.assertIn("infer", verbs)
         for word, instead in WORDS.items():
+            if any(verb.startswith(word[:-1]) for verb in verbs):
+                continue
             lines = self.wflow("complete", word[:-1]).out.split("\n")
             found = {line.split("\t")[0]: line.split("\t")[1] for line in lines if line}
             self.assertIn(word, found)

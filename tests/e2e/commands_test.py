@@ -38,7 +38,7 @@ class Definitions(CampaignTest):
             self.assertIn(f"\n  {verb} ", overview)
             escaped = verb.replace("-", "\\-")
             self.assertIn(f"wflow\\-{escaped} (1)", page)
-            if verb in ("analyze", "convert", "predict", "shards", "train"):  # programs of their own
+            if verb in ("analyze", "convert", "infer", "predict", "shards", "train"):  # programs of their own
                 continue
             text = self.wflow(verb, "--help").out
             self.assertIn("Examples:\n  ", text, verb)
@@ -75,6 +75,10 @@ class Definitions(CampaignTest):
         self.assertEqual(self.wflow("help", "analyze").out, self.wflow("analyze", "--help").out)
         self.assertIn("there is no folder nowhere", self.wflow("analyze", "nowhere", code=DATA).err)
         self.assertIn("a power of two", self.wflow("analyze", "nowhere", "--points", "1000", code=USAGE).err)
+
+    def test_infer_is_a_program_of_the_trainer(self):
+        self.assertIn("--calibrate", self.wflow("help", "infer").out)
+        self.assertIn("there is no folder nowhere", self.wflow("infer", "nowhere", code=DATA).err)
 
     def test_views_are_as_documented(self):
         rows = re.findall(r"^\| `(v_\w+)` \| .*? \| (.*) \|$", (SOURCE / "docs" / "database.md").read_text(), re.M)
