@@ -11,20 +11,30 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+static char* folder = NULL;
+static char* log_file = NULL;
+
+/* Copies the names once: threads of MPI read while others change the environment, which getenv() does not
+ * survive. Reads before this, of other libraries' constructors, are not counted. */
+__attribute__((constructor)) static void begin(void) {
+  const char* given = getenv("READ_COUNTER_LOG");
+  if (given != NULL) log_file = strdup(given);
+  given = getenv("READ_COUNTER_FOLDER");
+  if (given != NULL) folder = strdup(given);
+}
+
 static void count(int fd, ssize_t bytes) {
-  const char* folder = getenv("READ_COUNTER_FOLDER");
-  const char* log = getenv("READ_COUNTER_LOG");
   char link[64];
   char path[4096];
   char line[4200];
-  if (folder == NULL || log == NULL || bytes <= 0) return;
+  if (folder == NULL || log_file == NULL || bytes <= 0) return;
   snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
   const ssize_t length = readlink(link, path, sizeof path - 1);
   if (length <= 0) return;
   path[length] = '\0';
   if (strncmp(path, folder, strlen(folder)) != 0) return;
   const int size = snprintf(line, sizeof line, "%s %zd\n", path, bytes);
-  const int to = open(log, O_WRONLY | O_APPEND | O_CREAT, 0644);
+  const int to = open(log_file, O_WRONLY | O_APPEND | O_CREAT, 0644);
   if (to < 0 || write(to, line, (size_t)size) != size) abort();
   close(to);
 }

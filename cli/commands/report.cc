@@ -2,11 +2,14 @@
 // wflow report: a campaign as one HTML file, and its plots as PNG or SVG files.
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/process.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
 #include "cli/commands/commands.h"
@@ -23,7 +26,27 @@ struct ReportCommand {
   std::string address;  // of --serve, or empty
   bool share = false;
   bool serves = false;
+  bool opens = false;
 };
+
+// In the browser of the user's choice, or the desktop's.
+void open_page(const std::filesystem::path& file) {
+  const char* chosen = std::getenv("BROWSER");
+  const std::vector<std::string> programs = {chosen == nullptr ? "" : chosen, "xdg-open", "open"};
+  for (const std::string& name : programs) {
+    const auto program = name.empty() ? std::nullopt : find_program(name);
+    if (!program) continue;
+    // By a shell: the browser may live longer than this program, and says much on its standard error.
+    SpawnRequest request;
+    request.argv = {"/bin/sh", "-c", "\"$0\" \"$1\" < /dev/null > /dev/null 2>&1 &", *program, file.string()};
+    run_command(request);
+    return;
+  }
+  throw Error(ExitCode::system,
+              fmt::format("no browser is here (BROWSER, xdg-open): copy {} to a machine with one, or see "
+                          "wflow report --serve",
+                          file.string()));
+}
 
 void write_plots(const report::Report& made, const std::string& folder, const char* ending) {
   if (folder.empty()) return;
@@ -63,6 +86,7 @@ int report_of(ReportCommand command) {
   if (!is_special_file(file)) fmt::print("{} ({})\n", file.string(), text::format_bytes(html.size()));
   write_plots(made, command.png, ".png");
   write_plots(made, command.svg, ".svg");
+  if (command.opens) open_page(file);
   return 0;
 }
 
@@ -94,7 +118,9 @@ void add_report(CLI::App& app, Command& chosen) {
               "secret in its URL")
           ->type_name("[ADDRESS]")
           ->expected(0, 1);
-  for (const char* other : {"--output", "--png", "--svg"}) serve->excludes(command->get_option(other));
+  command->add_flag("--open", options->opens, "open the file in a browser: $BROWSER, else the desktop's");
+  for (const char* other : {"--output", "--png", "--svg", "--open"})
+    serve->excludes(command->get_option(other));
   command->callback([options, serve, &chosen] {
     options->serves = serve->count() > 0;
     chosen = [options] { return report_of(*options); };

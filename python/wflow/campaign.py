@@ -96,5 +96,11 @@ class Campaign:
 
         return open_data(self.directory / step)
 
+    def _repr_html_(self) -> str:
+        """The view of a notebook: bars of the steps and curves of the metrics, of now. Run the cell again for a later one."""
+        from wflow._view import campaign_html
+
+        return campaign_html(self.status())
+
     def __repr__(self):
         return f"<wflow campaign {self.directory}>"

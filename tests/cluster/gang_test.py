@@ -333,6 +333,9 @@ study:
 
         self.wait(at_work, "the second round of a trainer", run)
         node = re.search(r"SLURMD_NODENAME=(\w+)", read_text(f"/proc/{at_work()[0]}/environ"))[1]
+        # A task counts as lost once its worker has said that it runs.
+        words = ("tasks", directory, "--step", "fit.trainer_2.part_2", "--json")
+        self.wait(lambda: json.loads(self.wflow(*words).out)[0]["started"] is not None, "the coordinator knows of it", run)
         self.cluster.call("crash", node)
         self.addCleanup(self.revive, node)
         self.assertEqual(run.wait(), OK, run.err)

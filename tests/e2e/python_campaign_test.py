@@ -4,6 +4,7 @@
 import os
 import sys
 from unittest import mock
+from xml.etree import ElementTree
 
 import numpy
 
@@ -67,6 +68,12 @@ class PythonCampaign(CampaignTest):
         self.assertEqual(len(campaign.metrics("energy")), 10)  # a snapshot of the live database
         self.assertEqual(len(campaign.failures()), 0)
         self.assertIn("this is 3", campaign.log("simulate/3"))
+        self.assertIn("10 of 24", self.view(campaign))
+
+    def view(self, campaign):
+        """The text of a notebook's cell, whose markup must be whole."""
+        root = ElementTree.fromstring(campaign._repr_html_())
+        return " ".join(root.itertext())
 
     def check_finished(self, campaign):
         self.assertNotEqual(campaign.status()["state"], "running")
@@ -96,6 +103,9 @@ class PythonCampaign(CampaignTest):
         with self.assertRaisesRegex(wflow.Error, "does not take this query: .*no such table: v_nothing"):
             campaign.query("select * from v_nothing")
         self.assertEqual(repr(campaign), f"<wflow campaign {campaign.directory}>")
+        text = self.view(campaign)
+        for words in ("23 of 24", "1 failed", "1 execution did not succeed", "energy", "seen: "):
+            self.assertIn(words, text)
 
     def check_lineage(self, directory, campaign):
         text = self.wflow("shards", "sample", directory / "data", "11", "--lineage").out

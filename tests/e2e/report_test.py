@@ -5,6 +5,7 @@ import base64
 import getpass
 import http.client
 import re
+import shutil
 import signal
 import socket
 import sqlite3
@@ -13,7 +14,7 @@ import subprocess
 import unittest
 
 from browser import CHROMIUM, Browser
-from wflow_test import BUSY, OK, SMALL, TASKS_FAILED, USAGE, CampaignTest, Gate, gated_study, wait_for
+from wflow_test import BUSY, OK, SMALL, SYSTEM, TASKS_FAILED, USAGE, CampaignTest, Gate, gated_study, wait_for
 
 FAILING = """description: {{name: implosions, description: "short <tasks> & \\"some\\" fail"}}
 env: {{variables: {{OUTPUT_PATH: .}}}}
@@ -176,6 +177,22 @@ class Report(CampaignTest):
             self.assertEqual(file.read_bytes()[:8], b"\x89PNG\r\n\x1a\n", file)
         for file in (self.folder / "svg").iterdir():
             self.assertIn("<svg", file.read_text()[:400], file)
+
+    def test_opens_a_browser(self):
+        self.run_failing()
+        browser = self.folder / "browser"
+        browser.write_text(f"#!/bin/sh\necho \"$1\" > '{self.folder}/opening'; mv '{self.folder}/opening' '{self.folder}/opened'\n")
+        browser.chmod(0o755)
+        self.environment["BROWSER"] = str(browser)
+        self.wflow("report", self.campaign(), "--open")
+        self.wait((self.folder / "opened").exists, "the browser has its page")
+        self.assertEqual((self.folder / "opened").read_text().strip(), str(self.campaign() / "report.html"))
+        programs = self.folder / "programs"
+        programs.mkdir()
+        (programs / "hostname").symlink_to(shutil.which("hostname"))  # which the study's $(hostname) names
+        self.environment |= {"BROWSER": "", "PATH": str(programs)}
+        done = self.wflow("report", self.campaign(), "--open", code=SYSTEM)
+        self.assertIn("no browser is here", done.err)
 
     def test_figures_and_tables_of_the_study(self):
         (self.folder / "a.png").write_bytes(PNG)
