@@ -2070,21 +2070,21 @@ ModelConfig default_model(ModelName name) {
 
 namespace {
 
-void add_file(const yaml::Node* file, std::vector<std::string>& files) {
+void add_file(const yaml::Node* file, std::vector<yaml::Node>& files) {
   if (file != nullptr && file->is_scalar() && file->text.find("$(") == std::string::npos &&
-      std::ranges::find(files, file->text) == files.end())
-    files.push_back(file->text);
+      std::ranges::find(files, file->text, &yaml::Node::text) == files.end())
+    files.push_back(*file);
 }
 
-void add_loss_file(const yaml::Node& block, std::vector<std::string>& files) {
+void add_loss_file(const yaml::Node& block, std::vector<yaml::Node>& files) {
   const yaml::Node* loss = block.find("loss");
   if (loss != nullptr && loss->is_map()) add_file(loss->find("file"), files);
 }
 
 }  // namespace
 
-std::vector<std::string> module_files(const yaml::Node& train_block) {
-  std::vector<std::string> files;
+std::vector<yaml::Node> module_files(const yaml::Node& train_block) {
+  std::vector<yaml::Node> files;
   const yaml::Node* model = train_block.find("model");
   if (model != nullptr)
     add_file(is_module_file(*model) ? model : model->is_map() ? model->find("file") : nullptr, files);

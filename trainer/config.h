@@ -127,7 +127,7 @@ struct ModelConfig {
 ModelConfig default_model(ModelName name);
 // The TorchScript files that a `train:` block names as model, losses and metrics, but for those that still
 // have a token.
-std::vector<std::string> module_files(const yaml::Node& train_block);
+std::vector<yaml::Node> module_files(const yaml::Node& train_block);
 
 struct TransformConfig {
   TransformName name = TransformName::none;

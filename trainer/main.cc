@@ -222,6 +222,16 @@ int run(const Arguments& arguments, trainer::Communicator& communicator) {
   }
 }
 
+void add_threads(CLI::App& command, int& threads) {
+  command.add_option("--threads", threads, "threads")->check(CLI::Range(1, 1024))->capture_default_str();
+}
+
+void add_split(CLI::App& command, std::string& split) {
+  command.add_option("--split", split, "train, validation, test or all, of a data set")
+      ->check(CLI::IsMember({"train", "validation", "test", "all"}))
+      ->capture_default_str();
+}
+
 constexpr const char* kPredictExamples = R"(
 Examples:
   wflow predict training points.csv                      a row of predictions for each row of inputs
@@ -247,17 +257,13 @@ CLI::App& add_predict(CLI::App& app, PredictArguments& arguments) {
       ->required();
   command.add_option("--seed", options.seed, "of random inputs")->capture_default_str();
   command.add_option("-o,--output", options.output, "file for them: .csv or .h5 [standard output, as CSV]");
-  command.add_option("--split", options.split, "train, validation, test or all, of a data set")
-      ->check(CLI::IsMember({"train", "validation", "test", "all"}))
-      ->capture_default_str();
+  add_split(command, options.split);
   command.add_option("--layer", options.layer,
                      "one output only: a head, or a layer of the network [all heads]");
   command.add_option("--batch", options.batch, "samples a forward pass")
       ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 20))
       ->capture_default_str();
-  command.add_option("--threads", arguments.threads, "threads")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
+  add_threads(command, arguments.threads);
   return command;
 }
 
@@ -290,9 +296,7 @@ CLI::App& add_analyze(CLI::App& app, AnalyzeArguments& arguments) {
                    "fit a Gaussian process to the training samples, at most 2,000, and analyze it beside the "
                    "network");
   command.add_option("--data", options.data, "its data set [that of the training]");
-  command.add_option("--threads", arguments.threads, "threads")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
+  add_threads(command, arguments.threads);
   return command;
 }
 
@@ -320,9 +324,7 @@ CLI::App& add_infer(CLI::App& app, InferArguments& arguments) {
   command.add_option("--observe", options.observe,
                      "observations: an HDF5 file with the network's inputs, a table (.csv), or a data set "
                      "[the test samples of the training]");
-  command.add_option("--split", options.split, "train, validation, test or all, of a data set")
-      ->check(CLI::IsMember({"train", "validation", "test", "all"}))
-      ->capture_default_str();
+  add_split(command, options.split);
   command.add_option("--draws", options.draws, "draws for each observation")
       ->check(CLI::Range(std::size_t{100}, std::size_t{10000000}))
       ->capture_default_str();
@@ -337,9 +339,7 @@ CLI::App& add_infer(CLI::App& app, InferArguments& arguments) {
                    "keep draws outside of the range that the training samples' parameters have");
   command.add_option("-o,--output", options.output, "folder for the files [that of the training]");
   command.add_option("--data", options.data, "data set of the training [as the training names it]");
-  command.add_option("--threads", arguments.threads, "threads")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
+  add_threads(command, arguments.threads);
   return command;
 }
 

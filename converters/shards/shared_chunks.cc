@@ -184,7 +184,7 @@ void SharedChunks::hand_out(Slot& found, std::size_t bytes, bool is_empty, Chunk
 
 SharedChunks::Found SharedChunks::take(std::uint64_t key, std::size_t bytes, Chunk& chunk) {
   chunk.let_go();
-  if (bytes > slot_bytes()) return Found::no_room;
+  if (bytes > slot_bytes()) return Found::full;
   const Lock lock(*header_);
   if (Slot* const known = find(key)) {
     if (known->state == SlotState::filling) return Found::busy;
@@ -192,7 +192,7 @@ SharedChunks::Found SharedChunks::take(std::uint64_t key, std::size_t bytes, Chu
     return Found::decoded;
   }
   Slot* const unused = least_recent();
-  if (unused == nullptr) return Found::no_room;
+  if (unused == nullptr) return Found::full;
   unused->key = key;
   unused->state = SlotState::filling;
   hand_out(*unused, bytes, true, chunk);

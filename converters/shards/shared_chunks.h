@@ -43,7 +43,7 @@ class SharedChunks {
     decoded,  // `chunk` has the bytes
     empty,    // `chunk` is to be filled by this process; until then it must not wait for another one
     busy,     // another thread or process fills it now
-    no_room   // all memory is in use: this process decodes the chunk for itself
+    full      // all memory is in use: this process decodes the chunk for itself
   };
 
   // New memory for `slots` chunks of at most `slot_bytes`, which other processes open by its name as long as

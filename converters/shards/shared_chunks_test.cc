@@ -30,7 +30,7 @@ TEST(SharedChunks, OneFillsAndAllRead) {
   filled.fill();
   ASSERT_EQ(other->take(7, 100, read), Found::decoded);
   EXPECT_EQ(std::ranges::count(read.bytes(), 5), 100);
-  EXPECT_EQ(other->take(8, 101, read), Found::no_room) << "larger than a slot";
+  EXPECT_EQ(other->take(8, 101, read), Found::full) << "larger than a slot";
 }
 
 TEST(SharedChunks, TheLeastRecentGivesItsPlace) {
@@ -49,7 +49,7 @@ TEST(SharedChunks, TheLeastRecentGivesItsPlace) {
   SharedChunks::Chunk more;
   EXPECT_EQ(chunks->take(2, 1, more), Found::empty) << "in the place of 3";
   SharedChunks::Chunk none;
-  EXPECT_EQ(chunks->take(3, 1, none), Found::no_room) << "both are in use";
+  EXPECT_EQ(chunks->take(3, 1, none), Found::full) << "both are in use";
   EXPECT_EQ(first.bytes()[0], 1);
   first = std::move(more);
   EXPECT_EQ(chunks->take(3, 1, none), Found::empty);

@@ -78,7 +78,7 @@ LocatedFiles Plan::locate_files() const {
       if (!expansion_->step_index(source_step(step))) add_file(data == nullptr ? "" : data->text);
       if (const yaml::Node* init = settings.find("init_from"); init != nullptr && init->is_scalar())
         add_file(init->text);
-      for (const std::string& file : trainer::module_files(settings)) add_file(file);
+      for (const yaml::Node& file : trainer::module_files(settings)) add_file(file.text);
     }
   }
   return located;

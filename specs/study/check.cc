@@ -303,10 +303,10 @@ void check_train(Reading& reading, const Expansion& expansion, std::size_t index
   const yaml::Node& block = resolved.node;
   check_block(reading, index, resolved);
   std::error_code ignored;
-  for (const std::string& file : trainer::module_files(block)) {
-    const auto path = locate(study, file);
+  for (const yaml::Node& file : trainer::module_files(block)) {
+    const auto path = locate(study, file.text);
     if (!std::filesystem::is_regular_file(path, ignored))
-      reading.diagnostics.error(block.mark, fmt::format("there is no TorchScript file {}", path.string()));
+      reading.diagnostics.error(file.mark, fmt::format("there is no TorchScript file {}", path.string()));
   }
   const yaml::Node* data = block.find("data");
   if (data == nullptr || !data->is_scalar() || data->text.empty()) return;

@@ -458,8 +458,8 @@ const config::Table<StepBlock>& step_table() {
 
 // A network or a loss that the user has exported belongs to the training as a script belongs to a simulation.
 void add_modules(Step& step) {
-  for (const std::string& file : trainer::module_files(step.settings))
-    if (std::ranges::find(step.sources, file) == step.sources.end()) step.sources.push_back(file);
+  for (const yaml::Node& file : trainer::module_files(step.settings))
+    if (std::ranges::find(step.sources, file.text) == step.sources.end()) step.sources.push_back(file.text);
 }
 
 void train_resources(Step& step) {

@@ -192,18 +192,14 @@ void add_processes(const AnalyzeOptions& options, const Surrogate& network, cons
 void analyze(const AnalyzeOptions& options) {
   check_options(options);
   const fs::path folder = options.training;
-  check_finished(folder);
-  const nlohmann::json result = nlohmann::json::parse(read_file(folder / "result.json"), nullptr, false);
-  if (!result.is_object())
-    throw Error(ExitCode::data,
-                fmt::format("{} is damaged: run the training again", (folder / "result.json").string()));
+  const nlohmann::json result = finished_result(folder);
   Surrogate network(folder / "model.pt");
   const SobolDesign design(network.inputs().size(), options.points, options.seed);
   std::vector<ModelAnalysis> found = network_analyses(design, network, options, options.resamples);
   const std::size_t members = add_members(folder, result, design, options, found);
   Analysis analysis;
   analysis.model = (folder / "model.pt").string();
-  analysis.checksum = result.value("checksums", nlohmann::json::object()).value("model.pt", nlohmann::json());
+  analysis.checksum = model_checksum(result);
   analysis.points = design.points();
   analysis.evaluations = design.rows();
   analysis.seed = options.seed;

@@ -26,8 +26,6 @@ std::vector<std::string> trainings_in(const fs::path& folder) {
   return found;
 }
 
-}  // namespace
-
 void check_finished(const fs::path& folder) {
   if (!fs::is_directory(folder))
     throw Error(ExitCode::data, fmt::format("there is no folder {}: name the folder of a finished training, "
@@ -42,6 +40,20 @@ void check_finished(const fs::path& folder) {
               fmt::format("{} has no model.pt and result.json: the training has not finished, "
                           "or this is not its folder; let it finish (wflow resume) first",
                           folder.string()));
+}
+
+}  // namespace
+
+nlohmann::json finished_result(const fs::path& folder) {
+  check_finished(folder);
+  nlohmann::json result = nlohmann::json::parse(read_file(folder / "result.json"), nullptr, false);
+  if (result.is_object()) return result;
+  throw Error(ExitCode::data,
+              fmt::format("{} is damaged: run the training again", (folder / "result.json").string()));
+}
+
+nlohmann::json model_checksum(const nlohmann::json& result) {
+  return result.value("checksums", nlohmann::json::object()).value("model.pt", nlohmann::json());
 }
 
 fs::path data_of_training(const fs::path& folder, const std::string& given) {

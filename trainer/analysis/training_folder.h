@@ -3,12 +3,16 @@
 #pragma once
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 
 namespace wflow::trainer {
 
-// Error{data} if the folder has no finished training; if it holds several, with their names.
-void check_finished(const std::filesystem::path& folder);
+// result.json of the training in the folder. Error{data} if none has finished there; if the folder holds
+// several, with their names.
+nlohmann::json finished_result(const std::filesystem::path& folder);
+// The checksum of model.pt in a result, by which a report sees that a file is of an earlier model.
+nlohmann::json model_checksum(const nlohmann::json& result);
 
 // The data set `given`, or if empty that of the training. Error{data} if it is not there.
 std::filesystem::path data_of_training(const std::filesystem::path& folder, const std::string& given);

@@ -532,11 +532,12 @@ void RunData::share_decoded(Communicator& group, std::int64_t groups, std::int64
     of_sample += form.of_sample;
   }
   const std::int64_t samples = (config_.batch + groups - 1) / groups;
-  const auto room = static_cast<std::size_t>(
+  // The least that a rank of the group allows.
+  const auto allowed = static_cast<std::size_t>(
       -most_of(group, -static_cast<double>(std::min(most_bytes, kMostSharedChunks))));
   const std::size_t least = 2 * static_cast<std::size_t>(group.size());
   const std::size_t slots =
-      std::min(std::max(3 * static_cast<std::size_t>(samples) * of_sample, least), room / largest);
+      std::min(std::max(3 * static_cast<std::size_t>(samples) * of_sample, least), allowed / largest);
   if (fields.empty() || slots < least) return;
   sharing_ = share_chunks(group, slots, largest);
   if (!sharing_.chunks) return;

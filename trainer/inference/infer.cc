@@ -151,7 +151,7 @@ nlohmann::json json_of(std::int64_t id, const PosteriorDraws& draws, const std::
              {"quantiles", all[i].quantiles}};
     if (!truth.empty()) entry["truth"] = truth[i];
   }
-  one["correlations"] = correlations(draws, names.size());
+  one["correlations"] = correlations(draws, all);
   one["corner"] = corner_of(draws, all);
   return one;
 }
@@ -245,13 +245,6 @@ class DrawsFile {
   std::size_t truth_ = 0;
 };
 
-nlohmann::json checksum_of_model(const fs::path& training) {
-  const nlohmann::json result = nlohmann::json::parse(read_file(training / "result.json"), nullptr, false);
-  return result.is_object()
-             ? result.value("checksums", nlohmann::json::object()).value("model.pt", nlohmann::json())
-             : nlohmann::json();
-}
-
 std::string rows_text(std::span<const double> values, std::size_t columns) {
   std::string rows;
   for (std::size_t i = 0; i < values.size(); ++i)
@@ -298,7 +291,7 @@ void check_options(const InferOptions& options, const Observations& observations
 }  // namespace
 
 void infer(const InferOptions& options) {
-  check_finished(options.training);
+  const nlohmann::json result = finished_result(options.training);
   Observations observations(options);
   check_options(options, observations);
   const fs::path folder = options.output.empty() ? options.training : options.output;
@@ -326,7 +319,7 @@ void infer(const InferOptions& options) {
   }
   nlohmann::json all = {{"wflow_format", kInferenceFormat},
                         {"producer", fmt::format("wflow {}", kVersion)},
-                        {"model_checksum", checksum_of_model(options.training)},
+                        {"model_checksum", model_checksum(result)},
                         {"parameters", names},
                         {"draws", options.draws},
                         {"seed", options.seed},

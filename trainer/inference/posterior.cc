@@ -143,8 +143,8 @@ std::vector<ParameterSummary> summaries(const PosteriorDraws& draws, std::size_t
   return all;
 }
 
-std::vector<double> correlations(const PosteriorDraws& draws, std::size_t parameters) {
-  const std::vector<ParameterSummary> all = summaries(draws, parameters);
+std::vector<double> correlations(const PosteriorDraws& draws, std::span<const ParameterSummary> all) {
+  const std::size_t parameters = all.size();
   std::vector<double> matrix(parameters * parameters, 0.0);
   for (std::size_t i = 0; i < parameters; ++i) {
     for (std::size_t j = 0; j < parameters; ++j) {
@@ -165,12 +165,13 @@ void Calibration::add(const PosteriorDraws& draws, std::span<const double> truth
   ++samples_;
   const auto count = static_cast<double>(draws.count());
   const std::size_t parameters = truth.size();
+  const std::vector<ParameterSummary> all = summaries(draws, parameters);
   for (std::size_t i = 0; i < parameters; ++i) {
     std::size_t below = 0;
     for (std::size_t n = 0; n < draws.count(); ++n)
       below += draws.values[n * parameters + i] < truth[i] ? 1 : 0;
     shares_[i].push_back(static_cast<double>(below) / count);
-    deviations_[i] += summaries(draws, parameters)[i].deviation;
+    deviations_[i] += all[i].deviation;
   }
   const auto denser = std::ranges::count_if(draws.log_density, [&](double l) { return l > log_density; });
   shares_.back().push_back(static_cast<double>(denser) / count);

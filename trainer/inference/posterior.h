@@ -36,8 +36,8 @@ struct ParameterSummary {
 };
 inline constexpr double kPosteriorQuantiles[] = {0.025, 0.16, 0.5, 0.84, 0.975};
 std::vector<ParameterSummary> summaries(const PosteriorDraws& draws, std::size_t parameters);
-// [parameters, parameters]
-std::vector<double> correlations(const PosteriorDraws& draws, std::size_t parameters);
+// [parameters, parameters]; `summaries`: those of the draws.
+std::vector<double> correlations(const PosteriorDraws& draws, std::span<const ParameterSummary> summaries);
 
 // `count` points with equal probability in the part of the box where the density is at least that of all
 // draws but the thousandth part with the lowest density: the prior of the next round, for a uniform prior in

@@ -44,7 +44,8 @@ TEST(Posterior, DrawsStayInTheBoxAndTheDensityIsThatInIt) {
 TEST(Posterior, CorrelationsAreThoseOfTheDensity) {
   // L = [[2, 0], [1, 0.5]]: covariance [[1.25, -2], [-2, 4]].
   const MixtureDensity density({std::vector<double>{1, -2, 0, 0, 0, std::log(2.0), std::log(0.5), 1}}, 1, 2);
-  const std::vector<double> matrix = correlations(draw_posterior(density, {}, 20000, 3), 2);
+  const PosteriorDraws draws = draw_posterior(density, {}, 20000, 3);
+  const std::vector<double> matrix = correlations(draws, summaries(draws, 2));
   EXPECT_NEAR(matrix[1], -2 / std::sqrt(1.25 * 4), 0.01);
   EXPECT_NEAR(matrix[0], 1, 1e-12);
 }

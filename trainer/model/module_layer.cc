@@ -196,7 +196,7 @@ class ModuleLayer final : public TorchLayer {
 
 struct ModuleScore::Module {
   std::string name;
-  mutable torch::jit::Module module;
+  torch::jit::Module module;
 };
 
 ModuleScore::ModuleScore(const std::string& bytes, const std::string& name)

@@ -451,10 +451,6 @@ std::vector<std::string> target_names(const std::vector<std::string>& known, std
   return names;
 }
 
-std::string extents_text(const std::vector<std::int64_t>& shape) {
-  return fmt::format("{}", fmt::join(shape, " x "));
-}
-
 // Axes of one cell may be left out, and a network without dense layers accepts other grids: only the channels
 // must be the same.
 void check_shapes(const ExportedModel& model, std::span<const ModelArray> inputs, const std::string& data) {
@@ -561,6 +557,10 @@ std::unique_ptr<PredictionRows> rows_of(const PredictOptions& options, const Exp
 }
 
 }  // namespace
+
+std::string extents_text(std::span<const std::int64_t> shape) {
+  return fmt::format("{}", fmt::join(shape, " x "));
+}
 
 std::vector<std::string> names_in_data(const ExportedModel::Head& head) {
   std::vector<std::string> names;

@@ -83,6 +83,9 @@ std::unique_ptr<PredictionRows> rows_of_table(const std::filesystem::path& file,
 // Those of `options.data`, with random inputs where the model reads them.
 std::unique_ptr<PredictionRows> rows_of(const PredictOptions& options, const ExportedModel& model);
 
+// "2 x 32 x 32"
+std::string extents_text(std::span<const std::int64_t> shape);
+
 // A head's targets as the data name them: without the head's name, which tells two targets of one name apart.
 std::vector<std::string> names_in_data(const ExportedModel::Head& head);
 

@@ -288,12 +288,6 @@ class TableRows final : public PredictionRows {
   std::vector<std::vector<std::string>> rows_;
 };
 
-std::string text_of_sizes(std::span<const std::int64_t> sizes) {
-  std::string text;
-  for (const std::int64_t n : sizes) text += fmt::format("{}{}", text.empty() ? "" : " x ", n);
-  return text;
-}
-
 // Datasets of an HDF5 file, such as a simulation's output, with the names of the inputs: of one sample, or of
 // several along a first axis.
 class FileRows final : public PredictionRows {
@@ -341,7 +335,7 @@ class FileRows final : public PredictionRows {
     if (!fits)
       throw Error(ExitCode::data,
                   fmt::format("'{}' in {} is {}, and a sample of the model is {} (channels x cells)", name,
-                              file.string(), text_of_sizes(extent), text_of_sizes(shape)));
+                              file.string(), extents_text(extent), extents_text(shape)));
     rows_ = rows;
     array.shape = {static_cast<std::int64_t>(rows)};
     const bool is_field = std::any_of(shape.begin() + 1, shape.end(), [](std::int64_t n) { return n != 1; });

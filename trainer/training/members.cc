@@ -182,7 +182,7 @@ void Combination::check_same_samples() const {
 // The mean and variance of the mixture of the members' predictions: the variance of their means and, with a
 // gaussian loss, the mean of the variances that they predict (Lakshminarayanan et al. 2017, section 2.4).
 void Combination::combine_numbers(Rows& rows, std::size_t first) const {
-  const bool spread_known = config_.loss.name == LossName::gaussian || config_.loss.name == LossName::mixture;
+  const bool spread_known = predicts_deviations(config_.loss.name);
   const auto members = static_cast<double>(files_.size());
   std::vector<double> sum(rows.truth.size());
   std::vector<double> expected(spread_known ? sum.size() : 0);

@@ -68,21 +68,19 @@ MixtureDensity::MixtureDensity(std::span<const double> values, std::size_t compo
       line[i] = std::exp(std::clamp(diagonals[k * numbers + i], -kMostLogarithm, kMostLogarithm));
     }
   }
-  find_variances();
 }
 
-// Row i of L^-T has the factors of the normal numbers in number i.
-void MixtureDensity::find_variances() {
-  variances_.assign(means_.size(), 0.0);
-  std::vector<double> unit(numbers_);
-  for (std::size_t k = 0; k < components(); ++k) {
-    for (std::size_t j = 0; j < numbers_; ++j) {
-      std::ranges::fill(unit, 0.0);
-      unit[j] = 1;
-      const std::vector<double> column = solved(k, unit);
-      for (std::size_t i = 0; i < numbers_; ++i) variances_[k * numbers_ + i] += column[i] * column[i];
-    }
+// Element (i, i) of (L L^T)^-1 is |L^-1 e_i|^2.
+double MixtureDensity::variance(std::size_t k, std::size_t i) const {
+  std::vector<double> x(numbers_, 0.0);
+  double sum = 0;
+  for (std::size_t row = i; row < numbers_; ++row) {
+    x[row] = row == i ? 1 : 0;
+    for (std::size_t j = i; j < row; ++j) x[row] -= factor(k, row, j) * x[j];
+    x[row] /= factor(k, row, row);
+    sum += x[row] * x[row];
   }
+  return sum;
 }
 
 std::vector<double> MixtureDensity::solved(std::size_t k, std::span<const double> v) const {

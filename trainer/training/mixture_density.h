@@ -48,7 +48,6 @@ class MixtureDensity {
   std::vector<double> draw(double u, std::span<const double> normal) const;
 
  private:
-  MixtureDensity() = default;
   std::span<const double> row(const std::vector<double>& all, std::size_t k) const {
     return std::span(all).subspan(k * numbers_, numbers_);
   }
@@ -56,8 +55,7 @@ class MixtureDensity {
   double log_component(std::size_t k, std::span<const double> y, std::span<double> v) const;
   std::vector<double> solved(std::size_t k, std::span<const double> v) const;  // L_k^-T v
   // The variance of number `i` within component k.
-  double variance(std::size_t k, std::size_t i) const { return variances_[k * numbers_ + i]; }
-  void find_variances();
+  double variance(std::size_t k, std::size_t i) const;
 
   std::size_t numbers_ = 0;
   std::vector<double> weights_;
@@ -65,7 +63,6 @@ class MixtureDensity {
   std::vector<double> offsets_;  // d
   std::vector<double> means_;
   std::vector<double> factors_;  // [components, numbers, numbers]
-  std::vector<double> variances_;
 };
 
 }  // namespace wflow::trainer

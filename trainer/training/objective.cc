@@ -24,10 +24,6 @@ struct Term {
   double slope;
 };
 
-bool predicts_intervals(LossName name) {
-  return name == LossName::gaussian || name == LossName::mixture;
-}
-
 double probability_of(double score) {
   return 1 / (1 + std::exp(-score));
 }
@@ -46,6 +42,10 @@ Term term(const LossConfig& loss, double difference) {
 }
 
 }  // namespace
+
+bool predicts_deviations(LossName loss) {
+  return loss == LossName::gaussian || loss == LossName::mixture;
+}
 
 Objective::Objective(const LossConfig& config, TargetShape shape, std::span<const MetricConfig> metrics,
                      const ModuleScores& modules)
@@ -92,10 +92,6 @@ std::int64_t Objective::output_channels() const {
 std::size_t Objective::prediction_channel() const {
   if (config_.name != LossName::quantile) return 0;
   return nearest_to_median(config_.quantiles) * shape_.labels.size();
-}
-
-bool Objective::predicts_deviations() const {
-  return predicts_intervals(config_.name);
 }
 
 std::vector<double> Objective::deviations(std::span<const float> outputs) const {
@@ -446,7 +442,7 @@ Objective::TargetSums Objective::number_sums(std::span<const float> outputs, std
 
 // For numbers: the cells that count, then those of each share of TargetErrors::calibration.
 std::size_t Objective::counts_of_target() const {
-  if (predicts_intervals(config_.name)) return 1 + kIntervals.size();
+  if (predicts_deviations(config_.name)) return 1 + kIntervals.size();
   return config_.name == LossName::quantile ? 1 + config_.quantiles.size() : 0;
 }
 
@@ -500,8 +496,9 @@ std::vector<std::pair<std::string, double>> Objective::calibration(
   if (counts_of_target() == 0 || is_classification(config_.name)) return shares;
   const std::span<const std::uint64_t> own = counts.subspan(target * counts_of_target(), counts_of_target());
   for (std::size_t k = 0; k + 1 < own.size() && own[0] > 0; ++k) {
-    const std::string name = predicts_intervals(config_.name) ? std::string(kIntervals[k].name)
-                                                              : fmt::format("below_{}", config_.quantiles[k]);
+    const std::string name = predicts_deviations(config_.name)
+                                 ? std::string(kIntervals[k].name)
+                                 : fmt::format("below_{}", config_.quantiles[k]);
     shares.emplace_back(name, static_cast<double>(own[1 + k]) / static_cast<double>(own[0]));
   }
   return shares;

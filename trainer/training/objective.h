@@ -46,6 +46,9 @@ std::vector<double> weights_of_classes(ClassWeighting weighting, std::span<const
 // The class that a target's value names. Error{data} if it is no whole number below the number of classes.
 std::size_t class_number(float value, const TargetShape& shape);
 
+// True if the output of a sample has a deviation of each prediction.
+bool predicts_deviations(LossName loss);
+
 class Objective {
  public:
   // CommonError{spec} if a formula names a target that is not there. `modules`: the TorchScript files of loss
@@ -110,9 +113,7 @@ class Objective {
   const LossConfig& config() const { return config_; }  // with the weights of the classes
   // Number of the first output's channel that is the prediction of target 0; those of the others follow.
   std::size_t prediction_channel() const;
-  // True if the output of a sample has a deviation of each prediction.
-  bool predicts_deviations() const;
-  // The normalised deviations in the output of a sample, [targets, cells].
+  // With predicts_deviations(): the normalised deviations in the output of a sample, [targets, cells].
   std::vector<double> deviations(std::span<const float> outputs) const;
 
  private:

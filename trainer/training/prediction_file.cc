@@ -72,7 +72,7 @@ PredictionFile::HeadRows::HeadRows(RowFile& file, const Heads::Head& head, const
   const auto channels = static_cast<std::int64_t>(targets());
   truth_ = dataset("truth", channels, wide_truth());
   prediction_ = dataset("prediction", channels, wide());
-  if (objective_.predicts_deviations()) deviation_ = dataset("deviation", channels);
+  if (predicts_deviations(objective_.name())) deviation_ = dataset("deviation", channels);
   if (classes() || objective_.detection() != nullptr)
     probability_ = dataset("probability", objective_.shape().classes);
   lines_.resize(file.rows());
@@ -210,7 +210,7 @@ void PredictionFile::HeadRows::add_object_lines(std::size_t first, std::span<con
 PredictionFile::HeadRows::Predicted PredictionFile::HeadRows::write_numbers(std::size_t first,
                                                                             std::size_t count,
                                                                             std::span<const float> outputs) {
-  const bool spread = objective_.predicts_deviations();
+  const bool spread = predicts_deviations(objective_.name());
   const std::size_t values = targets() * cells();
   const std::size_t channels = objective_.output_count();
   const std::size_t begin = objective_.prediction_channel() * cells();
@@ -267,7 +267,7 @@ void PredictionFile::HeadRows::write(std::size_t first, std::span<const float> t
 
 std::string PredictionFile::HeadRows::columns() const {
   std::vector<std::string> suffixes = {"", "_predicted"};
-  if (objective_.predicts_deviations()) suffixes.emplace_back("_deviation");
+  if (predicts_deviations(objective_.name())) suffixes.emplace_back("_deviation");
   for (const double q : units_.quantiles) suffixes.push_back(fmt::format("_q{}", q));
   if (cells() > 1) suffixes = {"_mean", "_mean_predicted", "_mae", "_rmse"};
   if (cells() > 1 && classes()) suffixes = {"_error_rate"};
