@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +22,7 @@
 #include "base/version.h"
 #include "base/yaml.h"
 #include "plugin/library.h"
+#include "plugin/trace_host.h"
 #include "specs/samples/samples.h"
 #include "specs/study/blocks.h"
 
@@ -41,7 +44,8 @@ void crash_if_in_sample() {
 }
 
 struct Job {
-  std::string library, symbol;
+  std::string library, symbol, posterior;
+  std::uint64_t seed = 1;
   std::uint64_t bundle = 1;
   bool check_finite = true;
   std::unique_ptr<const specs::SampleTable> samples;
@@ -74,6 +78,8 @@ Job read_job(const std::string& path) {
   job.symbol = plugin.symbol;
   job.bundle = plugin.bundle;
   job.check_finite = plugin.check_finite;
+  job.posterior = plugin.posterior;
+  job.seed = plugin.seed;
   const auto& all = job.samples->columns();
   for (const std::string& name : plugin.parameters.empty() ? all : plugin.parameters) {
     const auto found = std::find(all.begin(), all.end(), name);
@@ -111,8 +117,9 @@ class Reports {
 class Host {
  public:
   explicit Host(const Job& job) : job_(job), plugin_(load_library(job.library, job.symbol)) {
+    if (is_traced(plugin_)) traces_.emplace(plugin_, TraceHost::Settings{job.seed, job.posterior, job.first});
     std::size_t row_bytes = 0;
-    for (const wflow_array& array : arrays_of(plugin_)) {
+    for (const wflow_array& array : arrays()) {
       files_.emplace_back(array, job.rows());
       row_bytes += files_.back().row_bytes();
     }
@@ -147,6 +154,8 @@ class Host {
     throw Error(ExitCode::data, fmt::format("the plugin {} did not begin: {}", job_.library, error_text()));
   }
 
+  std::span<const wflow_array> arrays() const { return traces_ ? traces_->arrays() : arrays_of(plugin_); }
+
   void one(std::uint64_t sample) {
     for (std::size_t i = 0; i < parameters_.size(); ++i)
       parameters_[i] = job_.samples->number(sample, job_.columns[i]);
@@ -155,21 +164,33 @@ class Host {
       files_[i].clear(row, 1);
       results_[i] = row;
     }
-    error_[0] = '\0';
-    in_sample = true;
-    const int code = plugin_.run(state_, sample, parameters_.data(), results_.data(), error_, sizeof error_);
-    in_sample = false;
-    if (code != 0) {
-      failed(sample, code, error_text());
+    const TraceHost::Outcome outcome = traces_ ? run_trace(sample) : run_plain(sample);
+    if (outcome.code != 0) {
+      failed(sample, outcome.code, outcome.error);
     } else if (job_.check_finite) {
       check_finite(sample);
     }
   }
 
+  TraceHost::Outcome run_plain(std::uint64_t sample) {
+    error_[0] = '\0';
+    in_sample = true;
+    const int code = plugin_.run(state_, sample, parameters_.data(), results_.data(), error_, sizeof error_);
+    in_sample = false;
+    return {code, code == 0 ? std::string() : error_text()};
+  }
+
+  TraceHost::Outcome run_trace(std::uint64_t sample) {
+    in_sample = true;
+    TraceHost::Outcome outcome = traces_->run(state_, sample, parameters_.data(), results_);
+    in_sample = false;
+    return outcome;
+  }
+
   void check_finite(std::uint64_t sample) {
     for (std::size_t i = 0; i < files_.size(); ++i) {
       if (files_[i].finite(static_cast<const std::uint8_t*>(results_[i]))) continue;
-      failed(sample, 1, fmt::format("{} holds NaN or infinity", plugin_.arrays[i].name));
+      failed(sample, 1, fmt::format("{} holds NaN or infinity", arrays()[i].name));
       return;
     }
   }
@@ -182,6 +203,7 @@ class Host {
 
   // Writes rows before their reports: a report is never ahead of its file.
   void flush(bool report) {
+    if (traces_) traces_->flush(!report);
     for (std::size_t i = 0; i < files_.size() && kept_ > 0; ++i)
       files_[i].write(kept_from_ - job_.begin(), kept_, buffers_[i].data());
     if (report) reports_.write({{"type", "sample_done"}, {"first", kept_from_}, {"count", kept_}});
@@ -200,6 +222,7 @@ class Host {
   const Job& job_;
   const Description& plugin_;
   Reports reports_;
+  std::optional<TraceHost> traces_;  // of a simulator that takes its draws from wflow
   std::vector<RowFile> files_;
   std::vector<std::vector<std::uint8_t>> buffers_;  // rows kept_from_ .. kept_from_ + kept_ of each file
   std::vector<const char*> names_;

@@ -66,12 +66,14 @@ const Description& load_library(const std::string& path, const std::string& symb
   const auto describe = reinterpret_cast<const Description* (*)()>(found);
   const Description* plugin = describe();
   if (plugin == nullptr) fail(path, "describes nothing");
-  if (plugin->abi != WFLOW_PLUGIN_ABI) {
+  if (plugin->abi != WFLOW_PLUGIN_ABI && plugin->abi != kPluginAbiWithoutTraces) {
     fail(path, fmt::format("was compiled for version {} of wflow_plugin.h, and this is {}; compile it again",
                            plugin->abi, WFLOW_PLUGIN_ABI));
   }
-  if (plugin->run == nullptr) fail(path, "has no run()");
-  if (plugin->arrays == nullptr || plugin->array_count == 0) fail(path, "makes no array");
+  if (is_traced(*plugin) == (plugin->run != nullptr))
+    fail(path, is_traced(*plugin) ? "has run() and trace(): one of them is enough" : "has no run()");
+  if (plugin->arrays == nullptr || plugin->array_count == 0)
+    fail(path, is_traced(*plugin) ? "observes no array" : "makes no array");
   if (plugin->array_count > kMostArrays) fail(path, fmt::format("makes {} arrays", plugin->array_count));
   std::set<std::string_view> names;
   for (const wflow_array& array : arrays_of(*plugin)) {

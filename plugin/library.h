@@ -20,6 +20,13 @@ using Description = struct ::wflow_plugin;
 // reason.
 const Description& load_library(const std::string& path, const std::string& symbol);
 
+// The version of plugins that end before trace().
+inline constexpr std::uint32_t kPluginAbiWithoutTraces = 1;
+// True for a simulator that takes its random draws from wflow.
+inline bool is_traced(const Description& plugin) {
+  return plugin.abi > kPluginAbiWithoutTraces && plugin.trace != nullptr;
+}
+
 inline std::span<const wflow_array> arrays_of(const Description& plugin) {
   return {plugin.arrays, plugin.array_count};
 }

@@ -24,8 +24,8 @@
 extern "C" {
 #endif
 
-/* Raised by one with every change that breaks plugins compiled before. */
-#define WFLOW_PLUGIN_ABI 1u
+/* Raised by one with every change. Plugins compiled with version 1, which has no trace(), still load. */
+#define WFLOW_PLUGIN_ABI 2u
 
 #define WFLOW_FLOAT32 1u
 #define WFLOW_FLOAT64 2u
@@ -50,23 +50,31 @@ struct wflow_context {
   uint64_t count;
 };
 
+struct wflow_trace; /* wflow_trace.h */
+
 struct wflow_plugin {
   uint32_t abi; /* WFLOW_PLUGIN_ABI */
   uint32_t array_count;
-  const struct wflow_array* arrays; /* array_count of them, at least one */
+  const struct wflow_array* arrays; /* array_count of them; at least one, if there is no trace() */
 
   /* Once a process; may be NULL. *state is handed to the other two. Not 0: the process ends, and none of its
    * samples has run. `error` takes a sentence with its '\0', at most error_bytes of them; it is "" before. */
   int (*begin)(const struct wflow_context* context, void** state, char* error, size_t error_bytes);
 
-  /* One sample. results[k] is the memory for arrays[k], all NaN before; it belongs to wflow, and counts only
-   * when run() has returned 0. Any other value: the sample has failed, with `error` as the reason. The value
-   * is taken as an exit code is: 101 fails softly, 104 asks for another try (docs/exit-codes.md). */
+  /* One sample; NULL if there is a trace(). results[k] is the memory for arrays[k], all NaN before; it
+   * belongs to wflow, and counts only when run() has returned 0. Any other value: the sample has failed, with
+   * `error` as the reason. The value is taken as an exit code is: 101 fails softly, 104 asks for another try
+   * (docs/exit-codes.md). */
   int (*run)(void* state, uint64_t sample, const double* parameters, void* const* results, char* error,
              size_t error_bytes);
 
   /* Once, after the last sample; may be NULL. */
   void (*end)(void* state);
+
+  /* In place of run(), for a simulator that takes its random draws from wflow (wflow_trace.h,
+   * docs/traces.md). It observes the arrays, with wflow_observe(), and gets them with no values. */
+  int (*trace)(void* state, uint64_t sample, const double* parameters, struct wflow_trace* trace, char* error,
+               size_t error_bytes);
 };
 
 /* The function that the library exports; `symbol:` in the spec names another. What it points to lives as long

@@ -22,10 +22,10 @@
 namespace wflow::trainer {
 namespace {
 
-const std::array<std::string, 22> kModels = {
-    "cosmoflow", "sc18",    "mlperf",          "mlp",    "cnn",       "unet",  "resnet",    "deeplab",
-    "tiramisu",  "decoder", "autoencoder",     "vae",    "fno",       "lstm",  "conv_lstm", "gan",
-    "wae",       "cycle",   "semi_supervised", "layers", "automatic", "module"};
+const std::array<std::string, 23> kModels = {
+    "cosmoflow", "sc18",    "mlperf",          "mlp",       "cnn",    "unet",      "resnet",    "deeplab",
+    "tiramisu",  "decoder", "autoencoder",     "vae",       "fno",    "lstm",      "conv_lstm", "gan",
+    "wae",       "cycle",   "semi_supervised", "inference", "layers", "automatic", "module"};
 const std::array<std::string, 3> kTransforms = {"none", "log", "log1p"};
 const std::array<std::string, 14> kLosses = {"mse",  "mae",         "huber",    "gaussian", "cross_entropy",
                                              "dice", "focal",       "quantile", "formula",  "detection",
@@ -197,18 +197,22 @@ const config::Table<ModelConfig>& model_table() {
            .usually("mlp and decoder `silu`; unet, resnet, deeplab and tiramisu `relu`; fno `gelu`; else "
                     "`leaky_relu`")
            .only_if(is_named),
-       config::integer(
-           "depth", &ModelConfig::depth, 1, 12,
-           "unet, resnet, deeplab, tiramisu, gan, wae, cycle: how often the grid is halved; fno, lstm, "
-           "conv_lstm: layers one after another")
+       config::integer("depth", &ModelConfig::depth, 1, 12,
+                       "unet, resnet, deeplab, tiramisu, gan, wae, cycle, inference: how often the grid is "
+                       "halved; fno, lstm, "
+                       "conv_lstm: layers one after another")
            .usually("resnet, deeplab and lstm `2`, fno `4`, conv_lstm `1`, else `3`")
            .only_if(is_named),
        config::integer(
            "latent", &ModelConfig::latent, 1, 1 << 20,
            "autoencoder, vae, wae, cycle, semi_supervised: values between encoder and decoder; gan: "
-           "random numbers of a sample")
-           .usually("gan `64`, wae and cycle `20`, else `16`")
+           "random numbers of a sample; inference: units of the LSTM")
+           .usually("gan `64`, inference `128`, wae and cycle `20`, else `16`")
            .only_if(is_named),
+       config::integer("components", &ModelConfig::components, 1, 1000,
+                       "inference: normal distributions that the proposal of a draw is a sum of")
+           .usually("`8`")
+           .only_if([](const ModelConfig& model) { return model.name == ModelName::inference; }),
        config::real("auxiliary_weight", &ModelConfig::auxiliary_weight, 0, 1e9,
                     "cycle: weight of predictions and cycles beside the latent code; semi_supervised: of the "
                     "reconstruction")
@@ -1184,7 +1188,8 @@ void check_heads(yaml::MapReader& reader, const TrainConfig& config) {
 // A network that stands for lists of its own.
 void check_composed(yaml::MapReader& reader, const TrainConfig& config) {
   const ModelName name = config.model.name;
-  const bool composed = name == ModelName::gan || name == ModelName::wae || name == ModelName::cycle;
+  const bool composed = name == ModelName::gan || name == ModelName::wae || name == ModelName::cycle ||
+                        name == ModelName::inference;
   if (!composed && name != ModelName::semi_supervised) return;
   for (const char* key : {"heads", "alternate", "random_inputs", "members"}) {
     if (!reader.has(key)) continue;
@@ -2043,6 +2048,11 @@ ModelConfig default_model(ModelName name) {
       model.norm = Norm::batch;
       model.dense = {128, 128};
       model.latent = name == ModelName::gan ? 64 : 20;
+      break;
+    case ModelName::inference:
+      model.width = 16;
+      model.dense = {128, 128};
+      model.latent = 128;
       break;
     case ModelName::fno:
       model.width = 32;

@@ -38,6 +38,7 @@ enum class ModelName {
   wae,
   cycle,
   semi_supervised,
+  inference,
   layers,
   automatic,
   module
@@ -106,7 +107,7 @@ struct ModelConfig {
   LayerKind activation = LayerKind::leaky_relu;
   // unet, resnet, deeplab, tiramisu: number of times that the grid is halved; fno, lstm, conv_lstm: layers
   std::int64_t depth = 3;
-  std::int64_t latent = 16;  // values between encoder and decoder; gan: random numbers
+  std::int64_t latent = 16;  // values between encoder and decoder; gan: random numbers; inference: LSTM units
   // cycle: weight of predictions and cycles beside the latent code; semi_supervised: of the reconstruction
   double auxiliary_weight = 1;
   InitialWeights initial = InitialWeights::automatic;
@@ -115,6 +116,7 @@ struct ModelConfig {
   std::int64_t blocks = 0;      // resnet, deeplab: residual blocks a level; tiramisu: layers of a dense block
   std::int64_t growth = 0;      // tiramisu: channels that a layer adds
   bool pre_activation = false;  // resnet: norm and activation before each convolution
+  std::int64_t components = 8;  // inference: normal distributions of a draw's proposal
   std::vector<std::int64_t> dilations;  // deeplab: of the parallel convolutions
   Padding padding = Padding::same;      // of the named networks' convolutions: same or periodic
   std::vector<LayerConfig> layers;

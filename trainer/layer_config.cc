@@ -61,6 +61,7 @@ const std::array<std::string, kKinds> kNames = {"convolution",
                                                 "film",
                                                 "mix",
                                                 "spread",
+                                                "trace_density",
                                                 "apply"};
 
 const std::array<std::string, 3> kPaddings = {"same", "valid", "periodic"};
@@ -119,6 +120,8 @@ Form form_of(LayerKind kind) {
     case LayerKind::mix:
     case LayerKind::spread:
       return {Argument::none, false, 0, 2, 2};
+    case LayerKind::trace_density:
+      return {Argument::size, false, 128, 2, 2};
     case LayerKind::apply:
       return {Argument::part, true, 0, 1, kMany};
     case LayerKind::lstm:
@@ -251,6 +254,10 @@ const config::Table<LayerConfig>& layer_table() {
                        "cells")
            .usually("`12`")
            .only_if([](const LayerConfig& layer) { return layer.kind == LayerKind::spectral_convolution; }),
+       config::integer("components", &LayerConfig::components, 1, 1000,
+                       "trace_density: normal distributions that a proposal is a sum of")
+           .usually("`8`")
+           .only_if([](const LayerConfig& layer) { return layer.kind == LayerKind::trace_density; }),
        config::boolean("learned", &LayerConfig::learned,
                        "positions: a learned table instead of sines and cosines")
            .usually("`false`")
@@ -467,6 +474,12 @@ bool reads_class_numbers(std::span<const LayerConfig> layers, const std::string&
   return std::ranges::any_of(layers, [&](const LayerConfig& layer) {
     return layer.kind == LayerKind::embedding && layer.from.front() == input;
   });
+}
+
+bool keeps_values(std::span<const LayerConfig> layers, const std::string& input) {
+  return reads_class_numbers(layers, input) || std::ranges::any_of(layers, [&](const LayerConfig& layer) {
+           return layer.kind == LayerKind::trace_density && layer.from.back() == input;
+         });
 }
 
 yaml::Node to_yaml(const LayerConfig& layer) {

@@ -59,13 +59,14 @@ enum class LayerKind {
   conv_lstm,             // weight_x [4 out, in, kd, kh, kw], weight_h [4 out, out, kd, kh, kw], bias [4 out]
   stop,                  // the value as it is; no gradient goes through
   subtract,
-  film,    // x (1 + scale) + shift for each channel; the second input has the scales, then the shifts
-  mix,     // of two values, in a random proportion for each sample
-  spread,  // numbers as channels of a field with the cells of the second input
-  apply,   // in lists: the layers of a part once more, on other values, with the same weights
-  count,   // number of kinds that a list of layers may have
-  module,  // a whole network in a TorchScript file
-  wrap     // in a graph: a field with its border from the other ends, before a periodic convolution
+  film,           // x (1 + scale) + shift for each channel; the second input has the scales, then the shifts
+  mix,            // of two values, in a random proportion for each sample
+  spread,         // numbers as channels of a field with the cells of the second input
+  trace_density,  // minus the logarithm of the density of a trace's draws, given a vector (docs/traces.md)
+  apply,          // in lists: the layers of a part once more, on other values, with the same weights
+  count,          // number of kinds that a list of layers may have
+  module,         // a whole network in a TorchScript file
+  wrap            // in a graph: a field with its border from the other ends, before a periodic convolution
 };
 
 // The name of a kind in YAML files and messages: "dense" for linear.
@@ -107,6 +108,7 @@ struct LayerConfig {
   StepOutput output = StepOutput::last;  // lstm, gru, conv_lstm
   std::int64_t modes = 12;               // spectral_convolution
   bool learned = false;                  // positions
+  std::int64_t components = 8;           // trace_density: normal distributions of a proposal
   std::string applied;                   // apply: the part
   bool operator==(const LayerConfig&) const = default;
 };
@@ -123,6 +125,9 @@ std::vector<config::Row> layer_rows();
 
 // True if an embedding reads the input, which then keeps its class numbers.
 bool reads_class_numbers(std::span<const LayerConfig> layers, const std::string& input);
+
+// True if the input is not normalised: an embedding reads its class numbers, or a trace_density its trace.
+bool keeps_values(std::span<const LayerConfig> layers, const std::string& input);
 
 // True for lstm and gru.
 bool is_recurrent(LayerKind kind);

@@ -19,6 +19,7 @@
 #include "trainer/analysis/analyze.h"
 #include "trainer/config.h"
 #include "trainer/inference/infer.h"
+#include "trainer/inference/trace_inference.h"
 #include "trainer/model/layout.h"
 #include "trainer/model/network.h"
 #include "trainer/parallel/communicator.h"
@@ -306,12 +307,14 @@ Examples:
   wflow infer training --observe points.csv -o found     each row is an observation; files go to the folder found
   wflow infer training --calibrate                       test samples: is the truth where the posterior says?
   wflow infer training --observe y.h5 --propose 1000     samples for a further round, for this observation
+  wflow infer training --simulator ./libdetector.so --observe y.h5   the random draws of a simulator (docs/traces.md)
 
 TRAINING is the folder of a finished training with 'loss: mixture' and the parameters as targets. posterior.h5 has the draws,
 inference.json their summaries.)";
 
 struct InferArguments {
   trainer::InferOptions options;
+  trainer::TraceInferOptions traces;
   bool unbounded = false;
   int threads = 1;
 };
@@ -335,12 +338,53 @@ CLI::App& add_infer(CLI::App& app, InferArguments& arguments) {
                      "of one observation: write this many draws to samples.csv, to simulate them");
   command.add_option("--propose", options.proposals,
                      "of one observation: write this many samples for a further round to proposals.csv");
+  trainer::TraceInferOptions& traces = arguments.traces;
+  command.add_option(
+      "--simulator", traces.simulator,
+      "after a training with 'model: inference': the plugin's library. Its random draws are the "
+      "parameters");
+  const std::string group = "With --simulator";
+  const auto add = [&](const char* name, auto& value, const char* text) {
+    return command.add_option(name, value, text)->needs("--simulator")->group(group)->capture_default_str();
+  };
+  add("--method", traces.method,
+      "ic: draws that the network proposes; is: draws from the prior; both weighted by the likelihood; rmh: "
+      "Markov "
+      "chains")
+      ->check(CLI::IsMember({"ic", "is", "rmh"}));
+  add("--traces", traces.traces, "runs of the simulator for each observation")
+      ->check(CLI::Range(std::size_t{10}, std::size_t{1000000000}));
+  add("--chains", traces.chains, "rmh: Markov chains")->check(CLI::Range(std::size_t{1}, std::size_t{1000}));
+  add("--burn-in", traces.burn_in, "rmh: share of a chain before its first state that counts")
+      ->check(CLI::Range(0.0, 0.9));
+  add("--observations", traces.observations, "how many of them, from the first on [1; with --calibrate 100]");
+  add("--symbol", traces.symbol, "the function that the library exports");
+  add("-j,--cores", traces.cores, "cores for the runs [all]");
   command.add_flag("--unbounded", arguments.unbounded,
                    "keep draws outside of the range that the training samples' parameters have");
   command.add_option("-o,--output", options.output, "folder for the files [that of the training]");
   command.add_option("--data", options.data, "data set of the training [as the training names it]");
   add_threads(command, arguments.threads);
   return command;
+}
+
+void run_infer(InferArguments& arguments) {
+  trainer::InferOptions& options = arguments.options;
+  options.bounded = !arguments.unbounded;
+  if (arguments.traces.simulator.empty()) return trainer::infer(options);
+  if (options.samples + options.proposals > 0 || arguments.unbounded)
+    throw Error(
+        ExitCode::usage,
+        "--samples, --propose and --unbounded are for trainings with 'loss: mixture', without --simulator");
+  trainer::TraceInferOptions& traces = arguments.traces;
+  traces.training = options.training;
+  traces.observe = options.observe;
+  traces.split = options.split;
+  traces.seed = options.seed;
+  traces.calibrate = options.calibrate;
+  traces.output = options.output;
+  traces.data = options.data;
+  trainer::infer_traces(traces);
 }
 
 int body(int argc, char** argv) {
@@ -405,8 +449,7 @@ int body(int argc, char** argv) {
   }
   if (infer_command.parsed()) {
     trainer::set_compute_threads(infer.threads, false);
-    infer.options.bounded = !infer.unbounded;
-    trainer::infer(infer.options);
+    run_infer(infer);
     return static_cast<int>(ExitCode::ok);
   }
   if (analyze_command.parsed()) {

@@ -106,7 +106,8 @@ void add_calibration(const std::string& task, const nlohmann::json& calibration,
     add_ranks(task, name, row, samples, page);
   };
   for (const nlohmann::json& row : calibration.at("parameters")) add(row.at("name"), row);
-  if (calibration.at("parameters").size() > 1) add("all together", calibration.at("joint"));
+  if (calibration.at("parameters").size() > 1 && calibration.contains("joint"))
+    add("all together", calibration.at("joint"));
   page.table(table);
 }
 

@@ -10,14 +10,17 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "base/text.h"
 #include "converters/convert/conversion.h"
 #include "converters/convert/ordered_parallel.h"
 #include "converters/input/read_ahead.h"
+#include "converters/readers/trace_index.h"
 #include "converters/shards/encode.h"
 #include "converters/shards/manifest.h"
 #include "converters/shards/shard_file.h"
 #include "converters/shards/shard_writer.h"
+#include "traces/address_table.h"
 
 namespace wflow::converters {
 
@@ -111,6 +114,60 @@ struct OutvotedForm {
   std::vector<std::size_t> placed;  // some of the samples with this form, by their number among those placed
 };
 
+// The addresses and types of the traces of a block's samples.
+class TraceCounter {
+ public:
+  void add(const ConvertConfig& config, const SampleRow& row) {
+    if (!row.row) return;
+    for (const fs::path& file : sample_files(config, row)) {
+      if (!is_trace_index(file)) continue;
+      open(file);
+      count(read_trace(*reader_, *row.row));
+    }
+  }
+  std::optional<traces::AddressTable> take() { return std::move(table_); }
+
+ private:
+  void open(const fs::path& file) {
+    if (file == file_) return;
+    file_ = file;
+    reader_ = open_trace_index(file);
+    known_.clear();
+    for (const auto& entry : fs::directory_iterator(file.parent_path())) {
+      const std::string name = entry.path().filename().string();
+      if (!name.starts_with("addresses.") || !name.ends_with(".json")) continue;
+      for (const traces::Address& address :
+           traces::parse_address_table(read_file(entry.path()), entry.path().string()).addresses())
+        known_[traces::address_hash(address.name)] = address;
+    }
+  }
+
+  void count(const std::vector<double>& rows) {
+    if (!table_) table_.emplace();
+    std::uint64_t type = 0;
+    const std::size_t draws = rows.size() / traces::kRowValues;
+    for (std::size_t i = 0; i < draws; ++i) {
+      const auto row = std::span(rows).subspan(i * traces::kRowValues, traces::kRowValues);
+      const std::uint64_t hash = traces::hash_of_halves(row[traces::kHigh], row[traces::kLow]);
+      type = hash64(type, hash);
+      const auto found = known_.find(hash);
+      if (found == known_.end())
+        throw Error(
+            ExitCode::data,
+            fmt::format("{} has a draw whose address is in no addresses.*.json beside it", file_.string()));
+      traces::Address address = found->second;
+      address.count = 1;
+      table_->add(address);
+    }
+    table_->add_type(type >> 16, draws);
+  }
+
+  fs::path file_;
+  std::unique_ptr<InputReader> reader_;
+  std::map<std::uint64_t, traces::Address> known_;  // in the folder of the file
+  std::optional<traces::AddressTable> table_;
+};
+
 class BlockConverter {
  public:
   BlockConverter(const Conversion& conversion, std::uint64_t block, std::span<const SampleRow> rows,
@@ -142,6 +199,7 @@ class BlockConverter {
       if (observer_.missing) observer_.missing(sample);
     }
     close_shards();
+    record_.addresses = addresses_.take();
     if (config_.delete_inputs) verify_shards();
     publish();
     return std::move(record_);
@@ -284,6 +342,7 @@ class BlockConverter {
       if (config_.delete_inputs) shard.raw_hashes.push_back(std::move(hashes));
     }
     if (placed.split == kTrain) add_statistics(sample);
+    addresses_.add(config_, *placed.row);
   }
 
   void add_statistics(const EncodedSample& sample) {
@@ -400,6 +459,7 @@ class BlockConverter {
   std::vector<PlacedRow> placed_;
   std::optional<SampleForm> form_;
   std::array<Shard, 3> shards_;
+  TraceCounter addresses_;
   BlockRecord record_;
   std::string unusable_;  // with on_missing: fail, the first unusable sample
   // The readable samples by form.

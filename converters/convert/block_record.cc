@@ -162,6 +162,8 @@ BlockRecord record_from(const nlohmann::json& json) {
   for (const auto& moments : json.at("statistics")) r.moments.push_back(moments_from(moments));
   for (const auto& list : json.value("distributions", nlohmann::json::array()))
     r.sketches.push_back(sketches_from(list));
+  if (json.contains("addresses"))
+    r.addresses = traces::parse_address_table(json.at("addresses").dump(), "the block record");
   return r;
 }
 
@@ -184,18 +186,19 @@ std::string shard_name(std::string_view split, std::uint64_t block) {
 void write_block_record(const fs::path& output, const BlockRecord& r) {
   const bool ragged = std::any_of(r.fields.begin(), r.fields.end(),
                                   [](const FieldForm& form) { return form.ragged.has_value(); });
-  const Json json = {{"wflow_format", ragged ? kFormatWithRagged : kFormatVersion},
-                     {"block", r.block},
-                     {"shard_samples", r.shard_samples},
-                     {"config", r.config_hash},
-                     {"rows", r.rows_hash},
-                     {"inputs", r.inputs_hash},
-                     {"fields", list_json(r.fields)},
-                     {"shards", list_json(r.shards)},
-                     {"missing", list_json(r.missing)},
-                     {"dropped", list_json(r.dropped)},
-                     {"statistics", list_json(r.moments)},
-                     {"distributions", list_json(r.sketches)}};
+  Json json = {{"wflow_format", ragged ? kFormatWithRagged : kFormatVersion},
+               {"block", r.block},
+               {"shard_samples", r.shard_samples},
+               {"config", r.config_hash},
+               {"rows", r.rows_hash},
+               {"inputs", r.inputs_hash},
+               {"fields", list_json(r.fields)},
+               {"shards", list_json(r.shards)},
+               {"missing", list_json(r.missing)},
+               {"dropped", list_json(r.dropped)},
+               {"statistics", list_json(r.moments)},
+               {"distributions", list_json(r.sketches)}};
+  if (r.addresses) json["addresses"] = r.addresses->to_json();
   write_file_durably(block_record_path(output, r.block),
                      with_checksum(json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n"));
 }

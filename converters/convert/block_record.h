@@ -14,6 +14,7 @@
 #include "converters/input/arrange.h"
 #include "converters/shards/manifest.h"
 #include "converters/shards/shard_reader.h"
+#include "traces/address_table.h"
 
 namespace wflow::converters {
 
@@ -42,6 +43,7 @@ struct BlockRecord {
   std::vector<MissingSample> dropped;         // dropped by a filter (drop_if)
   std::vector<std::vector<Moments>> moments;  // for training samples: for each field, one for each channel
   std::vector<std::vector<Sketch>> sketches;  // for the same values; none for fields of many channels
+  std::optional<traces::AddressTable> addresses;  // of traces
 };
 
 // "absent", or size and time of change.

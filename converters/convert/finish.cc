@@ -155,6 +155,14 @@ FieldInfo info_of(const ConvertConfig& config, const FieldForm& form, const Merg
   return info;
 }
 
+// The addresses of all traces, in order of block; beside the manifest, because a simulator may have 100,000.
+void write_addresses(const fs::path& output, const std::vector<BlockRecord>& records) {
+  traces::AddressTable all;
+  for (const BlockRecord& record : records)
+    if (record.addresses) all.merge(*record.addresses);
+  if (all.size() > 0) write_file_durably(output / traces::kAddressFile, all.to_json().dump(1) + "\n");
+}
+
 }  // namespace
 
 Manifest finish_conversion(const Conversion& conversion, std::vector<MissingSample>* outvoted) {
@@ -197,6 +205,7 @@ Manifest finish_conversion(const Conversion& conversion, std::vector<MissingSamp
     manifest.fields.push_back(
         info_of(config, form.fields[k], merged[k], manifest.split(kSplitNames[kTrain]).samples));
   derive_flat_view(manifest);
+  write_addresses(conversion.output, records);
   const std::string text = manifest_text(manifest);
   write_file_durably(conversion.output / kManifestName, text);
   manifest.hash = hash_bytes(take_checksum(text).text);

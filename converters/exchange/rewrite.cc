@@ -24,6 +24,7 @@
 #include "converters/shards/ragged.h"
 #include "converters/shards/shard_writer.h"
 #include "converters/split.h"
+#include "traces/address_table.h"
 
 namespace wflow::converters {
 
@@ -150,6 +151,7 @@ class Rewriter {
                              : merged[k].summaries(field.normalisation, field.statistics.size());
     }
     write_file_durably(folder_.path() / kManifestName, manifest_text(manifest));
+    write_addresses();
     folder_.publish();
     std::string text;
     for (const Source& source : sources_) {
@@ -164,6 +166,17 @@ class Rewriter {
 
  private:
   const Manifest& first() const { return sources_.front().manifest; }
+
+  // Those of the sources' traces.
+  void write_addresses() const {
+    traces::AddressTable all;
+    for (const Source& source : sources_) {
+      const fs::path file = source.path / traces::kAddressFile;
+      if (fs::exists(file)) all.merge(traces::parse_address_table(read_file(file), file.string()));
+    }
+    if (all.size() > 0)
+      write_file_durably(folder_.path() / traces::kAddressFile, all.to_json().dump(1) + "\n");
+  }
 
   void require_bricks() const {
     if (!options_.bricks || options_.bricks->empty()) return;

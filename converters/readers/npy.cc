@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "converters/readers/reader.h"
+#include "converters/readers/trace_index.h"
 
 namespace wflow::converters {
 
@@ -303,6 +304,10 @@ class NpzInput final : public MemoryReader {
 }  // namespace
 
 std::unique_ptr<InputReader> open_npy(const fs::path& path, const Selector&) {
+  return is_trace_index(path) ? open_trace_index(path) : open_plain_npy(path);
+}
+
+std::unique_ptr<InputReader> open_plain_npy(const fs::path& path) {
   return std::make_unique<NpyInput>(path);
 }
 

@@ -99,7 +99,7 @@ std::unique_ptr<InputReader> open_input(const fs::path& path, const Selector& se
 }
 
 InputArray read_input(InputReader& reader, const fs::path& path, const Selector& selector, Row row) {
-  InputArray result{reader.find(selector), {}};
+  InputArray result{row ? reader.find_in_row(selector, row) : reader.find(selector), {}};
   const InputField& field = result.field;
   const Selection selection = resolve_selection(path, selector.slice, row, field.shape);
   Array& array = result.array;

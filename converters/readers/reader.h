@@ -44,6 +44,10 @@ class InputReader {
   virtual std::vector<InputField> fields() = 0;
   // The field that the selector means; Error{data} with the existing ones.
   virtual InputField find(const Selector& selector) = 0;
+  // The same, for one row of the slowest axis, where rows have lengths of their own.
+  virtual InputField find_in_row(const Selector& selector, std::optional<std::uint64_t> /*row*/) {
+    return find(selector);
+  }
   // Fills `values`, which has the length of the selection (selection_bytes).
   virtual void read(const InputField& field, const Selection& selection, std::span<std::uint8_t> values) = 0;
 };
@@ -80,6 +84,7 @@ std::unique_ptr<InputReader> open_hdf5_input(const std::filesystem::path& path, 
 void refuse_other_files(const std::filesystem::path& path);
 std::unique_ptr<InputReader> open_netcdf(const std::filesystem::path& path, const Selector& selector);
 std::unique_ptr<InputReader> open_npy(const std::filesystem::path& path, const Selector& selector);
+std::unique_ptr<InputReader> open_plain_npy(const std::filesystem::path& path);
 std::unique_ptr<InputReader> open_npz(const std::filesystem::path& path, const Selector& selector);
 std::unique_ptr<InputReader> open_raw(const std::filesystem::path& path, const Selector& selector);
 std::unique_ptr<InputReader> open_table(const std::filesystem::path& path, const Selector& selector);

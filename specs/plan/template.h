@@ -107,6 +107,8 @@ struct PluginBlock {
   std::uint64_t bundle = 1000;          // samples for one process
   std::vector<std::string> parameters;  // columns that the function gets, in this order; empty: all
   bool check_finite = true;             // a sample with NaN or infinity in its results has failed
+  std::uint64_t seed = 1;               // of a simulator that takes its random draws from wflow
+  std::string posterior;                // the file in which wflow infer asks for runs under an observation
   SampleDesign samples;                 // set by the campaign: a process computes any row itself
 };
 

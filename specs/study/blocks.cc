@@ -47,7 +47,13 @@ const config::Table<PluginBlock>& plugin_table() {
            .usually("all"),
        config::boolean("check_finite", &PluginBlock::check_finite,
                        "a sample with NaN or infinity in its results has failed"),
-       config::text("symbol", &PluginBlock::symbol, "the function that the library exports")});
+       config::text("symbol", &PluginBlock::symbol, "the function that the library exports"),
+       config::integer("seed", &PluginBlock::seed, 0, INT64_MAX,
+                       "of a simulator that takes its [random draws from wflow](traces.md): its draws are a "
+                       "function of the seed and the sample"),
+       config::text("posterior", &PluginBlock::posterior,
+                    "set by `wflow infer`: the file with the observation under which such a simulator runs")
+           .unless_default()});
   return table;
 }
 

@@ -55,6 +55,7 @@ constexpr std::int64_t kMostPoints = 100'000;
 struct SamplesBlock : Samples {
   Reading* reading = nullptr;
   bool ours = true;                 // not Merlin's
+  bool bare = false;                // a count alone: no columns
   std::optional<std::size_t> part;  // its index in a list of designs, which have one directory tree
   std::vector<yaml::Mark> marks;    // one for each column
 
@@ -93,6 +94,10 @@ void read_design(MapReader& reader, std::string_view key, SamplesBlock& block) {
     block.design.kind = static_cast<DesignKind>(reader.choice(key, 0, kDesigns));
     block.design.count = is_random(block) ? 1 : 0;
     if (block.is_overridden() && !is_file(block)) replace_design_by_file(reader, block);
+  } else if (reader.has("count") && !reader.has("parameters")) {
+    block.design.kind = DesignKind::uniform;  // rows that differ by their number alone
+    block.design.count = 1;
+    block.bare = true;
   } else if (!reader.has("file") && !block.is_overridden()) {
     reader.diagnostics().error(reader.node().mark, "the samples: block needs the key 'design' (" +
                                                        text::join(kDesigns, ", ") + ") or 'file'");
@@ -391,8 +396,10 @@ const config::Table<SamplesBlock>& samples_table() {
                             read_design)
            .usually("`file`, if that is given")
            .only_if(is_ours),
-       of_design(config::integer("count", &SampleDesign::count, 1, kMaxCount,
-                                 "number of rows: for `uniform`, `latin_hypercube`, `sobol`, `halton`"))
+       of_design(
+           config::integer("count", &SampleDesign::count, 1, kMaxCount,
+                           "number of rows: for `uniform`, `latin_hypercube`, `sobol`, `halton`. Alone, "
+                           "without `design` and `parameters`: samples that differ by their number"))
            .required()
            .only_if(is_random),
        of_design(config::integer(
@@ -407,7 +414,7 @@ const config::Table<SamplesBlock>& samples_table() {
            "high, log, integer}`; for `grid`, a list of values or `{low, high, points, log}`",
            read_box)
            .required()
-           .only_if(is_box),
+           .only_if([](const SamplesBlock& block) { return is_box(block) && !block.bare; }),
        custom<SamplesBlock>("columns", names, "`list`: the names of the columns").required().only_if(is_list),
        custom<SamplesBlock>("values", list, "`list`: the rows", read_rows).required().only_if(is_list),
        custom<SamplesBlock>(

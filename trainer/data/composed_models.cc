@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/yaml.h"
+#include "traces/distribution.h"
 #include "trainer/data/roles.h"
 
 namespace wflow::trainer {
@@ -65,6 +66,7 @@ class Composition {
   TrainConfig gan();
   TrainConfig wae();
   TrainConfig cycle();
+  TrainConfig inference();
 
  private:
   const ModelConfig& model() const { return config_.model; }
@@ -75,6 +77,7 @@ class Composition {
   void score(const std::string& name, const std::string& output, int constant, double weight = 1);
   void update(const std::vector<std::string>& heads, const std::vector<std::string>& learn);
 
+  std::int64_t halvings(const Group& group) const;
   std::int64_t levels(const Group& group) const;
   void normed(const char* activation, const Json& argument);
   void hidden(const std::vector<std::int64_t>& sizes, const char* activation, const Json& argument);
@@ -82,6 +85,7 @@ class Composition {
   void contract(const Group& group, const std::string& part, bool norm_first);
   void discriminator(const std::string& part, const std::string& from, const Group& of,
                      const std::string& name);
+  std::string trace_input() const;
   std::string joined(const Group& group, const std::string& name);
   const Group& only_field(const std::vector<Group>& groups) const;
   TrainConfig finished() const;
@@ -126,8 +130,8 @@ void Composition::update(const std::vector<std::string>& heads, const std::vecto
   updates_.push_back({{"heads", heads}, {"learn", learn}});
 }
 
-// How often a grid is halved.
-std::int64_t Composition::levels(const Group& group) const {
+// How often a grid is halved; 0: it can't be.
+std::int64_t Composition::halvings(const Group& group) const {
   std::int64_t levels = model().depth;
   for (const std::int64_t cells : group.shape.extent) {
     if (cells == 1) continue;
@@ -135,7 +139,11 @@ std::int64_t Composition::levels(const Group& group) const {
     while (cells % (2 << fits) == 0 && (cells >> (fits + 1)) >= kFewestCells) ++fits;
     levels = std::min(levels, fits);
   }
-  if (levels > 0) return levels;
+  return levels;
+}
+
+std::int64_t Composition::levels(const Group& group) const {
+  if (const std::int64_t levels = halvings(group); levels > 0) return levels;
   throw Error(ExitCode::spec,
               fmt::format("the network {} halves the grid of '{}', which is {}: it needs an even "
                           "number of at least {} cells along each axis",
@@ -344,6 +352,63 @@ TrainConfig Composition::cycle() {
   return finished();
 }
 
+// The field of the data set's traces among the inputs.
+std::string Composition::trace_input() const {
+  std::vector<std::string> found;
+  for (const std::string& name : config_.inputs) {
+    const auto field = field_called(name, info_);
+    if (field && info_.fields[*field].is_ragged &&
+        info_.fields[*field].shape.channels == static_cast<std::int64_t>(traces::kRowValues))
+      found.push_back(name);
+  }
+  if (found.size() == 1 && info_.addresses != nullptr) return found.front();
+  throw Error(
+      ExitCode::spec,
+      fmt::format("the network inference learns from the traces of a simulator and what it observed, and "
+                  "'inputs' ({}) of {} has {}: docs/traces.md shows a study",
+                  text::join(config_.inputs, ", "), config_.data,
+                  info_.addresses == nullptr ? "no traces" : fmt::format("{} of them", found.size())));
+}
+
+// Le, Baydin and Wood 2017: an embedding of the observation, and the density of the trace's draws given it.
+TrainConfig Composition::inference() {
+  const std::string trace = trace_input();
+  std::vector<std::string> observed;
+  for (const std::string& name : config_.inputs)
+    if (name != trace) observed.push_back(name);
+  if (observed.empty())
+    throw Error(ExitCode::spec,
+                "the network inference needs what the simulator observed: name it in 'inputs'");
+  const std::vector<Group> groups = groups_of(observed, "numbers", config_, info_);
+  inputs_ = {trace};
+  for (const Group& group : groups)
+    for (const std::string& name : group.inputs) inputs_.push_back(name);
+  std::vector<std::string> seen;
+  for (const Group& group : groups)
+    seen.push_back(group.is_field() ? "seen_" + group.name : joined(group, "seen_" + group.name));
+  for (const Group& group : groups) {
+    if (!group.is_field()) continue;
+    if (halvings(group) > 0) {
+      contract(group, "encoder", true);
+    } else {
+      begin("encoder", group.inputs.front());
+      layer("flatten", nullptr);
+    }
+    layers_.back()["name"] = "seen_" + group.name;
+  }
+  begin("encoder", seen.size() == 1 ? seen.front() : std::string());
+  if (seen.size() > 1) layer("concatenate", seen);
+  hidden(model().dense, "silu", nullptr);
+  layers_.back()["name"] = kObservationLayer;
+  begin("proposals", {});
+  layer("trace_density", model().latent,
+        {{"from", {kObservationLayer, trace}}, {"components", model().components}});
+  layers_.back()["name"] = "trace_density";
+  head("density", "trace_density", {{"constant", 0}, {"loss", "wasserstein"}});
+  head(kObservationLayer, kObservationLayer, {{"constant", 0}, {"weight", 0}, {"export", true}});
+  return finished();
+}
+
 TrainConfig Composition::finished() const {
   yaml::Node block = to_yaml(config_);
   std::erase_if(block.entries, [](const auto& entry) {
@@ -358,7 +423,7 @@ TrainConfig Composition::finished() const {
   if (!random_.empty()) add("random_inputs", random_);
   add("model", {{"layers", layers_}});
   add("heads", heads_);
-  add("alternate", updates_);
+  if (!updates_.empty()) add("alternate", updates_);
   if (!random_.empty() && config_.optimizer == usual_optimizer()) {
     std::erase_if(block.entries, [](const auto& entry) { return entry.first.text == "optimizer"; });
     add("optimizer", {{"name", "adam"}, {"learning_rate", 2e-4}, {"beta1", 0.5}, {"beta2", 0.999}});
@@ -393,7 +458,7 @@ TrainConfig semi_supervised(const TrainConfig& config) {
 
 bool is_composed(ModelName name) {
   return name == ModelName::gan || name == ModelName::wae || name == ModelName::cycle ||
-         name == ModelName::semi_supervised;
+         name == ModelName::semi_supervised || name == ModelName::inference;
 }
 
 TrainConfig expanded(const TrainConfig& config, const DatasetInfo& info) {
@@ -405,6 +470,8 @@ TrainConfig expanded(const TrainConfig& config, const DatasetInfo& info) {
       return composition.wae();
     case ModelName::cycle:
       return composition.cycle();
+    case ModelName::inference:
+      return composition.inference();
     default:
       return semi_supervised(config);
   }

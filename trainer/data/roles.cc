@@ -458,6 +458,7 @@ std::vector<TargetShape> target_shapes(const TrainConfig& config, const DatasetI
 
 ModelTask task_of(const TrainConfig& config, const DatasetInfo& info, const DataRoles& roles) {
   ModelTask task;
+  task.addresses = info.addresses;
   for (const DataRoles::Input& input : roles.inputs)
     task.inputs.push_back(
         {input.name, input.label ? TensorShape{} : info.fields[roles.parts[input.part].field].shape});

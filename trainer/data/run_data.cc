@@ -217,7 +217,7 @@ void RunData::normalise_inputs() {
   for (const DataRoles::Input& input : roles_.inputs) {
     if (!input.label) continue;
     const LabelRange& range = dataset_.info.label_range[*input.label];
-    const bool scales = config_.normalise && !reads_class_numbers(config_.model.layers, input.name);
+    const bool scales = config_.normalise && keeps_values(config_.model.layers, input.name);
     n.numbers_mean.push_back(scales ? range.mean : 0.0);
     n.numbers_std.push_back(scales ? safe_deviation(range.deviation) : 1.0);
   }
@@ -331,7 +331,7 @@ FieldScale RunData::scale_of(std::size_t part, Communicator& communicator) {
   const auto channels = static_cast<std::size_t>(field_of(part).shape.channels);
   FieldScale scale;
   if (!config_.normalise || is_mask(part) || is_detected(heads_, roles_, part) ||
-      reads_class_numbers(config_.model.layers, roles_.parts[part].name)) {
+      keeps_values(config_.model.layers, roles_.parts[part].name)) {
     scale = {std::vector<double>(channels, 0.0), std::vector<double>(channels, 1.0), false};
   } else if (is_transformed(config_, dataset_.info, roles_.parts[part].field) ||
              field_of(part).range.empty()) {

@@ -8,6 +8,8 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/file.h"
+#include "traces/address_table.h"
 #include "trainer/data/transform.h"
 
 namespace wflow::trainer {
@@ -119,8 +121,17 @@ DataField field_of(const converters::FieldInfo& info) {
   return field;
 }
 
-DatasetInfo info_of(const converters::Manifest& manifest) {
+// The addresses of a data set with traces.
+std::shared_ptr<const traces::AddressTable> addresses_of(const std::filesystem::path& directory) {
+  const std::filesystem::path file = directory / traces::kAddressFile;
+  if (!std::filesystem::exists(file)) return nullptr;
+  return std::make_shared<const traces::AddressTable>(
+      traces::parse_address_table(read_file(file), file.string()));
+}
+
+DatasetInfo info_of(const converters::Manifest& manifest, const std::filesystem::path& directory) {
   DatasetInfo info;
+  info.addresses = addresses_of(directory);
   info.name = manifest.name;
   info.hash = manifest.hash;
   info.labels = manifest.labels;
@@ -190,7 +201,7 @@ double usual_class_of_field(const SampleSource& split, std::size_t field, const 
 }
 
 DatasetInfo read_dataset_info(const std::filesystem::path& directory) {
-  return info_of(converters::read_manifest(directory));
+  return info_of(converters::read_manifest(directory), directory);
 }
 
 Dataset open_dataset(const std::filesystem::path& directory) {
@@ -203,7 +214,7 @@ Dataset open_dataset(const std::filesystem::path& directory) {
 Dataset open_dataset(const std::filesystem::path& directory, const converters::Manifest& manifest,
                      const SplitOpener& opener) {
   Dataset dataset;
-  dataset.info = info_of(manifest);
+  dataset.info = info_of(manifest, directory);
   dataset.train = std::make_unique<ShardSource>(opener("train"));
   dataset.validation = std::make_unique<ShardSource>(opener("validation"));
   dataset.test = std::make_unique<ShardSource>(opener("test"));

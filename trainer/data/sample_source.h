@@ -91,6 +91,7 @@ struct DatasetInfo {
   std::vector<std::string> labels;  // names of the targets' numbers; empty if a target is a field
   std::vector<LabelRange> label_range;
   std::size_t missing = 0;
+  std::shared_ptr<const traces::AddressTable> addresses;  // of traces; null: there are none
 };
 
 struct Dataset {

@@ -167,10 +167,16 @@ void Calibration::add(const PosteriorDraws& draws, std::span<const double> truth
   const std::size_t parameters = truth.size();
   const std::vector<ParameterSummary> all = summaries(draws, parameters);
   for (std::size_t i = 0; i < parameters; ++i) {
-    std::size_t below = 0;
-    for (std::size_t n = 0; n < draws.count(); ++n)
-      below += draws.values[n * parameters + i] < truth[i] ? 1 : 0;
-    shares_[i].push_back(static_cast<double>(below) / count);
+    double below = 0;
+    double equal = 0;
+    for (std::size_t n = 0; n < draws.count(); ++n) {
+      const double value = draws.values[n * parameters + i];
+      below += value < truth[i] ? 1 : 0;
+      equal += value == truth[i] ? 1 : 0;
+    }
+    // Draws of whole numbers may equal the truth: an arbitrary part of these is below, or the shares are not
+    // uniform.
+    shares_[i].push_back((below + equal * unit_real(hash64(samples_, i))) / count);
     deviations_[i] += all[i].deviation;
   }
   const auto denser = std::ranges::count_if(draws.log_density, [&](double l) { return l > log_density; });

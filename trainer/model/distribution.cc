@@ -92,6 +92,8 @@ SplitRule rule_of(LayerKind kind) {
       return {Splitting::whole, "every cell reads all cells"};
     case LayerKind::spectral_convolution:
       return {Splitting::whole, "its Fourier transform reads all cells"};
+    case LayerKind::trace_density:
+      return {Splitting::whole, "each draw reads the state of the draw before"};
     case LayerKind::module:
       return {Splitting::whole, "the layers of a TorchScript module are not known"};
     case LayerKind::apply:

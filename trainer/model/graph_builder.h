@@ -65,6 +65,13 @@ class GraphBuilder {
   Value gather(std::string name, Value from, std::vector<std::int64_t> channels);
   // `from`: an input of one channel with class numbers.
   Value embedding(std::string name, Value from, std::int64_t classes, std::int64_t size);
+  // The dictionary of the data set's traces, for trace_density().
+  void use_addresses(std::shared_ptr<const traces::AddressTable> addresses) {
+    addresses_ = std::move(addresses);
+  }
+  // Minus the logarithm of the density that the network gives the draws of a trace, an input [8, steps] with
+  // a traces::Row a step. Parameters: those of traces::ProposalNetwork::shapes().
+  Value trace_density(std::string name, Value from, Value trace, std::int64_t units, std::int64_t components);
   Value flatten(std::string name, Value from);
   Value global_pool(LayerKind kind, std::string name, Value from);
   Value softmax(std::string name, Value from);
@@ -123,6 +130,7 @@ class GraphBuilder {
   void need_field(const Layer& layer) const;
   void need_mask(const Layer& layer) const;
 
+  std::shared_ptr<const traces::AddressTable> addresses_;
   ModelGraph graph_;
   std::array<bool, 3> flat_ = {true, true, true};
   std::string part_;

@@ -384,6 +384,8 @@ Value add_layer(GraphBuilder& graph, const LayerConfig& layer, const std::vector
       return graph.positions(layer.name, from[0], layer.learned);
     case LayerKind::coordinates:
       return graph.coordinates(layer.name, from[0]);
+    case LayerKind::trace_density:
+      return graph.trace_density(layer.name, from[0], from[1], layer.size, layer.components);
     case LayerKind::spectral_convolution:
       return graph.spectral_convolution(layer.name, from[0], layer.size, graph.along_axes(layer.modes));
     case LayerKind::conv_lstm:
@@ -433,7 +435,9 @@ void add_outputs(const ModelConfig& config, const ModelTask& task, const std::ma
 class ListedLayers {
  public:
   ListedLayers(const ModelConfig& config, const ModelTask& task)
-      : config_(config), task_(task), graph_(task.inputs, shapes_of(heads_of(task))) {}
+      : config_(config), task_(task), graph_(task.inputs, shapes_of(heads_of(task))) {
+    graph_.use_addresses(task.addresses);
+  }
 
   ModelGraph build() {
     for (Value input = 0; input < task_.inputs.size(); ++input) values_[task_.inputs[input].name] = input;
@@ -550,6 +554,7 @@ ModelGraph build_named(const ModelConfig& config, const ModelTask& task) {
     case ModelName::wae:
     case ModelName::cycle:
     case ModelName::semi_supervised:
+    case ModelName::inference:
     case ModelName::layers:
     case ModelName::automatic:
     case ModelName::module:

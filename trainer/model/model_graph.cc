@@ -30,6 +30,14 @@ std::int64_t attention_flops(const Layer& layer) {
   return 2 * weights * cells + 4 * layer.input.channels * cells * cells;
 }
 
+// Counts the recurrent layer, the hidden one and a head of a mixture, for the longest trace.
+std::int64_t trace_flops(const Layer& layer) {
+  const std::int64_t units = layer.groups;
+  const std::int64_t weights = layer.parameters[1].count() + layer.parameters[2].count() +
+                               layer.parameters[5].count() + 3 * layer.components * units;
+  return 2 * weights * layer.steps;
+}
+
 // Counts the products of matrices that compute it.
 std::int64_t spectral_flops(const Layer& layer) {
   const SpectralPlan plan = spectral_plan(layer);
@@ -87,6 +95,8 @@ std::int64_t Layer::forward_flops() const {
       return spectral_flops(*this);
     case LayerKind::conv_lstm:
       return 2 * (parameters[0].count() + parameters[1].count()) * input.voxels();
+    case LayerKind::trace_density:
+      return trace_flops(*this);
     case LayerKind::module:  // not known
     case LayerKind::pixel_shuffle:
     case LayerKind::slice:

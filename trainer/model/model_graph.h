@@ -12,6 +12,10 @@
 
 #include "trainer/config.h"
 
+namespace wflow::traces {
+class AddressTable;
+}
+
 namespace wflow::trainer {
 
 // Shape of one sample. Vectors have extent {1, 1, 1}; fields of one and two dimensions have leading axes
@@ -65,9 +69,12 @@ struct Layer {
   std::size_t axis = 0;                       // slice: 0 for the channels, 1 to 3 for an axis of the extent
   std::int64_t first = 0;                     // slice: the first channel or cell
   std::vector<std::int64_t> channels;         // gather
-  bool bidirectional = false;                 // lstm, gru
-  bool every_step = false;                    // lstm, gru, conv_lstm: the output is a sequence
-  std::size_t time_axis = 2;                  // conv_lstm: the axis of the frames
+  std::shared_ptr<const traces::AddressTable> addresses;  // trace_density
+  std::int64_t components = 0;                            // trace_density
+  std::int64_t steps = 0;                                 // trace_density: the most draws of a trace
+  bool bidirectional = false;                             // lstm, gru
+  bool every_step = false;                                // lstm, gru, conv_lstm: the output is a sequence
+  std::size_t time_axis = 2;                              // conv_lstm: the axis of the frames
   LayerInit init = LayerInit::automatic;
   std::string part;     // "encoder", "head", ...; empty: none
   bool frozen = false;  // its parameters do not learn
@@ -78,7 +85,8 @@ struct Layer {
 
   // True if the gradient of the output reaches an input.
   bool passes_gradient(std::size_t input) const {
-    return kind != LayerKind::stop && (kind != LayerKind::spread || input == 0);
+    const bool first_alone = kind == LayerKind::spread || kind == LayerKind::trace_density;
+    return kind != LayerKind::stop && (!first_alone || input == 0);
   }
   // Cells that a window spans along an axis.
   std::int64_t reach(std::size_t axis) const { return (kernel[axis] - 1) * dilation[axis] + 1; }
@@ -134,6 +142,7 @@ struct ModelTask {
   std::string name = {};                 // of the first head; empty where there is one only
   // Lists of layers: the layers of all heads; empty: the model's own `outputs`.
   std::vector<std::string> layers = {};
+  std::shared_ptr<const traces::AddressTable> addresses = {};  // of the data set's traces
 };
 
 // Throws Error{spec} if the network does not fit the data.

@@ -2,6 +2,7 @@
 // Recurrent, attention and spectral layers of GraphBuilder.
 #include <fmt/format.h>
 
+#include "traces/proposal_network.h"
 #include "trainer/model/graph_builder.h"
 
 namespace wflow::trainer {
@@ -81,6 +82,41 @@ GraphBuilder::Value GraphBuilder::attention(std::string name, const std::vector<
   layer.parameters.push_back(drawn(layer.name + ".in_bias", {3 * channels}, channels, false));
   layer.parameters.push_back(drawn(layer.name + ".out_weight", {channels, channels}, channels, true));
   layer.parameters.push_back(drawn(layer.name + ".out_bias", {channels}, channels, false));
+  return push(std::move(layer));
+}
+
+GraphBuilder::Value GraphBuilder::trace_density(std::string name, Value from, Value trace, std::int64_t units,
+                                                std::int64_t components) {
+  Layer layer = begin(LayerKind::trace_density, std::move(name), {from, trace});
+  need_vector(layer);
+  const TensorShape& rows = shape(trace);
+  if (trace >= graph_.inputs.size() || rows.channels != static_cast<std::int64_t>(traces::kRowValues))
+    refuse(
+        fmt::format("the trace_density '{}' reads a trace: its second value must be an input of {} "
+                    "channels, and '{}' is {} of {}",
+                    layer.name, traces::kRowValues, name_of(trace),
+                    trace >= graph_.inputs.size() ? "a layer" : "an input", text_of(rows)));
+  if (addresses_ == nullptr)
+    refuse(
+        fmt::format("the trace_density '{}' needs the addresses of the traces, and the data set has no {}: "
+                    "convert the traces of a plugin (docs/traces.md)",
+                    layer.name, traces::kAddressFile));
+  layer.addresses = addresses_;
+  layer.components = components;
+  layer.groups = units;
+  layer.steps = rows.voxels();
+  const traces::ProposalNetwork::Sizes sizes = {static_cast<std::size_t>(layer.input.channels),
+                                                static_cast<std::size_t>(units),
+                                                static_cast<std::size_t>(components)};
+  const auto shapes = traces::ProposalNetwork::shapes(sizes, *addresses_);
+  constexpr const char* kNames[] = {"address",       "weight_ih",   "weight_hh",   "bias_ih",  "bias_hh",
+                                    "hidden_weight", "hidden_bias", "head_weight", "head_bias"};
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    const bool weight = shapes[i].size() > 1;
+    layer.parameters.push_back(
+        drawn(fmt::format("{}.{}", layer.name, kNames[i]), shapes[i], i == 0 ? 1 : units, weight && i > 0));
+  }
+  layer.output = {1, {1, 1, 1}};
   return push(std::move(layer));
 }
 

@@ -24,6 +24,8 @@ std::int64_t kept_values(const Layer& layer) {
       return 2 * layer.groups * cells * cells + 4 * layer.input.count();
     case LayerKind::spectral_convolution:
       return 2 * layer.parameters[0].shape[0] * (layer.input.channels + 2 * layer.output.channels);
+    case LayerKind::trace_density:
+      return (10 * layer.groups + layer.parameters[1].shape[1] + 6 * layer.components) * layer.steps;
     case LayerKind::conv_lstm:
       return 10 * layer.output.channels * cells;
     default:

@@ -602,6 +602,8 @@ LayerFunction function_of(const Layer& layer, Precision precision) {
             .expand({-1, -1, extent[0], extent[1], extent[2]})
             .contiguous();
       };
+    case LayerKind::trace_density:
+      return trace_function(layer);
     default: {
       LayerFunction function = sequence_function(layer);
       WFLOW_CHECK(function);

@@ -76,6 +76,8 @@ using LayerFunction =
     std::function<at::Tensor(const TorchLayer::Tensors& inputs, const TorchLayer::Tensors& parameters)>;
 // sequence_layers.cc: recurrent, attention and spectral layers; empty for other kinds.
 LayerFunction sequence_function(const Layer& layer);
+// trace_layer.cc: trace_density.
+LayerFunction trace_function(const Layer& layer);
 
 // recurrent_block.cc, spectral_block.cc: on a processor, with oneDNN's matrix products and their own backward
 // pass.

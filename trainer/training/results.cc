@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/training/results.h"
+#include "traces/proposal_network.h"
 
 #include <fmt/format.h>
 
@@ -94,6 +95,24 @@ void write_parts(const Session& session, const FlatState& state) {
     write_file_durably(output / fmt::format("model-{}.onnx", part.name),
                        onnx_file(model.graph, state, model.units));
   }
+}
+
+// proposals.bin of a trace_density, for wflow infer.
+void write_proposals(const Session& session, const FlatState& state) {
+  const auto layer = std::ranges::find(session.graph.layers, LayerKind::trace_density, &Layer::kind);
+  if (layer == session.graph.layers.end()) return;
+  std::vector<float> parameters;
+  for (const ParameterSpec& spec : layer->parameters) {
+    const FlatEntry& entry = *state.parameters().find(spec.name);
+    const auto values = state.values().subspan(static_cast<std::size_t>(entry.offset),
+                                               static_cast<std::size_t>(spec.count()));
+    parameters.insert(parameters.end(), values.begin(), values.end());
+  }
+  const traces::ProposalNetwork::Sizes sizes = {static_cast<std::size_t>(layer->input.channels),
+                                                static_cast<std::size_t>(layer->groups),
+                                                static_cast<std::size_t>(layer->components)};
+  write_file_durably(fs::path(session.config.output) / traces::kProposalFile,
+                     traces::ProposalNetwork::text(sizes, *layer->addresses, parameters));
 }
 
 // A collective call. Null if nothing is staged.
@@ -346,6 +365,7 @@ void write_results(Session& session, const Heads& heads, TrainingState& state, c
   export_model(exported.graph, state.flat, exported.units, (output / "model.pt").string());
   write_onnx(session, exported, state.flat, report);
   write_parts(session, state.flat);
+  write_proposals(session, state.flat);
   performance.peak_memory.front() = static_cast<std::uint64_t>(peak_memory());  // the models are copies
   nlohmann::json result = result_of(session, counters, network, epoch, test, performance, times);
   add_class_weights(heads, result);

@@ -1,0 +1,520 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/inference/trace_inference.h"
+
+#include <fmt/format.h>
+
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <span>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/npy.h"
+#include "base/process.h"
+#include "base/random.h"
+#include "base/text.h"
+#include "base/version.h"
+#include "base/yaml.h"
+#include "traces/inference.h"
+#include "trainer/analysis/training_folder.h"
+#include "trainer/data/roles.h"
+#include "trainer/inference/infer.h"
+#include "trainer/inference/summary.h"
+#include "trainer/inference/trace_posterior.h"
+#include "trainer/predict/predict.h"
+#include "trainer/training/row_file.h"
+
+namespace wflow::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kCalibrationObservations = 100;
+constexpr std::size_t kResampled = 10000;       // equally weighted draws for plots and ranks
+constexpr std::size_t kMostKeptStates = 20000;  // of a chain
+constexpr std::size_t kMostBundle = 5000;
+constexpr std::size_t kBundlesPerCore = 8;
+constexpr double kAlways = 0.9999;         // presence of a draw that every trace has
+constexpr double kPartialPresence = 0.05;  // of other draws in the tables
+constexpr double kFewEffective = 100;
+
+// Observations, and the known draws of those from a data set.
+struct Observed {
+  std::vector<std::int64_t> ids;
+  std::vector<traces::Observation> values;
+  std::vector<std::map<std::string, double>> truths;  // by name; none for observations from files
+};
+
+// The field with the traces in a data set.
+std::optional<std::string> trace_field(const DatasetInfo& info) {
+  for (const DataField& field : info.fields)
+    if (field.is_ragged && field.shape.channels == static_cast<std::int64_t>(traces::kRowValues))
+      return field.name;
+  return std::nullopt;
+}
+
+std::map<std::uint64_t, std::string> names_of(const traces::AddressTable& table) {
+  std::map<std::uint64_t, std::string> names;
+  for (const traces::Address& address : table.addresses())
+    names[traces::address_hash(address.name)] = address.name;
+  return names;
+}
+
+// The draws of recorded traces, by name: `rows` has [8, 1, 1, steps].
+std::map<std::string, double> draws_in(const ModelArray& rows,
+                                       const std::map<std::uint64_t, std::string>& names) {
+  std::map<std::string, double> draws;
+  const std::size_t steps = rows.values.size() / traces::kRowValues;
+  const auto at = [&](std::size_t column, std::size_t step) { return rows.values[column * steps + step]; };
+  for (std::size_t t = 0; t < steps && at(traces::kKind, t) != 0; ++t) {
+    const auto name = names.find(traces::hash_of_halves(at(traces::kHigh, t), at(traces::kLow, t)));
+    if (name != names.end()) draws[name->second] = at(traces::kValue, t);
+  }
+  return draws;
+}
+
+std::vector<std::map<std::string, double>> known_draws(const fs::path& data, const std::string& split,
+                                                       std::size_t count) {
+  const DatasetInfo info = read_dataset_info(data);
+  const auto field = trace_field(info);
+  if (!field || info.addresses == nullptr) return {};
+  const auto rows = rows_of_dataset(data, {*field}, {}, split);
+  const auto names = names_of(*info.addresses);
+  std::vector<std::map<std::string, double>> all;
+  for (std::size_t row = 0; row < count; ++row) all.push_back(draws_in(rows->inputs(row, 1).front(), names));
+  return all;
+}
+
+std::size_t observation_count(const TraceInferOptions& options, std::size_t there) {
+  const std::size_t wanted =
+      options.observations > 0 ? options.observations : (options.calibrate ? kCalibrationObservations : 1);
+  if (wanted > there && options.observations > 0)
+    throw Error(ExitCode::usage, fmt::format("--observations {}: there are {}", wanted, there));
+  return std::min(wanted, there);
+}
+
+Observed observations_of(const TraceInferOptions& options, ExportedModel& model) {
+  PredictOptions predict;
+  predict.model = options.training;
+  predict.split = options.split;
+  const fs::path data =
+      options.observe.empty() ? data_of_training(options.training, options.data) : fs::path(options.observe);
+  predict.data = data.string();
+  const auto rows = rows_of(predict, model);
+  if (rows->size() == 0)
+    throw Error(ExitCode::data, fmt::format("there is no observation in {}", predict.data));
+  const std::size_t count = observation_count(options, rows->size());
+  Observed observed;
+  for (std::size_t row = 0; row < count; ++row) {
+    const std::vector<ModelArray> inputs = rows->inputs(row, 1);
+    traces::Observation& one = observed.values.emplace_back();
+    for (std::size_t k = 0; k < inputs.size(); ++k) one.values[model.inputs()[k]] = inputs[k].values;
+    const std::vector<ModelArray> outputs = model.run(inputs);
+    for (const double value : outputs.front().values) one.embedding.push_back(static_cast<float>(value));
+    observed.ids.push_back(rows->id(row));
+  }
+  if (fs::is_directory(data)) observed.truths = known_draws(data, options.split, count);
+  return observed;
+}
+
+traces::Request request_of(const TraceInferOptions& options, const Observed& observed) {
+  const auto method = traces::method_called(options.method);
+  if (!method) throw Error(ExitCode::usage, fmt::format("--method {}: it is is, ic or rmh", options.method));
+  traces::Request request;
+  request.method = *method;
+  request.observations = observed.values;
+  request.samples = options.traces;
+  request.network = fs::absolute(fs::path(options.training) / traces::kProposalFile).string();
+  if (*method == traces::Method::chains) {
+    request.samples = options.chains;
+    request.steps = std::max<std::size_t>(10, options.traces / options.chains);
+    request.burn_in = static_cast<std::uint64_t>(options.burn_in * static_cast<double>(request.steps));
+    request.thin = 1 + request.steps / kMostKeptStates;
+  }
+  if (*method != traces::Method::compiled)
+    for (traces::Observation& one : request.observations) one.embedding.clear();
+  return request;
+}
+
+std::uint64_t bundle_of(const traces::Request& request, std::size_t cores) {
+  if (request.method == traces::Method::chains) return 1;
+  const std::uint64_t all = request.samples * request.observations.size();
+  const std::uint64_t processes = kBundlesPerCore * (cores > 0 ? cores : std::thread::hardware_concurrency());
+  return std::clamp<std::uint64_t>(all / std::max<std::uint64_t>(1, processes), 1, kMostBundle);
+}
+
+// A campaign for a request, in a folder that its content names: the same request goes on with it.
+class Campaign {
+ public:
+  Campaign(const TraceInferOptions& options, const traces::Request& request, const fs::path& folder) {
+    const std::string text = traces::to_text(request);
+    const fs::path library = fs::absolute(options.simulator);
+    if (!fs::exists(library))
+      throw Error(ExitCode::usage, fmt::format("--simulator {}: there is no such file", options.simulator));
+    const std::string proposals =
+        request.method == traces::Method::compiled ? hash_file(request.network) : std::string();
+    const std::string key = hash_bytes(
+        fmt::format("{} {} {} {} {}", text, hash_file(library), options.symbol, options.seed, proposals));
+    folder_ = folder / fmt::format("inference-{}", key.substr(0, 8));
+    samples_ = request.samples * request.observations.size();
+    fs::create_directories(folder_);
+    write_file_durably(folder_ / "request.json", text);
+    const auto number = [](std::uint64_t value) { return yaml::scalar(std::to_string(value)); };
+    const yaml::Node plugin =
+        yaml::map({{"library", yaml::quoted(library.string())},
+                   {"symbol", yaml::quoted(options.symbol)},
+                   {"bundle", number(bundle_of(request, options.cores))},
+                   {"seed", number(options.seed)},
+                   {"check_finite", yaml::scalar("false")},
+                   {"posterior", yaml::quoted((fs::absolute(folder_) / "request.json").string())}});
+    const yaml::Node study = yaml::map(
+        {{"description", yaml::map({{"name", yaml::scalar("traces")},
+                                    {"description", yaml::quoted("written by wflow infer")}})},
+         {"env", yaml::map({{"variables", yaml::map({{"OUTPUT_PATH", yaml::scalar(".")}})}})},
+         {"samples", yaml::map({{"count", number(samples_)}})},
+         {"study", yaml::sequence({yaml::map({{"name", yaml::scalar("runs")}, {"plugin", plugin}})})}});
+    write_file_durably(folder_ / "study.yaml", yaml::emit(study));
+  }
+
+  std::uint64_t samples() const { return samples_; }
+
+  // The folder of the finished campaign.
+  fs::path run(std::size_t cores) const {
+    const std::optional<fs::path> earlier = newest();
+    SpawnRequest request;
+    request.argv = {sibling_program("wflow")};
+    if (earlier) {
+      request.argv.insert(request.argv.end(), {"resume", fs::absolute(*earlier).string()});
+    } else {
+      request.argv.insert(request.argv.end(), {"run", "study.yaml", "--local"});
+    }
+    if (cores > 0) request.argv.insert(request.argv.end(), {"-j", std::to_string(cores)});
+    request.directory = folder_.string();
+    request.stdout_fd = 2;
+    const pid_t pid = spawn(request);
+    int status = 0;
+    while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    const auto campaign = newest();
+    if (!campaign)
+      throw Error(ExitCode::system, fmt::format("wflow run ended with exit code {} in {}",
+                                                exit_status(status), folder_.string()));
+    return *campaign;
+  }
+
+ private:
+  std::optional<fs::path> newest() const {
+    std::optional<fs::path> found;
+    for (const auto& entry : fs::directory_iterator(folder_))
+      if (entry.is_directory() && (!found || entry.path() > *found)) found = entry.path();
+    return found;
+  }
+
+  fs::path folder_;
+  std::uint64_t samples_ = 0;
+};
+
+// The traces that the processes of a campaign have left.
+class TraceReader {
+ public:
+  TraceReader(const traces::Request& request) : request_(request), posteriors_(request.observations.size()) {}
+
+  void read(const fs::path& campaign) {
+    std::vector<fs::path> folders;
+    for (const auto& entry : fs::recursive_directory_iterator(campaign))
+      if (entry.path().filename() == "trace.index.npy") folders.push_back(entry.path().parent_path());
+    std::ranges::sort(folders);
+    for (const fs::path& folder : folders) read_folder(folder);
+  }
+
+  std::uint64_t samples() const { return samples_; }
+  std::vector<TracePosterior>& posteriors() { return posteriors_; }
+  const std::vector<std::string>& names() const { return order_; }  // as traces have them, then tags
+
+ private:
+  void read_folder(const fs::path& folder) {
+    std::map<std::uint64_t, std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      const std::string file = entry.path().filename().string();
+      if (!file.starts_with("addresses.") || !file.ends_with(".json")) continue;
+      const traces::AddressTable table =
+          traces::parse_address_table(read_file(entry.path()), entry.path().string());
+      names.merge(names_of(table));
+      for (const std::string& tag : table.tags()) names[traces::address_hash(tag)] = tag;
+    }
+    const fs::path index = folder / "trace.index.npy";
+    const std::string bytes = read_file(index);
+    const std::span<const std::uint8_t> raw(reinterpret_cast<const std::uint8_t*>(bytes.data()),
+                                            bytes.size());
+    const NpyHeader header = parse_npy_header(raw, index.string());
+    std::vector<double> entries((bytes.size() - header.data_offset) / sizeof(double));
+    std::memcpy(entries.data(), bytes.data() + header.data_offset, entries.size() * sizeof(double));
+    std::map<std::uint64_t, std::string> files;
+    for (std::size_t row = 0; row + 2 < entries.size(); row += 3) {
+      if (std::isnan(entries[row])) continue;  // it has failed
+      const auto number = static_cast<std::uint64_t>(entries[row]);
+      std::string& rows = files[number];
+      if (rows.empty()) rows = read_file(folder / fmt::format("trace.{}.rows", number));
+      const std::size_t first = static_cast<std::size_t>(entries[row + 1]) * sizeof(traces::Row);
+      const std::size_t count = static_cast<std::size_t>(entries[row + 2]) * sizeof(traces::Row);
+      if (first + count > rows.size())
+        throw Error(ExitCode::data,
+                    fmt::format("{} is cut short", (folder / fmt::format("trace.{}.rows", number)).string()));
+      std::vector<double> values(count / sizeof(double));
+      std::memcpy(values.data(), rows.data() + first, count);
+      add(values, names);
+      ++samples_;
+    }
+  }
+
+  void add(std::span<const double> rows, const std::map<std::uint64_t, std::string>& names) {
+    TracePosterior* posterior = nullptr;
+    for (std::size_t i = 0; i + traces::kRowValues <= rows.size(); i += traces::kRowValues) {
+      const std::span<const double> row = rows.subspan(i, traces::kRowValues);
+      if (row[traces::kKind] == traces::kBeginKind) {
+        posterior = &begin(row);
+        continue;
+      }
+      const auto name = names.find(traces::hash_of_halves(row[traces::kHigh], row[traces::kLow]));
+      if (name == names.end() || posterior == nullptr) continue;
+      std::vector<double>& values = posterior->values[name->second];
+      if (values.empty() && seen_.insert(name->second).second)
+        (row[traces::kKind] == traces::kTagKind ? tags_ : order_).push_back(name->second);
+      values.resize(posterior->count() - 1, std::numeric_limits<double>::quiet_NaN());
+      values.push_back(row[traces::kValue]);
+    }
+  }
+
+  TracePosterior& begin(std::span<const double> row) {
+    const auto sample = static_cast<std::uint64_t>(row[traces::kParameters + 2]);
+    TracePosterior& posterior = posteriors_.at(sample / request_.samples);
+    const bool chains = request_.method == traces::Method::chains;
+    posterior.log_weight.push_back(chains ? 0 : row[traces::kValue]);
+    posterior.chain.push_back(sample % request_.samples);
+    return posterior;
+  }
+
+ public:
+  void finish() {
+    order_.insert(order_.end(), tags_.begin(), tags_.end());
+    for (TracePosterior& posterior : posteriors_)
+      for (auto& [name, values] : posterior.values)
+        values.resize(posterior.count(), std::numeric_limits<double>::quiet_NaN());
+  }
+
+ private:
+  const traces::Request& request_;
+  std::vector<TracePosterior> posteriors_;
+  std::vector<std::string> order_, tags_;
+  std::set<std::string> seen_;
+  std::uint64_t samples_ = 0;
+};
+
+// Names that each trace of the posterior has.
+std::vector<std::string> names_in_all(const TracePosterior& posterior,
+                                      const std::vector<std::string>& order) {
+  const std::vector<double> weights = posterior.weights();
+  std::vector<std::string> names;
+  for (const std::string& name : order) {
+    const auto found = posterior.values.find(name);
+    if (found != posterior.values.end() && presence_of(found->second, weights) > kAlways)
+      names.push_back(name);
+  }
+  return names;
+}
+
+nlohmann::json json_of(const TracePosterior& posterior, std::int64_t id,
+                       const std::vector<std::string>& order, const std::map<std::string, double>& truth,
+                       traces::Method method, std::uint64_t key) {
+  const std::vector<double> weights = posterior.weights();
+  const std::vector<std::string> names = names_in_all(posterior, order);
+  std::vector<ParameterSummary> summaries;
+  for (const std::string& name : names) summaries.push_back(summary_of(posterior.values.at(name), weights));
+  const PosteriorDraws draws = resampled(posterior, names, kResampled, key);
+  nlohmann::json one = posterior_json(id, draws, summaries, names, {});
+  one["traces"] = posterior.count();
+  for (nlohmann::json& entry : one["parameters"]) {
+    const std::string name = entry["name"];
+    if (const auto known = truth.find(name); known != truth.end()) entry["truth"] = known->second;
+    if (method != traces::Method::chains) continue;
+    const double r_hat = split_r_hat(posterior.values.at(name), posterior.chain);
+    if (!std::isnan(r_hat)) entry["r_hat"] = r_hat;
+  }
+  one["sometimes"] = nlohmann::json::array();
+  for (const auto& [name, values] : posterior.values) {
+    const double presence = presence_of(values, weights);
+    if (presence > kAlways || presence < kPartialPresence) continue;
+    const ParameterSummary summary = summary_of(values, weights);
+    one["sometimes"].push_back({{"name", name},
+                                {"presence", presence},
+                                {"mean", summary.mean},
+                                {"deviation", summary.deviation},
+                                {"quantiles", summary.quantiles}});
+  }
+  if (method == traces::Method::chains) return one;
+  const Evidence evidence = evidence_of(posterior.log_weight);
+  one["effective_samples"] = effective_samples(weights);
+  one["log_evidence"] =
+      std::isfinite(evidence.log_mean) ? nlohmann::json(evidence.log_mean) : nlohmann::json();
+  one["evidence_error"] = evidence.relative_error;
+  return one;
+}
+
+std::string table_of(const nlohmann::json& one) {
+  std::string out = posterior_table(one);
+  for (const nlohmann::json& entry : one["sometimes"]) {
+    const std::vector<double> q = entry["quantiles"];
+    out += fmt::format("{:<20}{:>12.5g}{:>12.3g}{:>12.5g}{:>12.5g}{:>12.5g}  in {:.0f} % of the traces\n",
+                       entry["name"].get<std::string>(), entry["mean"].get<double>(),
+                       entry["deviation"].get<double>(), q[0], q[2], q[4],
+                       100 * entry["presence"].get<double>());
+  }
+  if (!one.contains("effective_samples")) {
+    double worst = 0;
+    std::string name;
+    for (const nlohmann::json& entry : one["parameters"])
+      if (entry.value("r_hat", 0.0) > worst) worst = entry["r_hat"], name = entry["name"];
+    return out + fmt::format("{} states of the chains; largest R-hat {:.3f} ({}){}\n",
+                             one["traces"].get<std::size_t>(), worst, name,
+                             worst > 1.05 ? ": they do not agree yet, raise --traces" : "");
+  }
+  const double effective = one["effective_samples"];
+  out +=
+      fmt::format("{} traces, {:.1f} effective; log evidence ", one["traces"].get<std::size_t>(), effective);
+  out += one["log_evidence"].is_null() ? "unknown: no trace can have made the observation\n"
+                                       : fmt::format("{:.3f} +- {:.3f}\n", one["log_evidence"].get<double>(),
+                                                     one["evidence_error"].get<double>());
+  if (effective < kFewEffective) out += "fewer than 100 effective traces: raise --traces, or train longer\n";
+  return out;
+}
+
+void write_draws(const fs::path& path, const TraceInferOptions& options, const Observed& observed,
+                 const std::vector<TracePosterior>& posteriors, const std::vector<std::string>& order) {
+  std::size_t most = 1;
+  for (const TracePosterior& posterior : posteriors) most = std::max(most, posterior.count());
+  RowFile file(path, observed.ids);
+  file.number("wflow_format", kInferenceFormat);
+  file.text("producer", {fmt::format("wflow {}", kVersion)});
+  file.text("method", {options.method});
+  file.text("parameters", order);
+  const auto columns = std::vector<std::int64_t>{static_cast<std::int64_t>(most)};
+  const auto write = [&](const std::string& name, const auto& values_of) {
+    const std::size_t dataset = file.add(name.c_str(), columns, true);
+    for (std::size_t k = 0; k < posteriors.size(); ++k) {
+      std::vector<double> values = values_of(posteriors[k]);
+      values.resize(most, std::numeric_limits<double>::quiet_NaN());
+      file.write(dataset, k, values);
+    }
+  };
+  write("log_weight", [](const TracePosterior& posterior) { return posterior.log_weight; });
+  file.use_group("draws");
+  for (const std::string& name : order) {
+    std::string dataset = name;  // HDF5 takes a slash for a group
+    std::ranges::replace(dataset, '/', '|');
+    write(dataset, [&](const TracePosterior& posterior) {
+      const auto found = posterior.values.find(name);
+      return found == posterior.values.end() ? std::vector<double>() : found->second;
+    });
+  }
+  file.publish();
+}
+
+nlohmann::json calibrated(const Observed& observed, const std::vector<TracePosterior>& posteriors,
+                          const std::vector<std::string>& order, std::uint64_t seed) {
+  std::vector<std::string> names;  // of draws that all have, as the truths do
+  for (const std::string& name : order) {
+    bool everywhere = true;
+    for (std::size_t k = 0; k < posteriors.size() && everywhere; ++k) {
+      const auto found = posteriors[k].values.find(name);
+      everywhere = observed.truths[k].contains(name) && found != posteriors[k].values.end() &&
+                   presence_of(found->second, posteriors[k].weights()) > kAlways;
+    }
+    if (everywhere) names.push_back(name);
+  }
+  Calibration calibration(names.size());
+  for (std::size_t k = 0; k < posteriors.size() && !names.empty(); ++k) {
+    std::vector<double> truth;
+    for (const std::string& name : names) truth.push_back(observed.truths[k].at(name));
+    calibration.add(resampled(posteriors[k], names, kResampled, hash64(seed, k)), truth, 0);
+  }
+  return names.empty() ? nlohmann::json() : calibration_json(calibration, names, false);
+}
+
+void check_training(const TraceInferOptions& options) {
+  if (!fs::exists(fs::path(options.training) / traces::kProposalFile))
+    throw Error(
+        ExitCode::data,
+        fmt::format("the training {} has not learnt from traces: it needs 'model: {{name: inference}}' "
+                    "(docs/traces.md)",
+                    options.training));
+}
+
+}  // namespace
+
+void infer_traces(const TraceInferOptions& options) {
+  const nlohmann::json result = finished_result(options.training);
+  check_training(options);
+  ExportedModel model(fs::path(options.training) / "model.pt");
+  const Observed observed = observations_of(options, model);
+  if (options.calibrate && observed.truths.empty())
+    throw Error(
+        ExitCode::usage,
+        "--calibrate compares with known draws, which these observations do not have: give the folder of a "
+        "data set with traces, or leave --observe out");
+  const traces::Request request = request_of(options, observed);
+  const fs::path folder = options.output.empty() ? options.training : options.output;
+  fs::create_directories(folder);
+  const Campaign campaign(options, request, folder);
+  TraceReader reader(request);
+  const fs::path runs = campaign.run(options.cores);
+  reader.read(runs);
+  reader.finish();
+  const std::vector<TracePosterior>& posteriors = reader.posteriors();
+  for (std::size_t k = 0; k < posteriors.size(); ++k)
+    if (posteriors[k].count() == 0)
+      throw Error(ExitCode::data, fmt::format("no run for observation {} has succeeded: wflow status {}",
+                                              observed.ids[k], runs.string()));
+  nlohmann::json found = nlohmann::json::array();
+  for (std::size_t k = 0; k < std::min(posteriors.size(), kJsonObservations); ++k)
+    found.push_back(json_of(posteriors[k], observed.ids[k], reader.names(),
+                            observed.truths.empty() ? std::map<std::string, double>() : observed.truths[k],
+                            request.method, hash64(options.seed, k)));
+  nlohmann::json all = {{"wflow_format", kInferenceFormat},
+                        {"producer", fmt::format("wflow {}", kVersion)},
+                        {"model_checksum", model_checksum(result)},
+                        {"method", options.method},
+                        {"parameters", reader.names()},
+                        {"traces", options.traces},
+                        {"seed", options.seed},
+                        {"observations", posteriors.size()},
+                        {"posteriors", found}};
+  if (options.calibrate) all["calibration"] = calibrated(observed, posteriors, reader.names(), options.seed);
+  write_draws(folder / "posterior.h5", options, observed, posteriors, reader.names());
+  write_file_durably(folder / "inference.json", all.dump(1) + "\n");
+  std::string out;
+  const std::size_t shown = options.calibrate ? 1 : std::min(kTableObservations, posteriors.size());
+  for (std::size_t k = 0; k < shown; ++k) out += table_of(found[k]);
+  if (reader.samples() < campaign.samples())
+    out += fmt::format("{} of {} runs are missing: wflow status {}\n", campaign.samples() - reader.samples(),
+                       campaign.samples(), runs.string());
+  if (options.calibrate && !all["calibration"].is_null()) out += calibration_table(all["calibration"]);
+  out += fmt::format("written: {}\n", (folder / "posterior.h5").string());
+  std::fputs(visible(out).c_str(), stdout);
+}
+
+}  // namespace wflow::trainer
