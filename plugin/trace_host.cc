@@ -82,7 +82,7 @@ void TraceHost::observe(std::uint64_t sample) {
 
 traces::RunResult TraceHost::run_once(void* state, std::uint64_t sample, const double* parameters,
                                       traces::Sampler& sampler, traces::Random& random) {
-  traces::Run run(sampler, observed_, random);
+  traces::Run run(sampler, observed_, names_, random);
   char error[kTraceErrorBytes] = "";
   const int code = plugin_.trace(state, sample, parameters, run.functions(), error, sizeof error);
   error[kTraceErrorBytes - 1] = '\0';
@@ -91,21 +91,14 @@ traces::RunResult TraceHost::run_once(void* state, std::uint64_t sample, const d
     result.mistake = *error == '\0' ? "no reason given" : error;
     result.exit_code = code;
   }
-  if (result.mistake.empty()) note_addresses(result);
+  if (result.mistake.empty()) count(result);
   return result;
 }
 
-void TraceHost::note_addresses(const traces::RunResult& result) {
-  for (const traces::TraceDraw& draw : result.draws) {
-    const double stored = draw.row[traces::kKind] - (draw.proposed ? 0 : traces::kNotProposed);
-    const auto kind = static_cast<traces::Kind>(static_cast<std::uint8_t>(stored));
-    const bool categorical = kind == traces::Kind::categorical;
-    addresses_.add({draw.name, kind,
-                    categorical ? static_cast<std::uint32_t>(draw.row[traces::kParameters]) : 0U,
-                    draw.proposed, 1});
-  }
-  addresses_.add_type(result.type, result.draws.size());
-  for (const auto& [name, value] : result.tags) addresses_.add_tag(name);
+void TraceHost::count(const traces::RunResult& result) {
+  for (const traces::TraceDraw& draw : result.draws) ++draw.name->draws;
+  names_.add_type(result.type, result.draws.size());
+  for (const auto& [name, value] : result.tags) names_.add_tag(name);
 }
 
 TraceHost::Outcome TraceHost::run(void* state, std::uint64_t sample, const double* parameters,
@@ -175,11 +168,10 @@ void TraceHost::flush(bool is_last) {
             {reinterpret_cast<const char*>(unwritten_.data()), unwritten_.size() * sizeof(double)},
             rows_name_);
   unwritten_.clear();
-  const std::string identity = fmt::format("{} {}", addresses_.identity(), addresses_.tags().size());
-  const std::string name = fmt::format("addresses.{}.json", settings_.first);
-  if (identity == identity_ && !is_last) return;
-  write_file_durably(name, addresses_.to_json().dump(1) + "\n");
-  identity_ = identity;
+  if (names_.version() == written_version_ && !is_last) return;
+  written_version_ = names_.version();
+  write_file_durably(fmt::format("addresses.{}.json", settings_.first),
+                     names_.addresses().to_json().dump(1) + "\n");
 }
 
 }  // namespace wflow::plugin

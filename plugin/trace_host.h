@@ -12,8 +12,8 @@
 
 #include "base/file.h"
 #include "plugin/library.h"
-#include "traces/address_table.h"
 #include "traces/inference.h"
+#include "traces/names.h"
 #include "traces/proposal_network.h"
 
 namespace wflow::plugin {
@@ -53,7 +53,7 @@ class TraceHost {
                              traces::Sampler& sampler, traces::Random& random);
   Outcome follow_chain(const traces::Request& request, void* state, std::uint64_t sample,
                        const double* parameters, traces::Random& random);
-  void note_addresses(const traces::RunResult& result);
+  void count(const traces::RunResult& result);
   void read_request(const std::string& path);
   void observe(std::uint64_t sample);
 
@@ -65,8 +65,8 @@ class TraceHost {
   std::optional<traces::ProposalNetwork> network_;
   std::uint64_t observation_ = 0;  // of the sampler
   std::unique_ptr<traces::Sampler> sampler_;
-  traces::AddressTable addresses_;
-  std::string identity_;  // of the addresses that were written last
+  traces::NameTable names_;
+  std::uint64_t written_version_ = 0;  // of the names
   FileDescriptor rows_;
   std::string rows_name_;
   std::vector<double> unwritten_;

@@ -33,12 +33,17 @@ namespace {
 
 using Model = const struct wflow_plugin* (*)();
 
+NameTable& test_names() {
+  static NameTable names;
+  return names;
+}
+
 RunResult run_of(Model model, std::vector<double> truth, Sampler& sampler, Random& random,
-                 std::uint64_t sample = 0) {
+                 std::uint64_t sample = 0, NameTable& names = test_names()) {
   const struct wflow_plugin& plugin = *model();
-  std::size_t values = plugin.arrays[0].axes == 0 ? 1 : plugin.arrays[0].shape[0];
+  const std::size_t values = plugin.arrays[0].shape[0];
   const std::vector<Observed> arrays = {{plugin.arrays[0].name, values, truth}};
-  Run run(sampler, arrays, random);
+  Run run(sampler, arrays, names, random);
   char error[200] = "";
   plugin.trace(nullptr, sample, nullptr, run.functions(), error, sizeof error);
   return run.finish();
@@ -52,29 +57,26 @@ RunResult recorded(Model model, std::uint64_t seed, std::uint64_t sample = 0) {
 
 std::vector<std::string> names_in(const RunResult& result) {
   std::vector<std::string> names;
-  for (const TraceDraw& draw : result.draws) names.push_back(draw.name);
+  for (const TraceDraw& draw : result.draws) names.push_back(draw.name->text);
   return names;
 }
 
 double value_in(const RunResult& result, const std::string& name) {
   for (const TraceDraw& draw : result.draws)
-    if (draw.name == name) return draw.row[kValue];
+    if (draw.name->text == name) return draw.row[kValue];
   return std::nan("");
 }
 
 AddressTable table_of(Model model, int runs) {
-  AddressTable table;
+  NameTable names;
+  PriorSampler sampler;
   for (int i = 0; i < runs; ++i) {
-    const RunResult result = recorded(model, static_cast<std::uint64_t>(i) + 1);
-    for (const TraceDraw& draw : result.draws) {
-      const double kind = draw.row[kKind] - (draw.proposed ? 0 : kNotProposed);
-      const bool categorical = kind == static_cast<double>(Kind::categorical);
-      table.add({draw.name, static_cast<Kind>(static_cast<int>(kind)),
-                 categorical ? static_cast<std::uint32_t>(draw.row[kParameters]) : 0, draw.proposed, 1});
-    }
-    table.add_type(result.type, result.draws.size());
+    Random random(static_cast<std::uint64_t>(i) + 1);
+    const RunResult result = run_of(model, {}, sampler, random, 0, names);
+    for (const TraceDraw& draw : result.draws) ++draw.name->draws;
+    names.add_type(result.type, result.draws.size());
   }
-  return table;
+  return names.addresses();
 }
 
 // A network with weights as they are before any training: its proposals are poor, and the weights correct

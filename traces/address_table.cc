@@ -139,4 +139,8 @@ AddressTable parse_address_table(const std::string& text, const std::string& nam
   }
 }
 
+AddressTable read_address_table(const std::filesystem::path& file) {
+  return parse_address_table(read_file(file), file.string());
+}
+
 }  // namespace wflow::traces

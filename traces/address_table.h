@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -82,5 +83,6 @@ class AddressTable {
 
 // Error{data} with `name` if the text is no such table.
 AddressTable parse_address_table(const std::string& text, const std::string& name);
+AddressTable read_address_table(const std::filesystem::path& file);
 
 }  // namespace wflow::traces

@@ -40,13 +40,14 @@ double ReplaySampler::moved(const Site& site, double value, Random& random) {
 }
 
 Sampler::Choice ReplaySampler::choose(const Site& site, Random& random) {
-  const auto before = before_.find(site.key);
+  const Key key = {site.name.hash, site.attempt};
+  const auto before = before_.find(key);
   double value = 0;
-  bool fresh = before == before_.end() || before->second.kind != site.prior.kind ||
-               std::isinf(log_density(site.prior, before->second.value));
+  const bool fresh = before == before_.end() || before->second.kind != site.prior.kind ||
+                     std::isinf(log_density(site.prior, before->second.value));
   if (fresh) {
     value = draw(site.prior, random);
-  } else if (site.key == chosen_) {
+  } else if (key == chosen_) {
     value = moved(site, before->second.value, random);
     if (std::isinf(log_density(site.prior, value))) {
       impossible_ = true;
@@ -57,7 +58,7 @@ Sampler::Choice ReplaySampler::choose(const Site& site, Random& random) {
   }
   const double log_prior = log_density(site.prior, value);
   if (fresh) log_fresh_ += log_prior;
-  now_[site.key] = {site.prior.kind, value, log_prior};
+  now_[key] = {site.prior.kind, value, log_prior};
   return {value, log_prior};
 }
 
@@ -75,7 +76,7 @@ double ReplaySampler::log_reverse_ratio() const {
 Chain::Chain(Runner runner, Random& random) : runner_(std::move(runner)), random_(random) {
   const ReplaySampler::Values none;
   for (int start = 0; start < kMostStarts; ++start) {
-    ReplaySampler sampler(none, "");
+    ReplaySampler sampler(none);
     state_ = run(sampler);
     if (!state_.mistake.empty() || !std::isfinite(state_.log_likelihood)) continue;
     values_ = sampler.values();

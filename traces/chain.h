@@ -8,7 +8,9 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "traces/run.h"
 
@@ -22,10 +24,12 @@ class ReplaySampler final : public Sampler {
     double value = 0;
     double log_prior = 0;
   };
-  using Values = std::map<std::string, Value>;
+  using Key = std::pair<std::uint64_t, std::uint64_t>;  // of the name, and the attempt
+  using Values = std::map<Key, Value>;
 
-  // An empty `chosen`: all values are kept or drawn from the prior.
-  ReplaySampler(const Values& before, std::string chosen) : before_(before), chosen_(std::move(chosen)) {}
+  // Without `chosen`, all values are kept or drawn from the prior.
+  explicit ReplaySampler(const Values& before, std::optional<Key> chosen = {})
+      : before_(before), chosen_(chosen) {}
   Choice choose(const Site& site, Random& random) override;
   Loops loops() const override { return Loops::every_try; }
 
@@ -38,7 +42,7 @@ class ReplaySampler final : public Sampler {
   double moved(const Site& site, double value, Random& random);
 
   const Values& before_;
-  std::string chosen_;
+  std::optional<Key> chosen_;
   Values now_;
   bool impossible_ = false;
   double log_kernel_ = 0;  // of the move: back less here

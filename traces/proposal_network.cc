@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "traces/product_kernel.h"
 
 namespace wflow::traces {
 namespace {
@@ -125,14 +126,12 @@ std::vector<float> turned(std::span<const float> values, std::size_t rows, std::
   return result;
 }
 
-// y += W x for a matrix that is stored column by column.
 void add_product(std::span<const float> matrix, std::span<const float> x, std::span<float> y) {
-  for (std::size_t j = 0; j < x.size(); ++j) {
-    const float factor = x[j];
-    if (factor == 0) continue;
-    const float* column = matrix.data() + j * y.size();
-    for (std::size_t i = 0; i < y.size(); ++i) y[i] += factor * column[i];
-  }
+#ifdef WFLOW_X86_PRODUCT
+  static const bool has_avx2 = __builtin_cpu_supports("avx2");
+  if (has_avx2) return avx2_product(matrix.data(), x.data(), x.size(), y.data(), y.size());
+#endif
+  plain_product(matrix.data(), x.data(), x.size(), y.data(), y.size());
 }
 
 }  // namespace
@@ -328,28 +327,54 @@ ProposalSampler::ProposalSampler(const ProposalNetwork& network, std::span<const
 void ProposalSampler::begin() {
   state_ = network_.first();
   has_next_ = false;
+  at_saved_ = false;
+}
+
+void ProposalSampler::save() {
+  saved_ = state_;
+  first_.reset();
+  at_saved_ = true;
+}
+
+void ProposalSampler::restore() {
+  state_ = saved_;
+  has_next_ = false;
+  at_saved_ = true;
+}
+
+// The values of the address's head after the step of a draw, whose state is kept for add().
+std::vector<float> ProposalSampler::step_to(std::size_t number, const Site& site) {
+  // The prior alone decides what the step reads of this draw: any value will do.
+  const Row prior = row_of(site.name.hash, site.prior, mean_of(site.prior), true);
+  has_next_ = true;
+  if (at_saved_ && first_ && first_->hash == site.name.hash && first_->prior == prior) {
+    next_ = first_->state;
+    return first_->head;
+  }
+  next_ = state_;
+  network_.step(next_, observed_, number, features_of(prior));
+  std::vector<float> values = network_.head(next_, number);
+  if (at_saved_) first_ = FirstStep{site.name.hash, prior, next_, values};
+  return values;
 }
 
 Sampler::Choice ProposalSampler::choose(const Site& site, Random& random) {
-  const std::size_t* number = network_.number_of(site.hash);
+  const std::size_t* number = network_.number_of(site.name.hash);
   const bool fits = number != nullptr && network_.head_of(*number).form == proposal_of(site.prior.kind);
   if (!fits) {
     ++unknown_;
-    return PriorSampler().choose(site, random);
+    const double value = draw(site.prior, random);
+    return {value, log_density(site.prior, value)};
   }
-  next_ = state_;
-  // The prior alone decides what the step reads of this draw: any value will do.
-  network_.step(next_, observed_, *number,
-                features_of(row_of(site.hash, site.prior, mean_of(site.prior), true)));
-  has_next_ = true;
-  const std::vector<float> values = network_.head(next_, *number);
+  const std::vector<float> values = step_to(*number, site);
   const Proposal form = network_.head_of(*number).form;
   const double value = propose(form, values, site.prior, random);
-  const Row row = row_of(site.hash, site.prior, value, true);
+  const Row row = row_of(site.name.hash, site.prior, value, true);
   return {value, log_proposal(form, values, features_of(row), site.prior.p.size())};
 }
 
 void ProposalSampler::add(std::uint64_t hash, std::span<const double> row) {
+  at_saved_ = false;
   const std::size_t* number = network_.number_of(hash);
   if (number == nullptr) return;
   const DrawFeatures features = features_of(row);

@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -114,18 +115,29 @@ class ProposalSampler final : public Sampler {
   void begin() override;
   Choice choose(const Site& site, Random& random) override;
   void add(std::uint64_t hash, std::span<const double> row) override;
-  void save() override { saved_ = state_; }
-  void restore() override { state_ = saved_, has_next_ = false; }
+  void save() override;
+  void restore() override;
   Loops loops() const override { return Loops::proposals; }
   std::uint64_t unknown() const { return unknown_; }  // draws at unknown addresses, of all runs
 
  private:
+  std::vector<float> step_to(std::size_t number, const Site& site);
+
   const ProposalNetwork& network_;
   std::vector<float> observed_;
   ProposalNetwork::State state_;
   ProposalNetwork::State next_;  // after the step of a draw that is not kept yet
   ProposalNetwork::State saved_;
   bool has_next_ = false;
+  // The first step after save(), which every try of a loop makes.
+  struct FirstStep {
+    std::uint64_t hash = 0;
+    Row prior{};  // of the draw
+    ProposalNetwork::State state;
+    std::vector<float> head;
+  };
+  std::optional<FirstStep> first_;
+  bool at_saved_ = false;  // no draw since save() or restore()
   std::uint64_t unknown_ = 0;
 };
 

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <exception>
 #include <limits>
+#include <stdexcept>
 #include <utility>
 
 #include "traces/address_table.h"
@@ -26,11 +27,6 @@ constexpr int kAcceptanceTries = 10;
 
 }  // namespace
 
-Sampler::Choice PriorSampler::choose(const Site& site, Random& random) {
-  const double value = draw(site.prior, random);
-  return {value, log_density(site.prior, value)};
-}
-
 Row row_of(std::uint64_t hash, const Distribution& prior, double value, bool proposed) {
   Row row{};
   row[kHigh] = high_half(hash);
@@ -46,17 +42,20 @@ Row row_of(std::uint64_t hash, const Distribution& prior, double value, bool pro
   return row;
 }
 
-Run::Run(Sampler& sampler, std::span<const Observed> arrays, Random& random)
-    : sampler_(sampler), arrays_(arrays), random_(random) {
+Run::Run(Sampler& sampler, std::span<const Observed> arrays, NameTable& names, Random& random)
+    : sampler_(sampler), arrays_(arrays), names_(names), random_(random), number_(names.begin_run()) {
   functions_ = {this, &Run::sample, &Run::sample_until, &Run::observe, &Run::tag};
-  for (const Observed& array : arrays) result_.observed.emplace_back(array.values, kNan);
+  for (const Observed& array : arrays) {
+    result_.observed.emplace_back(array.values, kNan);
+    scores_ = scores_ || !array.truth.empty();
+  }
   sampler_.begin();
 }
 
 RunResult Run::finish() {
   flush_replaced();
   std::uint64_t type = 0;
-  for (const TraceDraw& draw : result_.draws) type = hash64(type, draw.hash);
+  for (const TraceDraw& draw : result_.draws) type = hash64(type, draw.name->hash);
   result_.type = type >> 16;
   for (std::size_t k = 0; k < arrays_.size() && result_.mistake.empty(); ++k) {
     const auto missing =
@@ -102,17 +101,12 @@ Distribution Run::checked(const char* address, const ::wflow_distribution* distr
   return d;
 }
 
-std::string Run::numbered(std::string name) {
-  const std::uint32_t count = ++counts_[name];
-  if (count > 1) name += fmt::format("#{}", count);
-  return name;
-}
-
-void Run::keep(std::string name, std::uint64_t hash, const Distribution& prior, double value, bool proposed) {
-  const Row row = row_of(hash, prior, value, proposed);
-  sampler_.add(hash, row);
-  result_.log_prior += log_density(prior, value);
-  result_.draws.push_back({std::move(name), hash, row, proposed});
+void Run::keep(Name& name, const Distribution& prior, double value) {
+  note_kind(names_, name, prior, true);
+  const Row row = row_of(name.hash, prior, value, true);
+  sampler_.add(name.hash, row);
+  if (scores_) result_.log_prior += log_density(prior, value);
+  result_.draws.push_back({&name, row, true});
 }
 
 double Run::sample(void* run, const char* address, const ::wflow_distribution* distribution,
@@ -120,42 +114,37 @@ double Run::sample(void* run, const char* address, const ::wflow_distribution* d
   Run& self = *static_cast<Run*>(run);
   return self.guarded([&] {
     const Distribution prior = self.checked(address, distribution);
-    if ((flags & WFLOW_REPLACE) != 0) return self.sample_replaced(address, prior);
+    if ((flags & WFLOW_REPLACE) != 0) return self.sample_replaced(self.names_.find(address), prior);
     self.flush_replaced();
-    return self.sample_once(self.numbered(address), prior);
+    return self.sample_once(self.names_.next(address, self.number_), prior);
   });
 }
 
-double Run::sample_once(const std::string& name, const Distribution& prior) {
-  const Site site = {name, address_hash(name), prior};
-  const Sampler::Choice choice = sampler_.choose(site, random_);
-  result_.log_ratio += log_density(prior, choice.value) - choice.log_density;
-  keep(name, site.hash, prior, choice.value, true);
+double Run::sample_once(Name& name, const Distribution& prior) {
+  const Sampler::Choice choice = sampler_.choose({name, prior}, random_);
+  if (!sampler_.is_prior()) result_.log_ratio += log_density(prior, choice.value) - choice.log_density;
+  keep(name, prior, choice.value);
   return choice.value;
 }
 
 // The draws of the earlier turn of the simulator's loop, from this address on, do not count.
-double Run::sample_replaced(const std::string& name, const Distribution& prior) {
-  const auto earlier = std::ranges::find(replaced_, name, &TraceDraw::name);
+double Run::sample_replaced(Name& name, const Distribution& prior) {
+  const auto earlier = std::ranges::find(replaced_, &name, &TraceDraw::name);
   replaced_.erase(earlier, replaced_.end());
-  double value = 0;
-  if (sampler_.loops() == Sampler::Loops::every_try) {
-    const std::string key = fmt::format("{}~{}", name, ++counts_[name + "~"]);
-    value = sampler_.choose({key, address_hash(name), prior}, random_).value;
-  } else {
-    value = draw(prior, random_);
-  }
-  const std::uint64_t hash = address_hash(name);
-  replaced_.push_back({name, hash, row_of(hash, prior, value, false), false});
+  note_kind(names_, name, prior, false);
+  const double value = sampler_.loops() == Sampler::Loops::every_try
+                           ? sampler_.choose({name, prior, ++attempts_[&name]}, random_).value
+                           : draw(prior, random_);
+  replaced_.push_back({&name, row_of(name.hash, prior, value, false), false});
   return value;
 }
 
 void Run::flush_replaced() {
   for (TraceDraw& draw : replaced_) {
-    sampler_.add(draw.hash, draw.row);
+    sampler_.add(draw.name->hash, draw.row);
     const double kind = draw.row[kKind] - kNotProposed;
     if (kind != static_cast<double>(Kind::categorical)) result_.log_prior += features_of(draw.row).log_prior;
-    result_.draws.push_back(std::move(draw));
+    result_.draws.push_back(draw);
   }
   replaced_.clear();
 }
@@ -169,10 +158,10 @@ int Run::sample_until(void* run, const char* address, const ::wflow_distribution
     if (accept == nullptr || count == 0) throw std::invalid_argument("a loop has no draws, or no test");
     self.flush_replaced();
     Loop loop = {{}, {}, accept, user};
-    const std::string name = self.numbered(address == nullptr ? "" : address);
     for (std::uint32_t i = 0; i < count; ++i) {
       loop.priors.push_back(self.checked(address, &distributions[i]));
-      loop.names.push_back(count == 1 ? name : fmt::format("{}[{}]", name, i));
+      loop.names.push_back(count == 1 ? &self.names_.next(address, self.number_)
+                                      : &self.names_.next(fmt::format("{}[{}]", address, i), self.number_));
     }
     if (self.sampler_.loops() == Sampler::Loops::every_try) {
       self.sample_every_try(loop, to);
@@ -193,11 +182,12 @@ bool Run::try_loop(const Loop& loop, std::span<double> values, double& log_ratio
   sampler_.restore();
   log_ratio = 0;
   for (std::size_t i = 0; i < values.size(); ++i) {
-    const Site site = {loop.names[i], address_hash(loop.names[i]), loop.priors[i]};
-    const Sampler::Choice choice = sampler_.choose(site, random_);
+    const Name& name = *loop.names[i];
+    const Sampler::Choice choice = sampler_.choose({name, loop.priors[i]}, random_);
     values[i] = choice.value;
-    log_ratio += log_density(site.prior, choice.value) - choice.log_density;
-    if (i + 1 < values.size()) sampler_.add(site.hash, row_of(site.hash, site.prior, choice.value, true));
+    if (sampler_.is_prior()) continue;
+    log_ratio += log_density(loop.priors[i], choice.value) - choice.log_density;
+    if (i + 1 < values.size()) sampler_.add(name.hash, row_of(name.hash, loop.priors[i], choice.value, true));
   }
   return accepts(loop, values);
 }
@@ -220,7 +210,7 @@ double Run::log_tries(const Loop& loop) {
     do {
       if (++tries > kMostTries)
         throw std::runtime_error(fmt::format("the loop at '{}' accepts less than one of {} tries",
-                                             loop.names.front(), kMostTries));
+                                             loop.names.front()->text, kMostTries));
       for (std::size_t k = 0; k < values.size(); ++k) values[k] = draw(loop.priors[k], random_);
     } while (!accepts(loop, values));
   }
@@ -243,29 +233,23 @@ void Run::sample_loop(const Loop& loop, std::span<double> values) {
   do {
     if (++tries > kMostTries)
       throw std::runtime_error(
-          fmt::format("the loop at '{}' accepted none of {} tries", loop.names.front(), kMostTries));
+          fmt::format("the loop at '{}' accepted none of {} tries", loop.names.front()->text, kMostTries));
   } while (!try_loop(loop, values, ratio));
   if (steered) result_.log_ratio += ratio + correction;
   sampler_.restore();
-  for (std::size_t i = 0; i < values.size(); ++i)
-    keep(loop.names[i], address_hash(loop.names[i]), loop.priors[i], values[i], true);
+  for (std::size_t i = 0; i < values.size(); ++i) keep(*loop.names[i], loop.priors[i], values[i]);
 }
 
 void Run::sample_every_try(const Loop& loop, std::span<double> values) {
   for (std::uint64_t tries = 1;; ++tries) {
     if (tries > kMostTries)
       throw std::runtime_error(
-          fmt::format("the loop at '{}' accepted none of {} tries", loop.names.front(), kMostTries));
+          fmt::format("the loop at '{}' accepted none of {} tries", loop.names.front()->text, kMostTries));
     for (std::size_t i = 0; i < values.size(); ++i)
-      values[i] = sampler_
-                      .choose({fmt::format("{}~{}", loop.names[i], tries), address_hash(loop.names[i]),
-                               loop.priors[i]},
-                              random_)
-                      .value;
+      values[i] = sampler_.choose({*loop.names[i], loop.priors[i], tries}, random_).value;
     if (accepts(loop, values)) break;
   }
-  for (std::size_t i = 0; i < values.size(); ++i)
-    keep(loop.names[i], address_hash(loop.names[i]), loop.priors[i], values[i], true);
+  for (std::size_t i = 0; i < values.size(); ++i) keep(*loop.names[i], loop.priors[i], values[i]);
 }
 
 double Run::observe(void* run, const char* array, std::uint64_t index,
@@ -289,7 +273,7 @@ double Run::observe_value(const char* array, std::uint64_t index, const Distribu
   if (!std::isnan(value))
     throw std::invalid_argument(fmt::format("value {} of '{}' is observed twice", index, array));
   value = known.truth.empty() ? draw(distribution, random_) : known.truth[index];
-  result_.log_likelihood += log_density(distribution, value);
+  if (scores_) result_.log_likelihood += log_density(distribution, value);
   return value;
 }
 

@@ -8,19 +8,19 @@
 #include <map>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "traces/distribution.h"
+#include "traces/names.h"
 #include "traces/wflow_trace.h"
 
 namespace wflow::traces {
 
-// Where a value is drawn.
+// Where a value is drawn. Name and attempt are unique in a run.
 struct Site {
-  std::string key;         // unique in a run
-  std::uint64_t hash = 0;  // of the address that traces and networks know
+  const Name& name;
   Distribution prior;
+  std::uint64_t attempt = 0;  // in a loop whose every try is a draw: from 1 on
 };
 
 // Gives the values of a run's draws.
@@ -33,6 +33,8 @@ class Sampler {
   virtual ~Sampler() = default;
   virtual void begin() {}
   virtual Choice choose(const Site& site, Random& random) = 0;
+  // True if choices are draws from the prior: nothing is to be weighted.
+  virtual bool is_prior() const { return false; }
   // A draw that stays in the trace.
   virtual void add(std::uint64_t /*hash*/, std::span<const double> /*row*/) {}
   // In a loop that repeats until it accepts: the state before it, to come back to.
@@ -46,7 +48,9 @@ class Sampler {
 
 class PriorSampler final : public Sampler {
  public:
-  Choice choose(const Site& site, Random& random) override;
+  // Without the density of the choice.
+  Choice choose(const Site& site, Random& random) override { return {draw(site.prior, random), 0}; }
+  bool is_prior() const override { return true; }
 };
 
 // An array that the simulator observes.
@@ -57,8 +61,7 @@ struct Observed {
 };
 
 struct TraceDraw {
-  std::string name;
-  std::uint64_t hash = 0;
+  Name* name = nullptr;
   Row row{};
   bool proposed = true;
 };
@@ -67,8 +70,8 @@ struct RunResult {
   std::vector<TraceDraw> draws;
   std::vector<std::vector<double>> observed;  // of each array; NaN where nothing was observed
   std::map<std::string, double> tags;
-  double log_prior = 0;       // of the draws
-  double log_likelihood = 0;  // of the observed values
+  double log_prior = 0;       // of the draws; 0 in a run that draws what it observes
+  double log_likelihood = 0;  // of the observed values; the same
   double log_ratio = 0;       // of the draws' density to that of their choice, with the loops' correction
   std::uint64_t type = 0;     // the hash of the addresses in order, 48 bits
   std::string mistake;        // empty, or a sentence
@@ -78,7 +81,8 @@ struct RunResult {
 
 class Run {
  public:
-  Run(Sampler& sampler, std::span<const Observed> arrays, Random& random);
+  // `names` outlive the result.
+  Run(Sampler& sampler, std::span<const Observed> arrays, NameTable& names, Random& random);
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
@@ -99,7 +103,7 @@ class Run {
   using Accept = int (*)(void*, const double*);
   // A loop's draws, and the test that ends it.
   struct Loop {
-    std::vector<std::string> names;
+    std::vector<Name*> names;
     std::vector<Distribution> priors;
     Accept accept = nullptr;
     void* user = nullptr;
@@ -109,9 +113,8 @@ class Run {
   double guarded(Body body);
   bool mistaken(const std::string& sentence);
   Distribution checked(const char* address, const ::wflow_distribution* distribution);
-  std::string numbered(std::string name);
-  double sample_once(const std::string& name, const Distribution& prior);
-  double sample_replaced(const std::string& name, const Distribution& prior);
+  double sample_once(Name& name, const Distribution& prior);
+  double sample_replaced(Name& name, const Distribution& prior);
   void sample_loop(const Loop& loop, std::span<double> values);
   void sample_every_try(const Loop& loop, std::span<double> values);
   bool try_loop(const Loop& loop, std::span<double> values, double& log_ratio);
@@ -119,17 +122,20 @@ class Run {
   double log_tries(const Loop& loop);
   bool accepts(const Loop& loop, std::span<const double> values);
   double observe_value(const char* array, std::uint64_t index, const Distribution& distribution);
-  void keep(std::string name, std::uint64_t hash, const Distribution& prior, double value, bool proposed);
+  void keep(Name& name, const Distribution& prior, double value);
   void flush_replaced();
 
   Sampler& sampler_;
   std::span<const Observed> arrays_;
+  NameTable& names_;
   Random& random_;
+  std::uint64_t number_;  // of the run
+  bool scores_ = false;   // the densities of draws and observed values are wanted
   ::wflow_trace functions_{};
   RunResult result_;
-  std::map<std::string, std::uint32_t, std::less<>> counts_;  // draws at an address
-  std::vector<TraceDraw> replaced_;  // of a loop of the simulator's own, which may come again
-  std::size_t array_ = 0;            // the one observed last
+  std::map<const Name*, std::uint64_t> attempts_;  // at a draw of the simulator's own loop, if each is a draw
+  std::vector<TraceDraw> replaced_;                // of a loop of the simulator's own, which may come again
+  std::size_t array_ = 0;                          // the one observed last
   std::uint64_t calls_ = 0;
   std::uint64_t calls_after_mistake_ = 0;
 };

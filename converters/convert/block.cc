@@ -136,8 +136,7 @@ class TraceCounter {
     for (const auto& entry : fs::directory_iterator(file.parent_path())) {
       const std::string name = entry.path().filename().string();
       if (!name.starts_with("addresses.") || !name.ends_with(".json")) continue;
-      for (const traces::Address& address :
-           traces::parse_address_table(read_file(entry.path()), entry.path().string()).addresses())
+      for (const traces::Address& address : traces::read_address_table(entry.path()).addresses())
         known_[traces::address_hash(address.name)] = address;
     }
   }

@@ -14,6 +14,7 @@
 #include "converters/shards/shard_file.h"
 #include "converters/shards/shard_reader.h"
 #include "converters/split.h"
+#include "traces/address_table.h"
 
 namespace wflow::converters {
 
@@ -151,6 +152,8 @@ std::string describe_dataset(const fs::path& directory) {
   const Manifest m = read_manifest(directory);
   std::string out = fmt::format("{}: made by {}\n\n", m.name, m.created_by);
   for (const FieldInfo& field : m.fields) out += describe_field(field) + "\n";
+  if (fs::exists(directory / traces::kAddressFile))
+    out += traces::read_address_table(directory / traces::kAddressFile).summary() + "\n";
   out += "\n" + splits_table(m) + "\n";
   for (const FieldInfo& field : m.fields)
     out += statistics_table(field.name.c_str(), names_of(field), field.statistics) + "\n";

@@ -18,6 +18,7 @@
 #include "converters/convert/conversion.h"
 #include "converters/shards/encode.h"
 #include "converters/shards/manifest.h"
+#include "traces/address_table.h"
 
 namespace wflow::converters {
 
@@ -270,6 +271,8 @@ void finish(const Job& job, EventWriter& events) {
   const fs::path path = job.conversion.output / kManifestName;
   events.artifact("manifest", path.string());
   for (const FieldInfo& field : manifest.fields) fmt::print("{}\n", describe_field(field));
+  if (fs::exists(job.conversion.output / traces::kAddressFile))
+    fmt::print("{}\n", traces::read_address_table(job.conversion.output / traces::kAddressFile).summary());
   fmt::print("{}: {} train, {} validation, {} test samples, {} missing\n", path.string(),
              manifest.split("train").samples, manifest.split("validation").samples,
              manifest.split("test").samples, manifest.missing.size());

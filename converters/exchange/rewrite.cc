@@ -172,7 +172,7 @@ class Rewriter {
     traces::AddressTable all;
     for (const Source& source : sources_) {
       const fs::path file = source.path / traces::kAddressFile;
-      if (fs::exists(file)) all.merge(traces::parse_address_table(read_file(file), file.string()));
+      if (fs::exists(file)) all.merge(traces::read_address_table(file));
     }
     if (all.size() > 0)
       write_file_durably(folder_.path() / traces::kAddressFile, all.to_json().dump(1) + "\n");

@@ -102,7 +102,7 @@ class Traces(CampaignTest):
         for split in ("train", "validation", "test"):
             for shard in sorted((campaign / "data" / split).glob("*.h5")):
                 with h5py.File(shard) as file:
-                    ids, offsets = file["id"][:], file["trace_offsets"][:] if "trace_offsets" in file else file["trace.offsets"][:]
+                    ids, offsets = file["id"][:], file["wflow/offsets/trace"][:]
                     for row, number in enumerate(ids):
                         stored = file["trace"][offsets[row]:offsets[row + 1]]
                         numpy.testing.assert_array_equal(stored.reshape(-1, 8), traces[number].astype("float32"))
@@ -124,7 +124,7 @@ class Traces(CampaignTest):
 
     def test_mistakes_of_a_simulator_are_sentences(self):
         self.record("mistaken", 8, code=TASKS_FAILED)
-        reasons = {failure["task"]: failure["reason"] for failure in self.status()["failures"]}
+        reasons = {failure["task"]: failure["detail"] for failure in self.status()["failures"]}
         for sample, sentence in enumerate(("'deviation' is normal: its standard deviation is -1", "value 0 of 'y' was not observed",
                                            "'z' is observed, and the plugin has no such array", "value 7 of 'y' is observed, which has 1",
                                            "'y' is normal: parameter 0 is ", "the tag 'tag' is nan", "the simulator's own reason")):

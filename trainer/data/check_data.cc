@@ -28,7 +28,7 @@ class DataCheck {
     for (const DataRoles::Input& input : roles_.inputs) {
       if (input.label) {
         look_at_range("input", input.name, info_.label_range[*input.label]);
-      } else {
+      } else if (!keeps_values(config_.model.layers, input.name)) {
         look_at_field("input", input.part);
       }
     }

@@ -125,8 +125,7 @@ DataField field_of(const converters::FieldInfo& info) {
 std::shared_ptr<const traces::AddressTable> addresses_of(const std::filesystem::path& directory) {
   const std::filesystem::path file = directory / traces::kAddressFile;
   if (!std::filesystem::exists(file)) return nullptr;
-  return std::make_shared<const traces::AddressTable>(
-      traces::parse_address_table(read_file(file), file.string()));
+  return std::make_shared<const traces::AddressTable>(traces::read_address_table(file));
 }
 
 DatasetInfo info_of(const converters::Manifest& manifest, const std::filesystem::path& directory) {

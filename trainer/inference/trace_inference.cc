@@ -50,7 +50,8 @@ constexpr std::size_t kMostKeptStates = 20000;  // of a chain
 constexpr std::size_t kMostBundle = 5000;
 constexpr std::size_t kBundlesPerCore = 8;
 constexpr double kAlways = 0.9999;         // presence of a draw that every trace has
-constexpr double kPartialPresence = 0.05;  // of other draws in the tables
+constexpr double kPartialPresence = 0.05;  // of other draws in inference.json
+constexpr double kShownPresence = 0.25;    // of those in the table
 constexpr double kFewEffective = 100;
 
 // Observations, and the known draws of those from a data set.
@@ -252,8 +253,7 @@ class TraceReader {
     for (const auto& entry : fs::directory_iterator(folder)) {
       const std::string file = entry.path().filename().string();
       if (!file.starts_with("addresses.") || !file.ends_with(".json")) continue;
-      const traces::AddressTable table =
-          traces::parse_address_table(read_file(entry.path()), entry.path().string());
+      const traces::AddressTable table = traces::read_address_table(entry.path());
       names.merge(names_of(table));
       for (const std::string& tag : table.tags()) names[traces::address_hash(tag)] = tag;
     }
@@ -377,13 +377,19 @@ nlohmann::json json_of(const TracePosterior& posterior, std::int64_t id,
 
 std::string table_of(const nlohmann::json& one) {
   std::string out = posterior_table(one);
+  std::size_t hidden = 0;
   for (const nlohmann::json& entry : one["sometimes"]) {
+    if (entry["presence"].get<double>() < kShownPresence) {
+      ++hidden;
+      continue;
+    }
     const std::vector<double> q = entry["quantiles"];
     out += fmt::format("{:<20}{:>12.5g}{:>12.3g}{:>12.5g}{:>12.5g}{:>12.5g}  in {:.0f} % of the traces\n",
                        entry["name"].get<std::string>(), entry["mean"].get<double>(),
                        entry["deviation"].get<double>(), q[0], q[2], q[4],
                        100 * entry["presence"].get<double>());
   }
+  if (hidden > 0) out += fmt::format("{} draws that fewer traces have are in inference.json\n", hidden);
   if (!one.contains("effective_samples")) {
     double worst = 0;
     std::string name;
@@ -455,6 +461,18 @@ nlohmann::json calibrated(const Observed& observed, const std::vector<TracePoste
   return names.empty() ? nlohmann::json() : calibration_json(calibration, names, false);
 }
 
+// The reason of a failed run, as the campaign has it.
+std::string first_failure(const fs::path& campaign) {
+  SpawnRequest request;
+  request.argv = {sibling_program("wflow"), "status", campaign.string(), "--json"};
+  const nlohmann::json status = nlohmann::json::parse(run_command(request).out, nullptr, false);
+  const nlohmann::json failures =
+      status.is_object() ? status.value("failures", nlohmann::json()) : nlohmann::json();
+  if (!failures.is_array() || failures.empty()) return "none has ended";
+  const std::string detail = failures.front().value("detail", "");
+  return detail.empty() ? failures.front().value("reason", "") : detail;
+}
+
 void check_training(const TraceInferOptions& options) {
   if (!fs::exists(fs::path(options.training) / traces::kProposalFile))
     throw Error(
@@ -487,8 +505,8 @@ void infer_traces(const TraceInferOptions& options) {
   const std::vector<TracePosterior>& posteriors = reader.posteriors();
   for (std::size_t k = 0; k < posteriors.size(); ++k)
     if (posteriors[k].count() == 0)
-      throw Error(ExitCode::data, fmt::format("no run for observation {} has succeeded: wflow status {}",
-                                              observed.ids[k], runs.string()));
+      throw Error(ExitCode::data, fmt::format("no run for observation {} has succeeded ({}): wflow status {}",
+                                              observed.ids[k], first_failure(runs), runs.string()));
   nlohmann::json found = nlohmann::json::array();
   for (std::size_t k = 0; k < std::min(posteriors.size(), kJsonObservations); ++k)
     found.push_back(json_of(posteriors[k], observed.ids[k], reader.names(),
