@@ -13,11 +13,12 @@ ROOT = Path(__file__).resolve().parents[1]
 # Ours that a folder may include; the longest prefix that fits a file or an include counts.
 MODULES = {
     "base": set(),
-    "converters": {"base"},
+    "traces": {"base"},
+    "converters": {"base", "traces"},
     "converters/config": {"base", "converters/config_tables"},
     "converters/config_tables": {"base"},
     "converters/data_set_files": {"base"},
-    "trainer": {"base", "converters"},
+    "trainer": {"base", "traces", "converters"},
     "trainer/config": {"base", "trainer/config_tables", "trainer/metric_name", "trainer/search_config", "trainer/tournament_config"},
     "trainer/tournament_config": {"base"},
     "trainer/search_config": {"base", "trainer/metric_name"},
@@ -32,13 +33,14 @@ MODULES = {
     "engine/store": {"engine", "engine/wire", "engine/batch", "specs", "base"},
     "engine/batch": {"specs", "base"},
     "steps": {"base", "specs"},
-    "plugin": {"base", "specs"},
+    "plugin": {"base", "traces", "specs"},
     "workers": {"steps", "engine/wire", "specs", "base"},
     "cli": {"base", "specs", "engine", "engine/wire", "engine/store", "engine/batch", "steps", "workers", "converters",
             "converters/config", "converters/data_set_files", "trainer/config"},
     "examples/cosmoflow": set(),
     "examples/climate": {"plugin"},
     "examples/implosion": {"plugin"},
+    "examples/inference": {"plugin", "traces"},
     "examples/jag_like": {"plugin"},
 }
 SHARED = {"engine/schedule/types", "engine/schedule/states"}

@@ -165,9 +165,9 @@ PLACES = [
     (at("study", "convert", "split"), ["study", 1, "convert", "split"], [{}]),
     (at("study", "plugin"), ["study", 1, "plugin"], [{"library": "x.so"}]),
     (at("study", "train"), ["study", 2, "train"], [{"data": "c"}]),
-    (at("study", "train", "model"), ["study", 2, "train", "model"], [{}, {"layers": ["flatten"]}, {"name": "cycle"}]),
+    (at("study", "train", "model"), ["study", 2, "train", "model"], [{}, {"layers": ["flatten"]}, {"name": "cycle"}, {"name": "inference"}]),
     (at("study", "train", "model", "layers"), ["study", 2, "train", "model", "layers", 0], [
-        {"convolution": 4}, {"embedding": 4}, {"slice": [0, 1]}, {"lstm": 4}, {"spectral_convolution": 4}, {"positions": None}]),
+        {"convolution": 4}, {"embedding": 4}, {"slice": [0, 1]}, {"lstm": 4}, {"spectral_convolution": 4}, {"positions": None}, {"trace_density": 4, "from": ["a", "b"]}]),
     (at("study", "train", "loss"), ["study", 2, "train", "loss"], [{}, {"name": "focal"}, {"name": "quantile"}, {"name": "mixture"}, {"name": "detection"}]),
     (at("study", "train", "heads"), ["study", 2, "train", "heads", 0], [{"name": "a", "targets": ["b"]}]),
     (at("study", "train", "alternate"), ["study", 2, "train", "alternate", 0], [{"heads": ["a"]}]),

@@ -9,7 +9,7 @@ import subprocess
 import h5py
 import numpy
 
-from wflow_test import BIN, DATA, SOURCE, TASKS_FAILED, CampaignTest
+from wflow_test import BIN, DATA, SOURCE, TASKS_FAILED, USAGE, CampaignTest
 
 MODELS = BIN.parent / "lib/libtrace_models.so"
 KINDS = {"normal": 1, "uniform": 2, "categorical": 3, "poisson": 4, "exponential": 5, "gamma": 6, "beta": 7, "truncated_normal": 8}
@@ -176,7 +176,28 @@ class Traces(CampaignTest):
         shares = {one["name"]: one["presence"] for one in first["sometimes"]}
         self.assertAlmostEqual(shares.get("a", 0) + shares.get("b", 0), 1, delta=0.06)
         self.assertIn("has no function 'none'", self.infer("--symbol", "none", code=DATA).err)
-        self.assertIn("y", self.infer("--symbol", "branching", "--observe", self.observe(1, 2), code=DATA).err)
+        with h5py.File(self.folder / "other.h5", "w") as file:
+            file["z"] = [1.0]
+        self.assertRegex(self.infer("--symbol", "branching", "--observe", self.folder / "other.h5", code=DATA).err, r"other\.h5 has no .*y")
+        self.assertIn("there is no such file", self.wflow("infer", self.campaign() / "train", "--simulator", "absent.so", code=USAGE).err)
+        self.assertIn("without --simulator", self.wflow("infer", self.campaign() / "train", "--simulator", MODELS, "--propose", 5, code=USAGE).err)
+
+
+    def test_a_killed_inference_goes_on(self):
+        """The same command goes on with the campaign of one that was killed, and gives the posterior of one that was not."""
+        self.record("branching", 2000, DATA_SET + TRAIN.replace("epochs: 12", "epochs: 2"))
+        command = ("--symbol", "branching", "--observe", self.observe(1.5), "--traces", 60000)
+        self.infer(*command)
+        with h5py.File(self.folder / "found/posterior.h5") as file:
+            whole = {name: file[f"draws/{name}"][:] for name in file["draws"]} | {"weight": file["log_weight"][:]}
+        shutil.rmtree(self.folder / "found")
+        running = self.start("infer", self.campaign() / "train", "--simulator", MODELS, "-j", "2", "-o", self.folder / "found", *command)
+        self.wait(lambda: len(list(self.folder.glob("found/inference-*/traces_*/runs/*/MERLIN_FINISHED"))) >= 2, "two bundles", running)
+        self.wait_until_gone(self.kill_everything())
+        self.infer(*command)
+        with h5py.File(self.folder / "found/posterior.h5") as file:
+            for name, values in whole.items():
+                numpy.testing.assert_array_equal(file["log_weight" if name == "weight" else f"draws/{name}"][:], values)
 
 
 if __name__ == "__main__":

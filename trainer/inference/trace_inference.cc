@@ -18,6 +18,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -461,8 +462,14 @@ nlohmann::json calibrated(const Observed& observed, const std::vector<TracePoste
   return names.empty() ? nlohmann::json() : calibration_json(calibration, names, false);
 }
 
-// The reason of a failed run, as the campaign has it.
+// The reason of a failed run: the last line of a process that could not begin, or of a sample.
 std::string first_failure(const fs::path& campaign) {
+  for (const auto& entry : fs::recursive_directory_iterator(campaign)) {
+    if (entry.path().filename() != "runs.err" || fs::file_size(entry.path()) == 0) continue;
+    const std::string output = read_file(entry.path());
+    const std::string_view lines = std::string_view(output).substr(0, output.find_last_not_of('\n') + 1);
+    return std::string(lines.substr(lines.rfind('\n') + 1));
+  }
   SpawnRequest request;
   request.argv = {sibling_program("wflow"), "status", campaign.string(), "--json"};
   const nlohmann::json status = nlohmann::json::parse(run_command(request).out, nullptr, false);
