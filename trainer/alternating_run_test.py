@@ -169,6 +169,7 @@ class Alternating(train_run_test.TrainRun):
             descend(optimizers[2], mse(found, p) + 0.1 * mse(decoder(forward(found)), y))
         self.run_of("cycle", **keys)
         self.check("cycle", parameters)
+        self.assertEqual(self.result("cycle")["model"]["name"], "cycle")
 
 
     GAN = {"inputs": ["x"], "random_inputs": {"z": 5},

@@ -1465,6 +1465,7 @@ class Members(TrainRun):
         done = subprocess.run([PROGRAMS.train, "predict", self.root / name, self.root / "shards", "--split", "test", "-o", path],
                               capture_output=True, text=True, timeout=120)
         self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stderr
 
     def check_combination(self, name, members, gaussian=False):
         """predictions.h5 and result.json of the ensemble are those of its members, combined here again."""
@@ -1510,6 +1511,11 @@ class Members(TrainRun):
         steps = [(event["done"], event["total"]) for event in told if event["type"] == "progress"]
         self.assertEqual(steps[-1], (30, 30))
         self.assertEqual(steps, sorted(steps))
+
+    def test_a_metric_of_the_user(self):
+        self.train(self.config("measured", members=2, epochs=1, metrics={"error": "abs(prediction - target)"}))
+        mae = self.result("measured")["test"]["targets"]["slope"]["mae"]
+        self.assertIn(f"slope: error {mae:.4f}\n", self.ask("measured", self.root / "measured.h5"))
 
     def test_mean_and_spread_of_the_members(self):
         events = self.root / "members.events"
@@ -2257,6 +2263,8 @@ class Schedules(TrainRun):
         with open(self.root / "own/metrics.csv") as file:
             self.assertEqual([float(row["validation_relative/slope"]) for row in csv.DictReader(file)], values)
         self.check_tensorboard("own")
+        again = self.predict(self.root / "own", self.root / "shards", "--split", "test", "-o", self.root / "own.h5").stderr
+        self.assertIn("slope: error {error:.4f}, relative {relative:.4f}\n".format(**found["metrics"]), again)
         # A field whose transform the model undoes, beside numbers, of two targets together.
         heads = [{"name": "numbers", "targets": ["amplitude", "slope"]}, {"name": "field", "targets": ["x"]}]
         keys = {"inputs": ["x"], "heads": heads, "model": {"name": "autoencoder", "width": 2, "latent": 3, "dense": [8]}, "epochs": 2, "augment": None,
@@ -2272,6 +2280,9 @@ class Schedules(TrainRun):
         with h5py.File(self.root / "fields1/predictions.h5") as file:
             expected = (file["numbers/prediction"][:, 0] * file["numbers/truth"][:, 1]).mean()
         self.assertAlmostEqual(one["amplitude"]["metrics"]["both"] / expected, 1, places=4)
+        again = self.predict(self.root / "fields1", self.root / "shards", "--split", "test", "-o", self.root / "fields.h5").stderr
+        self.assertIn("amplitude: squares {squares:.4f}, both {both:.4f}\n".format(**one["amplitude"]["metrics"]), again)
+        self.assertIn("\nx: squares {squares:.4f}\n".format(**one["x"]["metrics"]), again)
         for metrics, message in (({"m": "prediction.mass"}, "the metric 'm' is 'prediction.mass', which needs targets that no head has"),
                                  ({"m": "prediction + truth"}, "'truth' is unknown")):
             done = self.train(self.config("wrong", **{**keys, "metrics": metrics}), 2, code=3)

@@ -19,7 +19,7 @@ class Implosion(CampaignTest):
         return text.replace("bundle: 250", "bundle: 15").replace("shard_samples: 2500", "shard_samples: 20")
 
     def run_study(self, text):
-        self.wflow("run", self.study(text), "-j", "2", "--vars", f"N_SAMPLES={SAMPLES}", "SCALAR_EPOCHS=30", "IMAGE_EPOCHS=1")
+        self.wflow("run", self.study(text), "-j", "2", "--vars", f"N_SAMPLES={SAMPLES}", "SCALAR_EPOCHS=30", "IMAGE_EPOCHS=1", "CYCLE_EPOCHS=1")
         return self.campaign()
 
     def test_from_capsules_to_surrogates(self):
@@ -46,6 +46,9 @@ class Implosion(CampaignTest):
         together = json.loads(next((campaign / "together").rglob("result.json")).read_text())
         self.assertEqual(list(together["test"]["heads"]), ["images", "scalars"])
         self.assertEqual(len(together["test"]["targets"]), 15 + 4)
+        cycle = json.loads(next((campaign / "cycle").rglob("result.json")).read_text())
+        coded = [f"{name}{kind}" for name in ("scalars", "images") for kind in ("", "_coded", "_cycle")]
+        self.assertEqual(set(cycle["test"]["heads"]), {*coded, "latent_error", "parameters_inverse", "parameters_cycle"})
 
     def check_physics(self, manifest, scalars, images):
         """Every sample satisfies this, whatever its parameters."""

@@ -335,6 +335,10 @@ TrainConfig completed(const TrainConfig& config, const DatasetInfo& info) {
   return full;
 }
 
+ModelName network_name(const TrainConfig& asked, const TrainConfig& completed) {
+  return is_composed(asked.model.name) ? asked.model.name : completed.model.name;
+}
+
 DataRoles roles_of(const TrainConfig& config, const DatasetInfo& info) {
   DataRoles roles;
   for (const std::string& name : config.inputs) add_input(roles, name, config, info);

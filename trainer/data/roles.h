@@ -57,6 +57,8 @@ std::vector<std::string> channel_names(const std::string& name, const DataField&
 
 // Fills in the settings that depend on the data: `model: automatic`, inputs and targets that were left out.
 TrainConfig completed(const TrainConfig& config, const DatasetInfo& info);
+// The network's name for the user: that which they have written, or that which completed() has chosen.
+ModelName network_name(const TrainConfig& asked, const TrainConfig& completed);
 
 // `config` must be completed. Error{spec} with a suggestion for an unknown name.
 DataRoles roles_of(const TrainConfig& config, const DatasetInfo& info);

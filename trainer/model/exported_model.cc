@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <torch/csrc/jit/serialization/import.h>
 
+#include <algorithm>
+
 #include "base/checksum.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -22,6 +24,7 @@ struct ExportedModel::State {
   std::vector<std::vector<std::int64_t>> shapes;
   std::vector<std::vector<double>> ranges;
   std::vector<std::string> random_inputs;
+  std::vector<MetricConfig> metrics;
   bool own = false;  // written by wflow-train
 
   [[noreturn]] void fail(const std::string& why) const {
@@ -130,6 +133,15 @@ std::vector<ExportedModel::Head> heads_of(const torch::jit::Module& module) {
   return heads;
 }
 
+std::vector<MetricConfig> metrics_of(const torch::jit::Module& module) {
+  const std::vector<std::string> of_metrics = names(module, "metric_names");
+  const std::vector<std::string> formulas = names(module, "metric_formulas");
+  std::vector<MetricConfig> metrics;
+  for (std::size_t k = 0; k < std::min(of_metrics.size(), formulas.size()); ++k)
+    metrics.push_back({of_metrics[k], formulas[k]});
+  return metrics;
+}
+
 ModelArray array_of(at::Tensor output) {
   ModelArray result{output.sizes().vec(), {}, output.scalar_type() == at::kDouble};
   output = output.to(at::kDouble).contiguous();
@@ -140,12 +152,13 @@ ModelArray array_of(at::Tensor output) {
 }  // namespace
 
 ExportedModel::ExportedModel(const std::filesystem::path& file)
-    : state_(new State{file, load(file), {}, {}, {}, {}, {}, {}, {}}) {
+    : state_(new State{file, load(file), {}, {}, {}, {}, {}, {}, {}, {}}) {
   state_->inputs = names(state_->module, "inputs");
   state_->columns = columns_of(state_->module, state_->inputs.size());
   state_->targets = names(state_->module, "targets");
   state_->random_inputs = names(state_->module, "random_inputs");
   state_->heads = heads_of(state_->module);
+  state_->metrics = metrics_of(state_->module);
   state_->own = state_->module.hasattr("wflow");
   const auto lists = [this](const char* name) {
     const bool there = state_->module.hasattr(name) && state_->module.attr(name).isList();
@@ -171,6 +184,10 @@ const std::vector<std::vector<std::string>>& ExportedModel::columns() const {
 const std::vector<std::string>& ExportedModel::targets() const {
   return state_->targets;
 }
+const std::vector<MetricConfig>& ExportedModel::metrics() const {
+  return state_->metrics;
+}
+
 const std::vector<ExportedModel::Head>& ExportedModel::heads() const {
   return state_->heads;
 }

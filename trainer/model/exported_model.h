@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "trainer/config.h"
+
 namespace wflow::trainer {
 
 struct ModelArray {
@@ -52,6 +54,8 @@ class ExportedModel {
     std::vector<double> quantiles = {};
   };
   const std::vector<Head>& heads() const;  // at least one
+  // Formulas of the user's metrics, for each head of numbers that has their targets.
+  const std::vector<MetricConfig>& metrics() const;
   // Per input: [C, D, H, W], and for each channel the least and the greatest value of the training samples.
   // Empty in files that store none.
   const std::vector<std::vector<std::int64_t>>& shapes() const;

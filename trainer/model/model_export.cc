@@ -130,6 +130,17 @@ void add_outputs(torch::jit::Module& module, const std::vector<OutputUnits>& out
   }
 }
 
+void add_metrics(torch::jit::Module& module, const std::vector<MetricConfig>& metrics) {
+  if (metrics.empty()) return;
+  c10::List<std::string> names, formulas;
+  for (const MetricConfig& metric : metrics) {
+    names.push_back(metric.name);
+    formulas.push_back(metric.formula);
+  }
+  module.register_attribute("metric_names", c10::ListType::ofStrings(), names);
+  module.register_attribute("metric_formulas", c10::ListType::ofStrings(), formulas);
+}
+
 // Source that combines the members' outputs, [members, samples, channels, ...], into mean and deviation of
 // their mixture.
 const char* combination(LossName loss) {
@@ -184,6 +195,7 @@ void export_model(const ModelGraph& graph, const FlatState& state, const Exporte
     add_network(module, graph, state);
     const Normalisation& normalisation = units.normalisation;
     add_outputs(module, units.outputs);
+    add_metrics(module, units.metrics);
     c10::List<std::string> inputs;
     std::size_t number = 0;
     for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
@@ -245,6 +257,9 @@ void export_ensemble(const std::vector<std::filesystem::path>& members, const Lo
       if (k > 0) continue;
       for (const char* name : {"inputs", "targets"})
         ensemble.register_attribute(name, c10::ListType::ofStrings(), member.attr(name));
+      for (const char* name : {"metric_names", "metric_formulas"})
+        if (member.hasattr(name))
+          ensemble.register_attribute(name, c10::ListType::ofStrings(), member.attr(name));
       ensemble.register_attribute("columns", c10::ListType::create(c10::ListType::ofStrings()),
                                   member.attr("columns"));
       ensemble.register_attribute("shapes", c10::ListType::create(c10::ListType::ofInts()),

@@ -56,6 +56,7 @@ struct ExportedUnits {
   // Per input and channel the least and the greatest value of the training samples; empty if not known.
   std::vector<std::vector<std::pair<double, double>>> ranges = {};
   std::vector<std::string> random_inputs = {};  // those that the training draws
+  std::vector<MetricConfig> metrics = {};       // the user's formulas; TorchScript files are left out
   // True if an input must be normalised in float64, because float32 would lose its variation.
   bool input_needs_double(const std::string& name, std::size_t number) const;
 };
@@ -74,7 +75,8 @@ std::string torchscript_source(const ModelGraph& graph, const ExportedUnits& uni
 // outputs' units (physical or transformed) and the version of wflow. `target_grid` and `target_has_channels`
 // are the stored shape of a predicted field; `shapes` ([C, D, H, W]) and `ranges` (least and greatest value
 // of each channel in the training samples) describe the inputs; `random_inputs` names those that a training
-// draws from a normal distribution. With several heads, `heads` has their names,
+// draws from a normal distribution; `metric_names` and `metric_formulas` are the user's metrics, if there are
+// any. With several heads, `heads` has their names,
 // `targets` the outputs of all, and `head_targets`, `head_losses`, `head_units`, `head_grids` and
 // `head_has_channels` describe each of them in place of `loss`, `units` and the stored shape.
 void export_model(const ModelGraph& graph, const FlatState& state, const ExportedUnits& units,

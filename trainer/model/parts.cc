@@ -66,6 +66,7 @@ class Cutter {
 
   PartModel cut(std::span<const std::size_t> heads) {
     cut_layers();
+    model_.units.metrics = units_.metrics;
     for (const std::size_t head : heads) {
       const ModelGraph::Output& output = graph_.outputs[graph_.output_of_head(head, units_.outputs.size())];
       model_.graph.outputs.push_back({output.name, numbers_.at(output.value)});

@@ -24,7 +24,9 @@
 #include "base/text.h"
 #include "base/version.h"
 #include "trainer/config.h"
+#include "trainer/formula.h"
 #include "trainer/model/exported_model.h"
+#include "trainer/training/formula_loss.h"
 #include "trainer/training/metrics.h"
 #include "trainer/training/objective.h"
 #include "trainer/training/prediction_file.h"
@@ -169,12 +171,17 @@ void use_own_axes(Predicted& predicted, const ExportedModel::Head& head) {
 // Sums over all rows for a table of errors.
 class Errors {
  public:
-  // `guesses`: one a target (PredictionRows::guesses).
-  Errors(std::vector<std::string> names, std::vector<double> guesses)
-      : names_(std::move(names)), means_(std::move(guesses)), sums_(names_.size()) {}
+  // `guesses`: one a target (PredictionRows::guesses). `metrics`: those of a model of numbers.
+  Errors(std::vector<std::string> names, std::vector<double> guesses, std::span<const MetricConfig> metrics)
+      : names_(std::move(names)), means_(std::move(guesses)), sums_(names_.size()) {
+    for (const MetricConfig& metric : metrics)
+      if (TargetFormula::fits(target_formula(metric.formula, "metric"), names_))
+        metrics_.push_back({UserMetric(metric, names_, {}, {}), {}});
+  }
 
   void add(const Predicted& predicted, std::span<const double> truths) {
     if (predicted.object_classes > 0) return add_objects(predicted, truths);
+    add_metrics(predicted, truths);
     classes_ = predicted.classes;
     counts_.resize(classes_ > 0 ? class_count_size(classes_) : 0);
     within_.resize(predicted.deviation.empty() ? 0 : names_.size() * kIntervals.size());
@@ -223,10 +230,27 @@ class Errors {
         errors.calibration.emplace_back(kIntervals[k].name,
                                         static_cast<double>(within_[t * kIntervals.size() + k]) / count);
     }
+    for (const Metric& metric : metrics_)
+      for (std::size_t mean = 0; 2 * mean < metric.sums.size(); ++mean)
+        evaluation.targets[mean].more.push_back(
+            {metric.metric.name(), UserMetric::mean_of(metric.sums[2 * mean], metric.sums[2 * mean + 1])});
     return evaluation;
   }
 
  private:
+  void add_metrics(const Predicted& predicted, std::span<const double> truths) {
+    const std::size_t values = names_.size() * predicted.cells;
+    for (Metric& metric : metrics_) {
+      metric.sums.resize(metric.metric.record_size());
+      for (std::size_t begin = 0; begin + values <= truths.size(); begin += values) {
+        std::vector<double> record;
+        metric.metric.record(std::span(predicted.prediction).subspan(begin, values),
+                             truths.subspan(begin, values), record);
+        for (std::size_t k = 0; k < record.size(); ++k) metric.sums[k] += record[k];
+      }
+    }
+  }
+
   void add_objects(const Predicted& predicted, std::span<const double> truths) {
     if (!objects_) {
       LossConfig loss;
@@ -264,7 +288,12 @@ class Errors {
     double mean = 0;
     double spread = 0;
   };
+  struct Metric {
+    UserMetric metric;
+    std::vector<double> sums;  // of the records
+  };
   std::vector<std::string> names_;
+  std::vector<Metric> metrics_;
   std::vector<double> means_;
   std::vector<Sums> sums_;
   std::size_t classes_ = 0;
@@ -639,7 +668,11 @@ class Passes {
     for (std::size_t k = 0; k < heads_.size(); ++k) {
       if (!parts[k].has_truths) continue;
       auto& errors = errors_[k];
-      if (!errors) errors.emplace(parts[k].targets, rows_.guesses(heads_[k], parts[k].predicted.classes > 0));
+      if (!errors) {
+        const bool numbers = parts[k].predicted.classes == 0 && parts[k].predicted.object_classes == 0;
+        errors.emplace(parts[k].targets, rows_.guesses(heads_[k], parts[k].predicted.classes > 0),
+                       numbers ? std::span(model_.metrics()) : std::span<const MetricConfig>());
+      }
       errors->add(parts[k].predicted, parts[k].truths);
     }
   }

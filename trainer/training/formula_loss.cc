@@ -84,6 +84,10 @@ UserMetric::UserMetric(const MetricConfig& metric, const std::vector<std::string
   }
 }
 
+std::optional<double> UserMetric::mean_of(double sum, double count) {
+  return count > 0 && std::isfinite(sum) ? std::optional(sum / count) : std::nullopt;
+}
+
 void UserMetric::record(std::span<const double> predictions, std::span<const double> truths,
                         std::vector<double>& records) const {
   formula_ ? record_formula(predictions, truths, records) : record_module(predictions, truths, records);

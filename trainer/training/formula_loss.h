@@ -86,6 +86,9 @@ class UserMetric {
   void record(std::span<const double> predictions, std::span<const double> truths,
               std::vector<double>& records) const;
   std::size_t record_size() const { return 2 * means(); }
+  // A mean from the sums of its two numbers over the records. Without a value or with one that is not finite,
+  // there is none.
+  static std::optional<double> mean_of(double sum, double count);
 
  private:
   void record_formula(std::span<const double> predictions, std::span<const double> truths,

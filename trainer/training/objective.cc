@@ -613,9 +613,7 @@ void add_metrics(const Objective& objective, std::span<const double> records, Ev
         sum += records[at];
         count += records[at + 1];
       }
-      const bool has_value = count > 0 && std::isfinite(sum);
-      result.targets[mean].more.push_back(
-          {metric.name(), has_value ? std::optional(sum / count) : std::nullopt});
+      result.targets[mean].more.push_back({metric.name(), UserMetric::mean_of(sum, count)});
     }
   }
 }

@@ -250,7 +250,7 @@ nlohmann::json result_of(Session& session, const TrainingCounters& counters, con
             {"test", data.test().size()},
             {"missing", data.info().missing}}},
           {"model",
-           {{"name", name_of(config.model.name)},
+           {{"name", name_of(session.network_name)},
             {"parameters", graph.parameter_count()},
             {"training_flops_per_sample", graph.training_flops()}}},
           {"test", to_json(test)},

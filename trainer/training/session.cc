@@ -231,6 +231,7 @@ void keep_plan(const fs::path& file, const std::string& key, const TrainingPlan&
 PlannedConfig planned(const TrainConfig& asked, Communicator& ranks) {
   const DatasetInfo info = read_dataset_info(asked.data);
   PlannedConfig planned = {completed(asked, info), {}, 0};
+  planned.network = network_name(asked, planned.config);
   planned.program = static_cast<std::int64_t>(most_of(ranks, static_cast<double>(peak_memory())));
   TrainConfig& config = planned.config;
   if (config.stage_subset > 0) {
@@ -260,6 +261,7 @@ PlannedConfig planned(const TrainConfig& asked, Communicator& ranks) {
 
 Session::Session(PlannedConfig planned, Communicator& ranks, const RunOptions& run_options)
     : config(std::move(planned.config)),
+      network_name(planned.network),
       training_plan(std::move(planned.plan)),
       communicator(ranks),
       options(run_options),
@@ -339,6 +341,8 @@ ExportedUnits Session::units() const {
       output.has_channels = false;
     }
   }
+  for (const MetricConfig& metric : config.metrics)
+    if (metric.file.empty()) units.metrics.push_back(metric);
   for (const DataRoles::Part& part : data.roles().parts)
     if (!data.info().fields[part.field].has_channels) units.without_channels.push_back(part.name);
   for (const DataRoles::Input& input : data.roles().inputs) {
@@ -501,7 +505,7 @@ std::string describe_run(const TrainConfig& asked, const std::optional<SpaceGrid
   for (const DataRoles::Part& part : roles.parts)
     sample_bytes += static_cast<std::uint64_t>(dataset.info.fields[part.field].shape.count()) * sizeof(float);
   const MemoryTable memory = memory_table_of(config, dataset.info, graph);
-  std::string out = fmt::format("network {}\n{}", name_of(config.model.name), graph.describe());
+  std::string out = fmt::format("network {}\n{}", name_of(network_name(asked, config)), graph.describe());
   std::string inputs;
   for (const NamedShape& input : graph.inputs)
     inputs += fmt::format("{}{} ({})", inputs.empty() ? "" : ", ", input.name, text_of(input.shape));

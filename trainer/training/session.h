@@ -76,6 +76,7 @@ struct PlannedConfig {
   TrainConfig config;
   std::optional<TrainingPlan> plan;  // if it says which memory a rank may use, or leaves the grid open
   std::int64_t program = 0;          // bytes of the largest process so far
+  ModelName network = ModelName::cosmoflow;
 };
 
 // Numbers of a training before its first step; result.json compares them with the measured ones.
@@ -114,6 +115,7 @@ struct Session {
   ExportedUnits units() const;
 
   const TrainConfig config;
+  const ModelName network_name;  // as the user knows it: `config` has the lists that `gan` stands for
   const std::optional<TrainingPlan> training_plan;
   Communicator& communicator;
   const RunOptions& options;
