@@ -4,6 +4,11 @@
 namespace wflow {
 // CMake defines WFLOW_VERSION for this file only, so that a new version does not recompile everything.
 const char* const kVersion = WFLOW_VERSION;
+#ifdef WFLOW_HDF5
+const bool kHasConverter = true;
+#else
+const bool kHasConverter = false;
+#endif
 #ifdef WFLOW_TRAINER
 const bool kHasTrainer = true;
 #else

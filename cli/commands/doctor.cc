@@ -138,15 +138,16 @@ Check program(const char* name, const char* advice, bool needed) {
 }
 
 std::vector<Check> all_checks() {
-  std::vector<Check> checks = {program("wflow-convert", kBuild, true),
+  constexpr const char* kNoHdf5 = "this wflow was built without HDF5 (-DWFLOW_HDF5=OFF)";
+  std::vector<Check> checks = {program("wflow-convert", kHasConverter ? kBuild : kNoHdf5, kHasConverter),
                                program("wflow-plugin-host", kBuild, true)};
   if (kHasTrainer) {
     checks.push_back(program("wflow-train", kBuild, true));
     checks.emplace_back([] { return CheckLines{check_mpirun()}; });
     checks.emplace_back([] { return CheckLines{check_blas()}; });
   } else {
-    checks.push_back(
-        program("wflow-train", "this wflow was built without its trainer (-DWFLOW_TRAINER=OFF)", false));
+    constexpr const char* kNoTrainer = "this wflow was built without its trainer (-DWFLOW_TRAINER=OFF)";
+    checks.push_back(program("wflow-train", kHasConverter ? kNoTrainer : kNoHdf5, false));
   }
   checks.push_back(
       program("wflow-cola", "the CosmoFlow example's simulator; build it or run scripts/quickstart", false));
