@@ -14,4 +14,14 @@ const bool kHasTrainer = true;
 #else
 const bool kHasTrainer = false;
 #endif
+#ifdef WFLOW_TORCH
+const bool kHasTorch = true;
+#else
+const bool kHasTorch = false;
+#endif
+#ifdef WFLOW_TRAINS_ON_MPICH
+const bool kTrainsOnMpich = true;
+#else
+const bool kTrainsOnMpich = false;
+#endif
 }  // namespace wflow

@@ -5,6 +5,7 @@ option(WFLOW_UNIT_TESTS "with BUILD_TESTING: build all unit tests; OFF: those al
 option(WFLOW_WERROR "warnings are errors" OFF)
 option(WFLOW_TRAINER "build wflow-train (needs HDF5, MPI and libtorch)" ON)
 option(WFLOW_HDF5 "build wflow-convert, wflow-train and the CosmoFlow example, which need HDF5" ON)
+option(WFLOW_TORCH "build wflow-train with libtorch; OFF: only networks that oneDNN and own loops compute, exported as ONNX" ON)
 if(NOT WFLOW_HDF5)
   if(BUILD_TESTING)
     message(FATAL_ERROR "The tests run wflow-convert, which needs HDF5: configure without BUILD_TESTING or with WFLOW_HDF5=ON")
