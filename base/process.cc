@@ -256,17 +256,27 @@ std::string executable_directory() {
   return path.parent_path().string();
 }
 
+namespace {
+
+const char* how_to_get(std::string_view program) {
+  const bool trains = program == "wflow-train";
+  if ((trains || program == "wflow-convert") && !kHasConverter)
+    return "this wflow was built without HDF5 (-DWFLOW_HDF5=OFF): build it with HDF5 (scripts/quickstart "
+           "does)";
+  if (trains && !kHasTrainer)
+    return "this wflow was built without its trainer (-DWFLOW_TRAINER=OFF): build it with MPI and libtorch "
+           "(scripts/quickstart does)";
+  return "build or install it (scripts/quickstart does)";
+}
+
+}  // namespace
+
 std::string sibling_program(const std::string& name) {
   const std::string beside = executable_directory() + "/" + name;
   if (::access(beside.c_str(), X_OK) == 0) return beside;
   if (const auto found = find_program(name)) return *found;
-  const bool left_out = name == "wflow-train" && !kHasTrainer;
-  throw Error(
-      ExitCode::system,
-      fmt::format("the program {} is neither in {} nor in PATH; {}", name, executable_directory(),
-                  left_out ? "this wflow was built without its trainer (-DWFLOW_TRAINER=OFF): build it with "
-                             "MPI and libtorch (scripts/quickstart does)"
-                           : "build or install it (scripts/quickstart does)"));
+  throw Error(ExitCode::system, fmt::format("the program {} is neither in {} nor in PATH; {}", name,
+                                            executable_directory(), how_to_get(name)));
 }
 
 std::string host_name() {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training steps: wflow-train, under mpirun if it has several ranks. A restart is the same command:
 // the training continues from its own last checkpoint.
-#include <unistd.h>
+#include <fmt/format.h>
 
 #include <utility>
 
 #include "base/error.h"
-#include "base/open_mpi.h"
 #include "base/process.h"
+#include "base/trainer_mpi.h"
+#include "base/version.h"
 #include "base/yaml.h"
 #include "specs/study/blocks.h"
 #include "steps/step.h"
@@ -19,20 +20,15 @@ namespace {
 std::string mpirun() {
   if (auto found = find_mpirun()) return *std::move(found);
   throw Error(ExitCode::system,
-              "training on several ranks needs mpirun.openmpi, which is not in PATH; install "
-              "openmpi-bin");
+              fmt::format("training on several ranks needs {}, which is not in PATH; install {}",
+                          mpirun_name(), kTrainsOnMpich ? "mpich" : "openmpi-bin"));
 }
 
 class Train final : public Step {
  public:
   explicit Train(const specs::TaskTemplate& task_template) : template_(task_template) {
     const int ranks = template_.resources.procs;
-    if (ranks > 1) {
-      // Switches binding off: two runs on one node would be bound to the same cores. Allows more ranks than
-      // cores: such a training runs slowly.
-      argv_ = {mpirun(), "-n", std::to_string(ranks), "--oversubscribe", "--bind-to", "none"};
-      if (::geteuid() == 0) argv_.emplace_back("--allow-run-as-root");
-    }
+    if (ranks > 1) argv_ = mpirun_words(mpirun(), ranks);
     // A simulation that runs again after the training changes the training data.
     const std::vector<std::string> program = {sibling_program("wflow-train"),
                                               template_.workspace + "/train.yaml", "--fresh-on-new-data"};

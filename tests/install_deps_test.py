@@ -50,6 +50,9 @@ class InstallDeps(unittest.TestCase):
         for purpose in ("build", "run", "package", "test"):
             self.assertFalse(TRAINER & self.packages("--for", purpose, "--no-trainer"))
 
+    def test_mpich(self):
+        self.assertEqual(self.packages("--for", "build", "--mpich") - self.packages("--for", "build"), {"libmpich-dev", "mpich"})
+
     def test_wrong_options(self):
         for options in (["--for"], ["--for", "fun"], ["--what"]):
             self.assertEqual(self.run_on_bare_machine(*options).returncode, 2, options)

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "base/trainer_mpi.h"
 #include "base/version.h"
 #include "base/visible_output.h"
 #include "trainer/analysis/analyze.h"
@@ -42,10 +43,11 @@ void remember_signal(int signal) {
   stop_signal = signal;
 }
 
-constexpr const char* kExamples = R"(
+// In braces: a command with mpirun_name().
+constexpr std::string_view kExamples = R"(
 Examples:
   wflow-train train.yaml                                 train on one core, or continue where the last run stopped
-  mpirun.openmpi -n 4 wflow-train train.yaml             the same on four ranks
+  {:<53}  the same on four ranks
   wflow-train train.yaml --dry-run                       network, parameters, flops, memory, steps
   wflow-train train.yaml --dry-run --grid 2x2x1          what each rank holds and sends if 4 ranks share each sample
   wflow-train train.yaml --plan                          what each grid of the ranks needs in memory
@@ -77,6 +79,13 @@ struct Arguments {
   std::vector<std::string> bit_flips;
   std::vector<std::string> slow_ranks;
 };
+
+// Refuses what needs libtorch before any data are read.
+void check_build(const trainer::TrainConfig& config) {
+  if (trainer::has_torch()) return;
+  if (config.members > 1) trainer::needs_torch("'members', whose mean is written as one TorchScript file,");
+  if (config.grid.ranks() > 1) trainer::needs_torch("'grid', by which several ranks share a sample,");
+}
 
 struct Configuration {
   trainer::TrainConfig train;
@@ -140,8 +149,8 @@ void check_world(const trainer::TrainConfig& config, const trainer::Communicator
         ExitCode::system,
         fmt::format("the configuration asks for {} ranks and MPI ({}) sees one: was this started without "
                     "mpirun, or by "
-                    "another MPI's launcher? Use mpirun.openmpi -n {}, or --allow-any-ranks",
-                    config.ranks, communicator.library(), config.ranks));
+                    "another MPI's launcher? Use {} -n {}, or --allow-any-ranks",
+                    config.ranks, communicator.library(), wflow::mpirun_name(), config.ranks));
   }
   check_batch(config, communicator);
 }
@@ -183,7 +192,9 @@ int run(const Arguments& arguments, trainer::Communicator& communicator) {
   try {
     const auto [config, search] = [&] {
       try {
-        return read_configuration(arguments.config);
+        Configuration configuration = read_configuration(arguments.config);
+        check_build(configuration.train);
+        return configuration;
       } catch (const Error& error) {
         throw trainer::CommonError(error.code(), error.what());
       }
@@ -390,7 +401,7 @@ void run_infer(InferArguments& arguments) {
 int body(int argc, char** argv) {
   wflow::open_output();
   CLI::App app("wflow-train: trains a network on a data set of wflow-convert, on any number of MPI ranks.");
-  app.footer(kExamples);
+  app.footer(fmt::format(kExamples, fmt::format("{} -n 4 wflow-train train.yaml", wflow::mpirun_name())));
   Arguments arguments;
   app.add_option("CONFIG", arguments.config, "YAML file with the training's configuration");
   app.add_flag("--fresh", arguments.fresh,
@@ -436,12 +447,15 @@ int body(int argc, char** argv) {
   const CLI::App& analyze_command = add_analyze(app, analyze);
   InferArguments infer;
   const CLI::App& infer_command = add_infer(app, infer);
-  app.set_version_flag("--version", std::string("wflow-train ") + wflow::kVersion);
+  app.set_version_flag("--version", fmt::format("wflow-train {}{}", wflow::kVersion,
+                                                trainer::has_torch() ? "" : " (without libtorch)"));
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::usage);
   }
+  for (const CLI::App* command : {&predict_command, &infer_command, &analyze_command})
+    if (command->parsed() && !trainer::has_torch()) trainer::needs_torch("wflow " + command->get_name());
   if (predict_command.parsed()) {
     trainer::set_compute_threads(predict.threads, false);
     trainer::predict(predict.options);

@@ -9,8 +9,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/open_mpi.h"
 #include "base/process.h"
+#include "base/trainer_mpi.h"
 #include "base/yaml.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/delegates.h"
@@ -61,15 +61,8 @@ void run_delegate(int argc, char** argv) {
   if (!delegate) return;
   const std::vector<std::string> arguments(argv + (delegate->is_subcommand ? 1 : 2), argv + argc);
   std::vector<std::string> words;
-  if (const std::int64_t ranks = name == "train" ? ranks_of(arguments) : 1; ranks > 1) {
-    words = {find_mpirun().value_or("mpirun"),
-             "-n",
-             std::to_string(ranks),
-             "--oversubscribe",
-             "--bind-to",
-             "none"};
-    if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
-  }
+  if (const std::int64_t ranks = name == "train" ? ranks_of(arguments) : 1; ranks > 1)
+    words = mpirun_words(find_mpirun().value_or("mpirun"), ranks);
   words.push_back(sibling_program(delegate->program));
   words.insert(words.end(), arguments.begin(), arguments.end());
   replace_process(words);

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/open_mpi.h"
 #include "base/process.h"
 #include "base/text.h"
+#include "base/trainer_mpi.h"
 #include "base/version.h"
 #include "cli/commands/commands.h"
 #include "cli/view/terminal.h"
@@ -67,7 +67,9 @@ CheckLine check_program(const std::string& name, const std::string& advice, bool
 CheckLine check_mpirun() {
   const auto path = find_mpirun();
   return path ? check_answer("mpirun", *path)
-              : weak("mpirun", "training on several ranks needs Open MPI; install openmpi-bin");
+              : weak("mpirun", kTrainsOnMpich
+                                   ? "training on several ranks needs MPICH; install mpich"
+                                   : "training on several ranks needs Open MPI; install openmpi-bin");
 }
 
 // The distribution's libtorch multiplies matrices with the installed libblas.so.3: the reference library is
@@ -138,15 +140,16 @@ Check program(const char* name, const char* advice, bool needed) {
 }
 
 std::vector<Check> all_checks() {
-  std::vector<Check> checks = {program("wflow-convert", kBuild, true),
+  constexpr const char* kNoHdf5 = "this wflow was built without HDF5 (-DWFLOW_HDF5=OFF)";
+  std::vector<Check> checks = {program("wflow-convert", kHasConverter ? kBuild : kNoHdf5, kHasConverter),
                                program("wflow-plugin-host", kBuild, true)};
   if (kHasTrainer) {
     checks.push_back(program("wflow-train", kBuild, true));
     checks.emplace_back([] { return CheckLines{check_mpirun()}; });
-    checks.emplace_back([] { return CheckLines{check_blas()}; });
+    if (kHasTorch) checks.emplace_back([] { return CheckLines{check_blas()}; });
   } else {
-    checks.push_back(
-        program("wflow-train", "this wflow was built without its trainer (-DWFLOW_TRAINER=OFF)", false));
+    constexpr const char* kNoTrainer = "this wflow was built without its trainer (-DWFLOW_TRAINER=OFF)";
+    checks.push_back(program("wflow-train", kHasConverter ? kNoTrainer : kNoHdf5, false));
   }
   checks.push_back(
       program("wflow-cola", "the CosmoFlow example's simulator; build it or run scripts/quickstart", false));

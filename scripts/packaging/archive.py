@@ -13,11 +13,18 @@ from bundle import Bundle
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def version_of(build):
+def cached(build, name, default=None):
+    """A value of CMake's cache. Without a default, it must be there."""
     for line in (build / "CMakeCache.txt").read_text().splitlines():
-        if line.startswith("CMAKE_PROJECT_VERSION:"):
+        if line.startswith(f"{name}:"):
             return line.partition("=")[2]
-    raise SystemExit(f"package: {build}/CMakeCache.txt names no version; configure it anew: scripts/build release")
+    if default is not None:
+        return default
+    raise SystemExit(f"package: {build}/CMakeCache.txt has no {name}; configure it anew: scripts/build release")
+
+
+def version_of(build):
+    return cached(build, "CMAKE_PROJECT_VERSION")
 
 
 def install(build, prefix):
@@ -26,6 +33,8 @@ def install(build, prefix):
     bundle = Bundle(prefix)
     bundle.add_folder()
     if (prefix / "bin" / "wflow-train").exists():
+        if cached(build, "WFLOW_MPI_LIBRARY") != "openmpi":
+            raise SystemExit(f"package: {build} is a build for MPICH, and archives and wheels bring Open MPI; configure it with -DWFLOW_MPI=openmpi")
         bundle.add_open_mpi()
     return bundle
 

@@ -10,7 +10,7 @@ from email.utils import formatdate
 from pathlib import Path
 
 import elf
-from archive import ROOT, version_of
+from archive import ROOT, cached, version_of
 
 MAINTAINER = "wflow maintainers <wflow@packages.example>"
 EXAMPLES = "usr/share/wflow/examples"
@@ -31,7 +31,7 @@ class Package:
 PACKAGES = [
     Package("wflow-trainer", ["usr/bin/wflow-train", "usr/share/man/man1/wflow-train.1"], "trainer of the workflow engine wflow",
             "wflow-train trains networks on the data sets that wflow makes of simulations, on one rank or with Open MPI on many.",
-            depends="wflow (= {version}), openmpi-bin, libopenblas0"),
+            depends="wflow (= {version}), {mpi}{blas}"),
     Package("python3-wflow", ["usr/lib/python3/dist-packages/*", "usr/bin/cosmoflow-baseline", "usr/bin/cosmoflow-whole-box"], "Python package of the workflow engine wflow",
             "Reads the training data, campaigns and models of wflow, with data sets for PyTorch.", section="python", architecture="all",
             depends="python3 (>= 3.9), python3-numpy, python3-h5py, wflow (>= {version})", recommends="python3-torch, python3-pandas"),
@@ -120,9 +120,10 @@ def control(package, version, depends, size):
     return text + f"Description: {package.summary}\n" + "\n".join(rows) + "\n"
 
 
-def pack(package, version, date, target, output, scratch):
+def pack(package, values, date, target, output, scratch):
+    version = values["version"]
     papers(package, version, date, target)
-    depends = ", ".join(filter(None, [shared_libraries(target, scratch), package.depends.format(version=version)]))
+    depends = ", ".join(filter(None, [shared_libraries(target, scratch), package.depends.format(**values)]))
     files = sorted(path for path in target.rglob("*") if path.is_file() and not path.is_symlink())
     for path in [target, *target.rglob("*")]:
         if not path.is_symlink():
@@ -139,7 +140,8 @@ def pack(package, version, date, target, output, scratch):
 
 
 def make(build, output):
-    version = version_of(build)
+    values = {"version": version_of(build), "mpi": "mpich" if cached(build, "WFLOW_MPI_LIBRARY", "openmpi") == "mpich" else "openmpi-bin",
+              "blas": ", libopenblas0" if cached(build, "WFLOW_TORCH", "ON") == "ON" else ""}
     stamp = subprocess.run(["git", "-C", ROOT, "log", "-1", "--format=%ct"], capture_output=True, text=True).stdout.strip() or "0"
     with tempfile.TemporaryDirectory(dir=output) as folder:
         scratch = Path(folder)
@@ -149,4 +151,4 @@ def make(build, output):
             target = scratch / package.name
             target.mkdir()
             split(root, package, target)
-            pack(package, version, formatdate(int(stamp)), target, output, scratch)
+            pack(package, values, formatdate(int(stamp)), target, output, scratch)

@@ -109,6 +109,16 @@ class Configure(CampaignTest):
         self.assertIn("CMAKE_BUILD_TYPE:STRING=Release", cache)
         self.assertIn("WFLOW_WERROR:BOOL=OFF", cache)
 
+    def test_without_libtorch(self):
+        cache = self.configure("-DWFLOW_TORCH=OFF", "-DCMAKE_DISABLE_FIND_PACKAGE_Torch=ON")
+        self.assertNotRegex(cache, r"(?m)^(Torch|TORCH|Caffe2)_")
+
+    def test_without_hdf5(self):
+        # Neither what reads the simulations' formats nor what the trainer needs is looked for.
+        absent = [f"-DCMAKE_DISABLE_FIND_PACKAGE_{name}=ON" for name in ("HDF5", "MPI", "Torch", "GTest", "benchmark")]
+        cache = self.configure("-DWFLOW_HDF5=OFF", *absent)
+        self.assertNotRegex(cache, r"(?m)^(HDF5|NETCDF|LIBZIP|FFTW3F|MPI|Torch)_")
+
 
 if __name__ == "__main__":
     unittest.main()

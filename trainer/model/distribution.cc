@@ -612,4 +612,15 @@ std::string describe(const ModelGraph& graph, const Distribution& distribution, 
   return out;
 }
 
+const Box& local_box(const Distribution& distribution, std::size_t value, int rank) {
+  return distribution.values[value].boxes[static_cast<std::size_t>(rank)];
+}
+
+std::int64_t local_output_count(const ModelGraph& graph, const Distribution& distribution, int rank) {
+  std::int64_t count = 0;
+  for (const ModelGraph::Output& output : graph.outputs)
+    count += graph.shape_of(output.value).channels * local_box(distribution, output.value, rank).cells();
+  return count;
+}
+
 }  // namespace wflow::trainer

@@ -136,4 +136,10 @@ std::string describe(const ModelGraph& graph, const Distribution& distribution,
 // The cells of the input that a layer which can be split reads along an axis.
 AxisReads axis_reads(const Layer& layer, std::size_t axis);
 
+// The cells of a value that a rank passes to or gets from the network: its box of an input or output that is
+// split, else all of it. As a field [samples, C, d, h, w], or [samples, C] for numbers.
+const Box& local_box(const Distribution& distribution, std::size_t value, int rank);
+// Values of one sample in all outputs together, on this rank.
+std::int64_t local_output_count(const ModelGraph& graph, const Distribution& distribution, int rank);
+
 }  // namespace wflow::trainer

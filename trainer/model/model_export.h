@@ -94,6 +94,9 @@ void export_ensemble(const std::vector<std::filesystem::path>& members, const Lo
 inline constexpr int kOnnxVersion = 8;  // IR version and operator set of Debian 12's libonnx (1.12)
 inline constexpr int kOnnxOperators = 17;
 
+// The file that a training's events and summaries name: model.pt, without libtorch model.onnx.
+std::string model_file_name();
+
 // The file's bytes: the same function as model.pt, raw data -> physical units. Inputs are float32, by name:
 // fields [N, C, D, H, W] of the training's size, numbers [N, 1]; the output is `prediction`, or with several
 // heads an output each, with its name. Metadata `targets` and `inputs` are JSON lists. The network must fit

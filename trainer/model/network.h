@@ -96,7 +96,11 @@ std::unique_ptr<Network> make_network(Backend backend, Precision precision, cons
 void set_compute_threads(int threads, bool deterministic);
 // Number of threads for a long loop of this library's own kernels.
 int compute_threads();
-std::string torch_version();
+// False in a build without libtorch (-DWFLOW_TORCH=OFF): only layers that oneDNN or own kernels compute.
+bool has_torch();
+// Throws Error{spec}: this build has no libtorch, which `what` needs.
+[[noreturn]] void needs_torch(const std::string& what);
+std::string torch_version();   // "none" without libtorch
 std::string onednn_version();  // "2.6.3"
 std::string compute_device();
 // GFLOP/s of a 256 x 256 x 256 product: tens with an optimised BLAS, about 1 with the reference BLAS.

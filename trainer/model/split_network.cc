@@ -438,17 +438,6 @@ void SplitNetwork::backward_stage(const Stage& stage, std::vector<InLayouts>& gr
 
 }  // namespace
 
-const Box& local_box(const Distribution& distribution, std::size_t value, int rank) {
-  return distribution.values[value].boxes[static_cast<std::size_t>(rank)];
-}
-
-std::int64_t local_output_count(const ModelGraph& graph, const Distribution& distribution, int rank) {
-  std::int64_t count = 0;
-  for (const ModelGraph::Output& output : graph.outputs)
-    count += graph.shape_of(output.value).channels * local_box(distribution, output.value, rank).cells();
-  return count;
-}
-
 std::unique_ptr<Network> make_split_network(const ModelGraph& graph, FlatState& state,
                                             const Distribution& distribution, RankGroup& group,
                                             KernelChoice kernels) {

@@ -19,12 +19,6 @@
 
 namespace wflow::trainer {
 
-// The cells of a value that a rank passes to or gets from the network: its box of an input or output that is
-// split, else all of it. As a field [samples, C, d, h, w], or [samples, C] for numbers.
-const Box& local_box(const Distribution& distribution, std::size_t value, int rank);
-// Values of one sample in all outputs together, on this rank.
-std::int64_t local_output_count(const ModelGraph& graph, const Distribution& distribution, int rank);
-
 // All ranks of the group make the same calls, with the same samples: inputs and outputs are cut as
 // local_box() says, and an output that is whole, and so its gradient, is the same on all of them.
 //

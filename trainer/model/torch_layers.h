@@ -68,6 +68,9 @@ struct LayerTensors {
 std::unique_ptr<TorchLayer> make_torch_layer(const Layer& layer, const LayerTensors& tensors, bool owns_input,
                                              Precision precision);
 
+// common_layers.cc: layers that need no more of libtorch than its tensors; null for other kinds.
+std::unique_ptr<TorchLayer> make_common_layer(const Layer& layer);
+
 // True for kinds that read and return [samples, channels, depth, height, width] even for a field of one cell.
 bool works_on_fields(LayerKind kind);
 

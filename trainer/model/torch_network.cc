@@ -2,8 +2,6 @@
 #include <dlfcn.h>
 #include <malloc.h>
 
-#include <time.h>
-
 #include <algorithm>
 #include <atomic>
 #include <limits>
@@ -392,6 +390,7 @@ std::unique_ptr<Network> make_torch_network(const ModelGraph& graph, FlatState& 
 
 std::unique_ptr<Network> make_network(Backend backend, Precision precision, const ModelGraph& graph,
                                       FlatState& state) {
+  if (backend == Backend::torch && !has_torch()) needs_torch("'backend: torch'");
   const bool on_gpu = at::hasCUDA() && backend != Backend::onednn;
   if (precision == Precision::bf16 && !on_gpu && (backend == Backend::torch || !onednn_has_bf16())) {
     throw Error(ExitCode::spec,
@@ -436,32 +435,18 @@ int compute_threads() {
   return parts;
 }
 
+void needs_torch(const std::string& what) {
+  throw Error(ExitCode::system, what +
+                                    " needs libtorch, and this wflow-train was built without libtorch "
+                                    "(-DWFLOW_TORCH=OFF); use a build that has it");
+}
+
 std::string torch_version() {
   return TORCH_VERSION;
 }
 
 std::string compute_device() {
   return at::hasCUDA() ? "cuda" : "cpu";
-}
-
-double measure_blas_gflops() {
-  constexpr std::int64_t n = 256;
-  const at::Tensor a = at::ones({n, n});
-  const at::Tensor b = at::ones({n, n});
-  at::Tensor c = at::mm(a, b);  // warm-up
-  // CPU time of this thread: wall time would be longer on a loaded machine.
-  const auto cpu_seconds = [] {
-    timespec now{};
-    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-  };
-  double best = 1e30;
-  for (int i = 0; i < 3; ++i) {
-    const double begin = cpu_seconds();
-    at::mm_out(c, a, b);
-    best = std::min(best, cpu_seconds() - begin);
-  }
-  return 2.0 * n * n * n / best * 1e-9;
 }
 
 }  // namespace wflow::trainer

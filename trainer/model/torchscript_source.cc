@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "trainer/model/model_export.h"
+#include "trainer/model/network.h"
 #include "trainer/model/torchscript_sequence.h"
 
 namespace wflow::trainer {
@@ -395,6 +396,10 @@ std::string torchscript_source(const ModelGraph& graph, const ExportedUnits& uni
     values.push_back(fmt::format("\"{}\": v{}", graph.layers[i].name, graph.inputs.size() + i));
   return source + fmt::format("def layers(self{}):\n{}    return {{{}}}\n", arguments, lines,
                               text::join(values, ", "));
+}
+
+std::string model_file_name() {
+  return has_torch() ? "model.pt" : "model.onnx";
 }
 
 }  // namespace wflow::trainer

@@ -41,9 +41,18 @@ class Communicator::Group {
  public:
   // The ranks of `ranks`, which is MPI_COMM_NULL for a process without MPI. MPI_COMM_WORLD is not freed.
   Group(MpiThread& thread, MPI_Comm ranks, int ranks_per_group);
-  // For without_others().
-  Group(MpiThread& thread, int rank, int size)
-      : ranks_per_group_(0), rank_(rank), size_(size), alone_(true), thread_(thread), ranks_(MPI_COMM_NULL) {}
+  // For without_others(). A type of its own, because MPICH's MPI_Comm is an int.
+  struct Place {
+    int rank = 0;
+    int size = 1;
+  };
+  Group(MpiThread& thread, const Place& place)
+      : ranks_per_group_(0),
+        rank_(place.rank),
+        size_(place.size),
+        alone_(true),
+        thread_(thread),
+        ranks_(MPI_COMM_NULL) {}
   // Collective, like all that creates or frees what ranks share.
   void release();
   MPI_Comm split(int colour, int key);
@@ -246,7 +255,7 @@ std::unique_ptr<Communicator> Communicator::split(int colour, int key) {
 
 std::unique_ptr<Communicator> Communicator::without_others(int rank, int size) const {
   return std::unique_ptr<Communicator>(
-      new Communicator(std::make_shared<Group>(*thread_, rank, size), thread_));
+      new Communicator(std::make_shared<Group>(*thread_, Group::Place{rank, size}), thread_));
 }
 
 std::unique_ptr<Communicator> Communicator::group(std::span<const int> ranks) {

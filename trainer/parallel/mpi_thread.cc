@@ -12,9 +12,9 @@
 #include <string_view>
 #include <utility>
 
-#include "base/open_mpi.h"
 #include "base/process.h"
 #include "base/text.h"
+#include "base/trainer_mpi.h"
 #include "trainer/parallel/shared_slots.h"
 
 namespace wflow::trainer {

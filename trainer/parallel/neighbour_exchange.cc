@@ -76,7 +76,10 @@ bool NeighbourExchange::finished() {
   if (requests_.empty()) return true;
   int done = 0;
   std::vector<MPI_Status> statuses(requests_.size());
+  // MPICH asks the handler of MPI_COMM_WORLD, whatever communicator the requests belong to.
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   const int code = MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, statuses.data());
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
   if (code == MPI_ERR_IN_STATUS) {
     for (std::size_t i = 0; i < expected_.size(); ++i)
       if (statuses[i].MPI_ERROR != MPI_SUCCESS && statuses[i].MPI_ERROR != MPI_ERR_PENDING)

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "trainer/model/model_export.h"
 
 namespace wflow::trainer {
 namespace {
@@ -210,7 +211,7 @@ std::string search_json(const SearchConfig& search, EarlyStop early_stop) {
                                        {"rungs", search.rungs},
                                        {"keep", search.keep},
                                        {"best", best},
-                                       {"model", best + "/model.pt"},
+                                       {"model", best + "/" + model_file_name()},
                                        {"trainings", std::move(list)}};
   return json.dump(2) + "\n";
 }

@@ -14,6 +14,8 @@
 #include "base/error.h"
 #include "base/events.h"
 #include "base/file.h"
+#include "trainer/model/model_export.h"
+#include "trainer/model/network.h"
 #include "trainer/training/contest.h"
 #include "trainer/training/report.h"
 #include "trainer/training/tournament.h"
@@ -179,9 +181,9 @@ void report_best(const Ranking& ranking, const TrainConfig& config) {
   std::string out = "\n" + ranking_lines(ranking);
   if (const auto table = best.at("table").get<std::string>(); !table.empty()) out += "\n" + table;
   out += fmt::format(
-      "results of trainer {} in {}: model.pt, model.onnx, predictions.h5, predictions.csv, "
+      "results of trainer {} in {}: {}model.onnx, predictions.h5, predictions.csv, "
       "metrics.csv, result.json\n",
-      ranking.best() + 1, config.output);
+      ranking.best() + 1, config.output, has_torch() ? "model.pt, " : "");
   std::fputs(out.c_str(), stdout);
   std::fflush(stdout);
   EventWriter events = EventWriter::from_environment();
@@ -193,7 +195,7 @@ void report_best(const Ranking& ranking, const TrainConfig& config) {
       events.metric("test_mae_ratio/" + target, ratio.get<double>(), epoch, step);
   events.note(fmt::format("tournament: the best of {} models is that of trainer {}", ranking.order.size(),
                           ranking.best() + 1));
-  events.artifact("model", (output / "model.pt").string());
+  events.artifact("model", (output / model_file_name()).string());
   events.artifact(
       "predictions",
       (output / (fs::exists(output / "predictions.csv") ? "predictions.csv" : "predictions.h5")).string());

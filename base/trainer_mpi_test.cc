@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/open_mpi.h"
+#include "base/trainer_mpi.h"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/open_mpi.h"
+#include "base/trainer_mpi.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <system_error>
 
 #include "base/process.h"
+#include "base/version.h"
 
 namespace wflow {
 
@@ -29,13 +31,23 @@ std::optional<std::filesystem::path> bundled_open_mpi(const std::filesystem::pat
   return folder;
 }
 
+const char* mpirun_name() {
+  return kTrainsOnMpich ? "mpirun.mpich" : "mpirun.openmpi";
+}
+
 std::optional<std::string> find_mpirun() {
   if (const auto bundled = bundled_open_mpi(executable_directory()))
     return (*bundled / "bin" / "mpirun").string();
-  for (const char* name : {"mpirun.openmpi", "mpirun"}) {
-    if (auto found = find_program(name)) return found;
-  }
-  return std::nullopt;
+  auto found = find_program(mpirun_name());
+  return found ? found : find_program("mpirun");
+}
+
+std::vector<std::string> mpirun_words(const std::string& mpirun, std::int64_t ranks) {
+  std::vector<std::string> words = {mpirun, "-n", std::to_string(ranks), "--bind-to", "none"};
+  if (kTrainsOnMpich) return words;
+  words.emplace_back("--oversubscribe");
+  if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
+  return words;
 }
 
 void locate_bundled_open_mpi() {

@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+// In place of libtorch's header in a build without libtorch.
+#pragma once
+
+#define TORCH_VERSION "none"
