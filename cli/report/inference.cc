@@ -111,6 +111,21 @@ void add_calibration(const std::string& task, const nlohmann::json& calibration,
   page.table(table);
 }
 
+// How good the weighted traces of a simulator are, or its chains.
+std::string trace_text(const nlohmann::json& posterior) {
+  const auto traces = posterior.at("traces").get<std::size_t>();
+  if (!posterior.contains("effective_samples")) {
+    double worst = 0;
+    for (const nlohmann::json& entry : posterior.at("parameters"))
+      worst = std::max(worst, entry.value("r_hat", 0.0));
+    return fmt::format("{} states of the chains, largest R-hat {:.3f}.", traces, worst);
+  }
+  const nlohmann::json& evidence = posterior.at("log_evidence");
+  return fmt::format("{} traces, {:.1f} effective; log evidence {}.", traces,
+                     posterior.at("effective_samples").get<double>(),
+                     evidence.is_null() ? "unknown" : fmt::format("{:.3f}", evidence.get<double>()));
+}
+
 void add_posterior(const std::string& task, const nlohmann::json& posterior, Page& page) {
   const std::string title = fmt::format("{}, observation {}", task, posterior.at("id").get<std::int64_t>());
   PageTable table{{"parameter", "mean", "deviation", "2.5 %", "median", "97.5 %", "known value"},
@@ -123,10 +138,11 @@ void add_posterior(const std::string& task, const nlohmann::json& posterior, Pag
     table.rows.push_back({parameter_name(posterior, i), number(entry.at("mean")),
                           number(entry.at("deviation")), number(q.at(0)), number(q.at(2)), number(q.at(4)),
                           entry.contains("truth") ? number(entry.at("truth")) : ""});
-    if (i < kCornerParameters) add_marginal(title, posterior, i, page);
+    if (i < kCornerParameters && posterior.contains("corner")) add_marginal(title, posterior, i, page);
   }
-  add_pairs(title, posterior, page);
+  if (posterior.contains("corner")) add_pairs(title, posterior, page);
   page.table(table);
+  if (posterior.contains("traces")) page.paragraph(trace_text(posterior));
 }
 
 }  // namespace

@@ -312,6 +312,11 @@ TEST_F(RecordOfThree, ShowsPosteriors) {
   EXPECT_EQ(ranks->references.at(0).value, 20);
   EXPECT_THAT(html, HasSubstr("0.700 +- 0.070"));
   EXPECT_THAT(html, HasSubstr("The first 1 of 7 observations"));
+  nlohmann::json& posterior = data.results.back().inference["posteriors"][0];
+  posterior.update({{"traces", 500}, {"effective_samples", 123.4}, {"log_evidence", -8.25}});
+  posterior.erase("corner");
+  Report of_traces = make_report(data, {});
+  EXPECT_THAT(of_traces.page.html("", ""), HasSubstr("500 traces, 123.4 effective; log evidence -8.250."));
   data.results.back().inference["model_checksum"] = "2";
   Report later = make_report(data, {});
   EXPECT_THAT(later.page.html("", ""), HasSubstr("The posteriors of train are of an earlier model"));

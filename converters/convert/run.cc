@@ -262,6 +262,8 @@ void convert_one(const Job& job, std::uint64_t block, const BlockObserver& obser
 }
 
 void finish(const Job& job, EventWriter& events) {
+  const fs::path addresses = job.conversion.output / traces::kAddressFile;
+  const std::size_t known = fs::exists(addresses) ? traces::read_address_table(addresses).size() : 0;
   std::vector<MissingSample> outvoted;
   const Manifest manifest = finish_conversion(job.conversion, &outvoted);
   Progress progress(events, outvoted.size());
@@ -271,8 +273,13 @@ void finish(const Job& job, EventWriter& events) {
   const fs::path path = job.conversion.output / kManifestName;
   events.artifact("manifest", path.string());
   for (const FieldInfo& field : manifest.fields) fmt::print("{}\n", describe_field(field));
-  if (fs::exists(job.conversion.output / traces::kAddressFile))
-    fmt::print("{}\n", traces::read_address_table(job.conversion.output / traces::kAddressFile).summary());
+  if (fs::exists(addresses)) {
+    const traces::AddressTable table = traces::read_address_table(addresses);
+    std::string line = table.summary();
+    if (known > 0 && table.size() != known) line += fmt::format(", {} before", known);
+    fmt::print("{}\n", line);
+    events.note(line);
+  }
   fmt::print("{}: {} train, {} validation, {} test samples, {} missing\n", path.string(),
              manifest.split("train").samples, manifest.split("validation").samples,
              manifest.split("test").samples, manifest.missing.size());
