@@ -263,5 +263,59 @@ class Keys(unittest.TestCase):
         self.assertEqual(asked - known, set(), f"{sources}: read, but not in the schema")
 
 
+
+class Editors(unittest.TestCase):
+    """`wflow schema --vscode` and `--modeline`."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.write("lens.yaml", "study:\n- name: a\n")
+        self.write("other.yaml", "a: 1\n")
+
+    def write(self, name, text):
+        os.makedirs(os.path.dirname(os.path.join(self.folder, name)), exist_ok=True)
+        with open(os.path.join(self.folder, name), "w", encoding="utf-8") as file:
+            file.write(text)
+
+    def read(self, name):
+        with open(os.path.join(self.folder, name), encoding="utf-8") as file:
+            return file.read()
+
+    def schema(self, *words, code=0):
+        done = subprocess.run([WFLOW, "schema", *words], capture_output=True, text=True, cwd=self.folder, check=False)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done.stdout + done.stderr
+
+    def test_vscode(self):
+        self.schema("--vscode")
+        settings = json.loads(self.read(".vscode/settings.json"))
+        self.assertEqual(settings, {"yaml.schemas": {"./.vscode/wflow.schema.json": ["study.yaml", "lens.yaml"]}})
+        self.assertEqual(json.loads(self.read(".vscode/wflow.schema.json")), SCHEMA)
+        self.assertIn("already names", self.schema("--vscode"))
+
+    def test_settings_of_the_user_stay(self):
+        self.write(".vscode/settings.json", '{"z": 1, "yaml.schemas": {"mine.json": "a.yaml"}, "a": [2]}')
+        self.schema("--vscode", "runs/*.yaml")
+        settings = json.loads(self.read(".vscode/settings.json"))
+        self.assertEqual(list(settings), ["z", "yaml.schemas", "a"])
+        self.assertEqual(settings["yaml.schemas"], {"mine.json": "a.yaml", "./.vscode/wflow.schema.json": ["runs/*.yaml"]})
+        for text in ('{\n  // mine\n  "a": 1\n}\n', "[1]", '{"yaml.schemas": 3}'):
+            self.write(".vscode/settings.json", text)
+            self.assertIn('"yaml.schemas": {"./.vscode/wflow.schema.json":["study.yaml","lens.yaml"]}', self.schema("--vscode"))
+            self.assertEqual(self.read(".vscode/settings.json"), text)
+
+    def test_modeline(self):
+        line = "# yaml-language-server: $schema=wflow.schema.json\n"
+        self.schema("--modeline", "lens.yaml")
+        self.assertEqual(self.read("lens.yaml"), line + "study:\n- name: a\n")
+        self.assertEqual(json.loads(self.read("wflow.schema.json")), SCHEMA)
+        self.assertIn("has the line already", self.schema("--modeline", "lens.yaml"))
+        self.assertEqual(self.read("lens.yaml").count(line), 1)
+        self.assertIn("name the studies", self.schema("--modeline", code=2))
+        self.assertIn("files go with --vscode or --modeline", self.schema("lens.yaml", code=2))
+
+
 if __name__ == "__main__":
     unittest.main()

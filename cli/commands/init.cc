@@ -84,37 +84,60 @@ int write_template(const InitOptions& options) {
   return 0;
 }
 
-// The commands run in the directory that the user is in, wherever the study lies.
-int write_imported(const InitOptions& options, const std::string& directory) {
-  const bool here = absolute_path(directory.empty() ? "." : directory) == absolute_path(".");
-  const ImportedStudy imported =
-      import_study({.name = fs::path(options.from).filename().string(),
-                    .text = read_file(options.from),
-                    .folder = here ? std::string("$(SPECROOT)") : absolute_path(".").string()});
-  const fs::path file = study_in(directory);
-  const fs::path table = file.parent_path() / imported.table_name;
-  refuse_to_replace(table);
-  write_file_durably(table, imported.table);
+struct ImportOptions {
+  std::string format;  // "merlin", "maestro" or empty: by the file's content
+  std::string file;
+  std::string directory;
+  bool json = false;
+};
+
+// Commands run in the directory that the user is in, wherever the study lies; a study's $(SPECROOT) is where
+// the file lay.
+ImportedStudy imported_from(const ImportOptions& options) {
+  const std::string text = read_file(options.file);
+  const bool study = !options.format.empty() || is_study(text);
+  const fs::path folder = fs::path(options.file).parent_path();
+  const fs::path from = absolute_path(study && !folder.empty() ? folder : fs::path("."));
+  const bool same = absolute_path(options.directory.empty() ? "." : options.directory) == from;
+  const ImportSource source = {.name = fs::path(options.file).filename().string(),
+                               .text = text,
+                               .folder = same ? std::string("$(SPECROOT)") : from.string()};
+  return study ? import_their_study(source, options.format) : import_study(source);
+}
+
+int write_imported(const ImportOptions& options) {
+  const ImportedStudy imported = imported_from(options);
+  const fs::path file = study_in(options.directory);
+  nlohmann::json made = {{"from", options.file}, {"kind", imported.kind}, {"file", file.string()}};
+  std::string files = file.string();
+  if (!imported.table_name.empty()) {
+    const fs::path table = file.parent_path() / imported.table_name;
+    refuse_to_replace(table);
+    write_file_durably(table, imported.table);
+    made["samples"] = table.string();
+    files += " and " + table.string();
+  }
   write_file_durably(file, imported.study);
   if (options.json) {
-    fmt::print("{}\n", nlohmann::json{{"from", options.from},
-                                      {"kind", imported.kind},
-                                      {"file", file.string()},
-                                      {"samples", table.string()}}
-                           .dump());
+    fmt::print("{}\n", made.dump());
   } else {
-    print_next_steps(fmt::format("{} and {}", file.string(), table.string()), file);
+    print_next_steps(files, file);
   }
   return 0;
 }
 
 int init(const InitOptions& options) {
   if (options.from.empty()) return options.name.empty() ? list(options.json) : write_template(options);
+  if (options.from == "merlin" || options.from == "maestro") {
+    if (options.name.empty())
+      throw Error(ExitCode::usage, fmt::format("name the study: wflow init --from {} FILE", options.from));
+    return write_imported({options.from, options.name, options.directory, options.json});
+  }
   if (!options.directory.empty())
     throw Error(ExitCode::usage,
                 fmt::format("'{}' and '{}': with --from there is no template, only a directory", options.name,
                             options.directory));
-  return write_imported(options, options.name);
+  return write_imported({"", options.from, options.name, options.json});
 }
 
 }  // namespace
@@ -126,14 +149,18 @@ void add_init(CLI::App& app, Command& chosen) {
       "Without a template: lists them. Each is a study.yaml with comments that runs as it is; nothing is "
       "replaced.\n"
       "--from FILE makes a study of a file with one command a line (words that differ become columns of a "
-      "table), or of a script of a Slurm array. Studies of Merlin and Maestro need nothing: wflow run FILE.\n"
+      "table), of a script of a Slurm array, or of a study of Merlin or Maestro (--from merlin FILE says "
+      "which). "
+      "The latter also run as they are: wflow run FILE.\n"
       "Examples:\n  wflow init\n  wflow init hello && wflow run study.yaml\n  wflow init cosmoflow "
-      "universes\n  wflow init --from commands.txt\n  wflow init --from array.sh");
+      "universes\n  wflow init --from commands.txt\n  wflow init --from array.sh\n  wflow init --from merlin "
+      "feature_demo.yaml demo");
   command->add_option("template", options->name, "which (default: list them)");
   command->add_option("directory", options->directory, "where to put study.yaml (default: here)");
   command
-      ->add_option("--from", options->from,
-                   "make a study of this list of commands, or script of a Slurm array")
+      ->add_option(
+          "--from", options->from,
+          "make a study of this list of commands, script of a Slurm array, or study of Merlin or Maestro")
       ->type_name("FILE");
   command->add_flag("--json", options->json, "as JSON");
   command->callback([options, &chosen] { chosen = [options] { return init(*options); }; });

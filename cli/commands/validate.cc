@@ -213,19 +213,4 @@ void add_plan(CLI::App& app, Command& chosen) {
       ->excludes("--sample");
 }
 
-void add_schema(CLI::App& app, Command& chosen) {
-  CLI::App* command = app.add_subcommand("schema", "print the JSON Schema of the study file, for editors");
-  command->footer(
-      "Write # yaml-language-server: $schema=wflow.schema.json into the study's first line.\n"
-      "Examples:\n  wflow schema > wflow.schema.json\n  wflow schema --tables");
-  const auto tables = std::make_shared<bool>(false);
-  command->add_flag("--tables", *tables, "print the keys of all blocks as Markdown tables instead");
-  command->callback([&chosen, tables] {
-    chosen = [tables] {
-      fmt::print("{}", *tables ? specs::key_tables() : specs::study_schema());
-      return 0;
-    };
-  });
-}
-
 }  // namespace wflow::cli

@@ -30,24 +30,9 @@ std::string import_name(std::string_view file) {
   return name.empty() ? "study" : name;
 }
 
-namespace {
-
-bool has_block(const std::vector<std::string>& lines, std::string_view key) {
-  for (const std::string& line : lines)
-    if (line.starts_with(key)) return true;
-  return false;
-}
-
-}  // namespace
-
 ImportedStudy import_study(const ImportSource& source) {
   if (is_sbatch(source.text)) return import_sbatch_array(source);
-  if (has_block(import_lines(source.text), "study:"))
-    throw Error(
-        ExitCode::usage,
-        fmt::format("{} is a study already; wflow also runs studies of Merlin and Maestro as they are: "
-                    "wflow run {}",
-                    source.name, source.name));
+  if (is_study(source.text)) return import_their_study(source, {});
   if (source.text.starts_with("#!"))
     throw Error(
         ExitCode::usage,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Studies from a list of commands and from a script of a Slurm array.
+// Studies from a list of commands, from a script of a Slurm array, and from studies of Merlin and Maestro.
 #pragma once
 
 #include <string>
@@ -11,13 +11,13 @@ namespace wflow::cli {
 struct ImportSource {
   std::string name;    // of the file, for the study's name and for errors
   std::string text;    // its content
-  std::string folder;  // where its commands run: $(SPECROOT) or an absolute path
+  std::string folder;  // what a study's $(SPECROOT) must become: itself, or an absolute path
 };
 
 struct ImportedStudy {
-  std::string kind;  // "commands", "Slurm array"
+  std::string kind;  // "commands", "Slurm array", "Merlin's study", "Maestro's study"
   std::string study;
-  std::string table_name;  // the sample file that lies beside the study
+  std::string table_name;  // the sample file that lies beside the study; empty: none
   std::string table;
 };
 
@@ -27,7 +27,10 @@ ImportedStudy import_study(const ImportSource& source);
 // The parts of import_study(), for files of either kind.
 ImportedStudy import_commands(const ImportSource& source);
 ImportedStudy import_sbatch_array(const ImportSource& source);
+// `format`: "merlin", "maestro", or empty: by the file's content.
+ImportedStudy import_their_study(const ImportSource& source, std::string_view format);
 bool is_sbatch(std::string_view text);
+bool is_study(std::string_view text);
 
 // The lines of a text without the line ends of any system.
 std::vector<std::string> import_lines(std::string_view text);

@@ -63,8 +63,8 @@ TEST(CommandList, OtherLinesStayWhole) {
 
 TEST(CommandList, WrongFiles) {
   EXPECT_THAT(refusal_of("# nothing\n\n"), HasSubstr("commands.txt has no command"));
-  EXPECT_THAT(refusal_of("description: {name: a}\nstudy:\n- name: b\n", "study.yaml"),
-              HasSubstr("study.yaml is a study already"));
+  EXPECT_THAT(refusal_of("parameters: {}\nstudy:\n- name: b\n", "study.yaml"),
+              HasSubstr("study.yaml has parameters: at top level and is in wflow's own format already"));
   EXPECT_THAT(refusal_of("#!/bin/bash\necho 1\n", "a.sh"),
               HasSubstr("a.sh is a script without #SBATCH lines"));
 }
@@ -139,6 +139,46 @@ TEST(SbatchArray, WrongScripts) {
               HasSubstr("no shell of POSIX"));
   EXPECT_THAT(refusal_of("#!/bin/bash\n#SBATCH -a 1-2\n\n", "a.sh"),
               HasSubstr("no command after its #SBATCH lines"));
+}
+
+// The new study without the comments at its beginning.
+std::string study_from(const std::string& text, const std::string& folder = "$(SPECROOT)") {
+  const std::string made = import_study({"a.yaml", text, folder}).study;
+  return made.substr(made.find("\nstudy:") == std::string::npos ? 0 : made.find("\nstudy:") + 1);
+}
+
+TEST(TheirStudy, StepsGoOnAfterFailures) {
+  EXPECT_EQ(study_from("merlin: {}\nstudy:\n- name: a\n  run:\n    cmd: |\n      depends: [no]\n"
+                       "    depends:\n    - b\n- {name: b, run: {cmd: c, depends: [a]}}\n"),
+            "study:\n- name: a\n  run:\n    cmd: |\n      depends: [no]\n    continue_on: soft_fail\n"
+            "    depends:\n    - b\n- {name: b, run: {cmd: c, continue_on: soft_fail, depends: [a]}}\n");
+  EXPECT_EQ(study_from("study:\n- {name: b, run: {cmd: c, depends: [a]}}\n"),
+            "study:\n- {name: b, run: {cmd: c, depends: [a]}}\n")
+      << "Maestro's do not";
+}
+
+TEST(TheirStudy, MaestrosPoolIsLeftOut) {
+  const auto batch_of = [](const std::string& batch) {
+    const std::string made = import_study({"a.yaml", batch + "study:\n- a\n", "$(SPECROOT)"}).study;
+    const std::size_t begin = made.find("\nbatch:") + 1;
+    return made.substr(begin, made.find("study:") - begin);
+  };
+  EXPECT_EQ(batch_of("batch: {type: local_pool, num_workers: 2}\n"), "batch: {type: local_pool}\n");
+  EXPECT_EQ(batch_of("batch: {num_workers: 2, type: local_pool}\n"), "batch: {type: local_pool}\n");
+  EXPECT_EQ(batch_of("batch: {num_workers: 2}\n"), "batch: {}\n");
+  EXPECT_EQ(batch_of("batch:\n  num_workers: 2\n  type: local\n"),
+            "batch:\n  # wflow run -j in place of num_workers: 2\n  type: local\n");
+}
+
+TEST(TheirStudy, SamplesMoveToTopLevel) {
+  const std::string steps = "study:\n- {name: b, run: {cmd: $(SPECROOT)/c}}\n";
+  const std::string below = study_from(
+      steps +
+      "merlin:\n  resources: {}\n  samples:\n    # each\n    file: a.csv\n    column_labels:\n    - X\n");
+  EXPECT_EQ(below, steps + "samples:\n  # each\n  file: a.csv\n  column_labels:\n  - X\n");
+  EXPECT_THAT(study_from(steps + "merlin: {samples: {file: a.csv, column_labels: [X]}}\n"),
+              HasSubstr("\nsamples:\n  file: a.csv\n"));
+  EXPECT_THAT(study_from(steps, "/there"), HasSubstr("cmd: /there/c"));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`wflow init --from`: a list of commands and a script of a Slurm array become studies that do what these did."""
+"""`wflow init --from`: lists of commands, scripts of a Slurm array, and studies of Merlin and Maestro become studies that do what these did."""
 
 import json
 import subprocess
@@ -14,6 +14,47 @@ ARRAY = """#!/bin/bash
 #SBATCH --output=log_%a.txt
 point=$(sed -n "${SLURM_ARRAY_TASK_ID}p" points.txt)
 echo "$point of $SLURM_ARRAY_TASK_COUNT" > "array_$SLURM_ARRAY_TASK_ID.txt"
+"""
+
+MERLIN = """description:
+    name: demo
+    description: as Merlin has them
+env:
+    variables:
+        POINTS: $(SPECROOT)/points.csv
+merlin:
+    resources:
+        workers:
+            main: {args: -c 2, steps: [all]}
+    samples:
+        file: $(POINTS)
+        column_labels: [X, Y]
+# The steps.
+study:
+    - name: fails
+      description: softly, for some samples
+      run:
+          cmd: |
+              # depends: nothing
+              test $(X) != 2 || exit $(MERLIN_SOFT_FAIL)
+          task_queue: main
+    - name: all
+      description: goes on after failures
+      run: {cmd: "echo $(MERLIN_SAMPLE_ID) $(X) $(Y) >> $(SPECROOT)/seen_$(Y).txt", depends: [fails]}
+    - name: gather
+      description: as well
+      run:
+          cmd: cat $(SPECROOT)/seen_*.txt > $(SPECROOT)/gathered.txt
+          depends: [all_*]
+"""
+MAESTRO = """description: {name: hello, description: as Maestro has it}
+batch: {type: local_pool, num_workers: 2}
+study:
+  - name: hello
+    description: of each name
+    run: {cmd: "echo hello $(NAME) > $(SPECROOT)/hello_$(NAME).txt"}
+global.parameters:
+  NAME: {values: [a, b], label: NAME.%%}
 """
 
 
@@ -67,11 +108,42 @@ class Import(CampaignTest):
         self.run_study("--local")
         self.assertEqual(self.made("array_*.txt"), {f"array_{n}.txt": f"point {n} of 3\n" for n in (1, 4, 7)})
 
+    def test_a_study_of_merlin(self):
+        (self.folder / "points.csv").write_text("1,a\n2,b\n3,c\n")
+        (self.folder / "demo.yaml").write_text(MERLIN)
+        made = json.loads(self.init("merlin", "demo.yaml", "new", "--json").stdout)
+        self.assertEqual(made, {"file": "new/study.yaml", "from": "demo.yaml", "kind": "Merlin's study"})
+        text = (self.folder / "new" / "study.yaml").read_text()
+        self.assertNotIn("merlin:", text)
+        self.assertIn("\nsamples:\n    file: $(POINTS)\n    column_labels: [X, Y]\n# The steps.\nstudy:\n", text)
+        self.assertIn("Merlin's workers are left out", text)
+        plan = json.loads(self.call("plan", "new/study.yaml", "--json").stdout)
+        theirs = json.loads(self.call("plan", "demo.yaml", "--json").stdout)
+        self.assertEqual((plan["dialect"], theirs["dialect"]), ("wflow", "merlin"))
+        for key in ("samples", "tasks", "arrays"):
+            self.assertEqual(plan[key], theirs[key])
+        for ours, their in zip(plan["steps"], theirs["steps"]):
+            self.assertEqual((ours["name"], ours["after"]), (their["name"], their["after"]))
+        self.assertEqual([step.get("continue_on") for step in plan["steps"]], [None, "soft_fail", "soft_fail"])
+        self.call("run", "new/study.yaml", code=1)
+        self.assertEqual(sorted((self.folder / "gathered.txt").read_text().splitlines()), ["0 1 a", "1 2 b", "2 3 c"])
+        # By its content, too.
+        self.assertEqual(json.loads(self.init("demo.yaml", "again", "--json").stdout)["kind"], "Merlin's study")
+
+    def test_a_study_of_maestro(self):
+        (self.folder / "hello.yaml").write_text(MAESTRO)
+        self.assertEqual(json.loads(self.init("hello.yaml", "--json").stdout)["kind"], "Maestro's study")
+        self.run_study()
+        self.assertEqual(self.made("hello_?.txt"), {"hello_a.txt": "hello a\n", "hello_b.txt": "hello b\n"})
+
     def test_files_that_are_neither(self):
-        (self.folder / "study.txt").write_text("description: {name: a}\nstudy:\n- name: b\n  run: {cmd: c}\n")
+        (self.folder / "study.txt").write_text("description: {name: a}\nsamples: {design: sobol}\nstudy:\n- name: b\n  run: {cmd: c}\n")
         (self.folder / "one.sh").write_text("#!/bin/bash\n#SBATCH --time=10\n./sim\n")
         for words, part in ((("study.txt",), "wflow run study.txt"), (("one.sh",), "no #SBATCH --array"),
                             (("one.sh", "a", "b"), "only a directory")):
+            self.assertIn(part, self.refused(*words))
+        (self.folder / "merlin.txt").write_text("study: 1\n")
+        for words, part in ((("merlin",), "name the study"), (("merlin", "merlin.txt"), "no list of steps")):
             self.assertIn(part, self.refused(*words))
         self.assertEqual(list(self.folder.glob("*.yaml")), [])
 
