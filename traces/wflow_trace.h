@@ -24,6 +24,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -66,6 +67,17 @@ struct wflow_trace {
 static inline double wflow_sample(struct wflow_trace* trace, const char* address,
                                   const struct wflow_distribution* distribution, uint32_t flags) {
   return trace->sample(trace->run, address, distribution, flags);
+}
+
+/* Draws of several values, at the addresses "address[0]", "address[1]", ... (of at most 200 characters). */
+static inline void wflow_sample_values(struct wflow_trace* trace, const char* address,
+                                       const struct wflow_distribution* distributions, uint32_t count,
+                                       double* values) {
+  for (uint32_t i = 0; i < count; ++i) {
+    char name[220];
+    snprintf(name, sizeof name, "%.200s[%u]", address, (unsigned)i);
+    values[i] = wflow_sample(trace, name, &distributions[i], 0);
+  }
 }
 
 /* `count` draws, each from its distribution, all of them again until accept(user, values) is not 0. accept()

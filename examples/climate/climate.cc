@@ -348,6 +348,6 @@ int run(void*, std::uint64_t, const double* parameters, void* const* results, ch
 }  // namespace
 
 extern "C" const struct wflow_plugin* wflow_plugin(void) {
-  static const struct wflow_plugin kPlugin = {WFLOW_PLUGIN_ABI, 2, kArrays, begin, run, nullptr};
+  static const struct wflow_plugin kPlugin = {WFLOW_PLUGIN_ABI, 2, kArrays, begin, run, nullptr, nullptr};
   return &kPlugin;
 }

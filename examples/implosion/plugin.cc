@@ -78,7 +78,7 @@ void end(void* state) {
   delete static_cast<Simulator*>(state);
 }
 
-const struct wflow_plugin kPlugin = {WFLOW_PLUGIN_ABI, 2, kArrays, begin, run, end};
+const struct wflow_plugin kPlugin = {WFLOW_PLUGIN_ABI, 2, kArrays, begin, run, end, nullptr};
 
 }  // namespace
 

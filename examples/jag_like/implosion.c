@@ -71,7 +71,7 @@ static int run(void* state, uint64_t sample, const double* p, void* const* resul
   return 0;
 }
 
-static const struct wflow_plugin kPlugin = {WFLOW_PLUGIN_ABI, 2, kArrays, begin, run, NULL};
+static const struct wflow_plugin kPlugin = {WFLOW_PLUGIN_ABI, 2, kArrays, begin, run, NULL, NULL};
 
 const struct wflow_plugin* wflow_plugin(void) {
   return &kPlugin;

@@ -106,6 +106,11 @@ TRACE(kinds) {
     sum += wflow_normal(t, "normal", 0, 1) + wflow_uniform(t, "uniform", -1, 2) + wflow_poisson(t, "poisson", 3);
     sum += wflow_exponential(t, "exponential", 2) + wflow_gamma(t, "gamma", 2, 1) + wflow_beta(t, "beta", 2, 3);
     sum += wflow_truncated_normal(t, "truncated", 0, 1, 0.5, 2);
+    const double p[2][2] = {{0, 1}, {5, 6}};
+    const struct wflow_distribution pair[2] = {{WFLOW_NORMAL, 2, p[0]}, {WFLOW_UNIFORM, 2, p[1]}};
+    double values[2];
+    wflow_sample_values(t, "pair", pair, 2, values);
+    sum += values[0] + values[1];
   }
   wflow_observe_normal(t, "y", 0, sum, 1);
   return 0;

@@ -231,6 +231,22 @@ study:
   EXPECT_EQ(plan.task_template(1).resources.procs, 4);
 }
 
+TEST(Samples, MayDifferByTheirNumberAlone) {
+  const StudyText text(R"yaml(
+description: {name: n}
+samples: {count: 5}
+study:
+  - {name: s, run: {cmd: "echo $(MERLIN_SAMPLE_ID)"}}
+  - {name: t, run: {cmd: "echo once"}}
+)yaml");
+  const Study study = text.study();
+  EXPECT_EQ(study.samples->design.count, 5U);
+  EXPECT_TRUE(study.samples->design.columns.empty());
+  const Plan plan(study, "/c");
+  EXPECT_TRUE(plan.steps()[0].sample_dependent);
+  EXPECT_FALSE(plan.steps()[1].sample_dependent);
+}
+
 TEST(Samples, AreOverriddenByAFile) {
   StudyText text(R"yaml(
 description: {name: n}

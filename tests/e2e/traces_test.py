@@ -87,16 +87,17 @@ class Traces(CampaignTest):
         for one, same in zip(first, other_bundles):
             numpy.testing.assert_array_equal(one, same)
         self.assertFalse(any(len(one) == len(other) and (one == other).all() for one, other in zip(first, other_seed)))
-        self.assertEqual({len(one) for one in first}, {8, 15, 22})
+        self.assertEqual({len(one) for one in first}, {10, 19, 28})
 
     def test_a_data_set_has_traces_and_addresses(self):
         campaign = self.record("kinds", 200, DATA_SET, bundle=50)
         traces = self.traces_of(campaign)
         table = json.loads((campaign / "data/addresses.json").read_text())
-        self.assertEqual(len(table["addresses"]), 22)
+        self.assertEqual(len(table["addresses"]), 28)
         self.assertEqual(sum(one["traces"] for one in table["types"]), 200)
         self.assertEqual(sum(one["draws"] for one in table["addresses"]), sum(map(len, traces)))
         kinds = {one["address"]: one["kind"] for one in table["addresses"]}
+        self.assertIn("pair[1]#2", kinds)
         self.assertEqual((kinds["normal#3"], kinds["truncated"], kinds["turns"]), ("normal", "truncated_normal", "categorical"))
         seen = 0
         for split in ("train", "validation", "test"):

@@ -38,8 +38,8 @@ static int run(void* state, uint64_t sample, const double* parameters, void* con
   return 0;
 }
 
-static const struct wflow_plugin kPlugin = {WFLOW_PLUGIN_ABI, 2, kArrays, NULL, run, NULL};
-static const struct wflow_plugin kOld = {WFLOW_PLUGIN_ABI + 1, 2, kArrays, NULL, run, NULL};
+static const struct wflow_plugin kPlugin = {WFLOW_PLUGIN_ABI, 2, kArrays, NULL, run, NULL, NULL};
+static const struct wflow_plugin kOld = {WFLOW_PLUGIN_ABI + 1, 2, kArrays, NULL, run, NULL, NULL};
 
 const struct wflow_plugin* wflow_plugin(void) {
   return &kPlugin;

@@ -534,6 +534,13 @@ void infer_traces(const TraceInferOptions& options) {
   std::string out;
   const std::size_t shown = options.calibrate ? 1 : std::min(kTableObservations, posteriors.size());
   for (std::size_t k = 0; k < shown; ++k) out += table_of(found[k]);
+  const auto poor = std::ranges::count_if(posteriors, [](const TracePosterior& posterior) {
+    return effective_samples(posterior.weights()) < kFewEffective;
+  });
+  if (poor > 0 && posteriors.size() > shown)
+    out += fmt::format(
+        "{} of {} observations have fewer than 100 effective traces: their posteriors are too narrow\n", poor,
+        posteriors.size());
   if (reader.samples() < campaign.samples())
     out += fmt::format("{} of {} runs are missing: wflow status {}\n", campaign.samples() - reader.samples(),
                        campaign.samples(), runs.string());
