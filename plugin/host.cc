@@ -44,7 +44,7 @@ void crash_if_in_sample() {
 }
 
 struct Job {
-  std::string library, symbol, posterior;
+  std::string library, symbol, posterior, command, directory;
   std::uint64_t seed = 1;
   std::uint64_t bundle = 1;
   bool check_finite = true;
@@ -79,6 +79,8 @@ Job read_job(const std::string& path) {
   job.bundle = plugin.bundle;
   job.check_finite = plugin.check_finite;
   job.posterior = plugin.posterior;
+  job.command = plugin.command;
+  job.directory = plugin.directory;
   job.seed = plugin.seed;
   const auto& all = job.samples->columns();
   for (const std::string& name : plugin.parameters.empty() ? all : plugin.parameters) {
@@ -265,6 +267,10 @@ int run_program(int argc, char** argv) {
   if (first >= job.samples->count() || count > job.begin() + job.rows() - first)
     throw Error(ExitCode::usage,
                 fmt::format("samples {} to {} are not of one bundle", first, first + count - 1));
+  if (!job.command.empty()) {  // for the library, which may start it while it describes itself
+    ::setenv("WFLOW_PLUGIN_COMMAND", job.command.c_str(), 1);
+    ::setenv("WFLOW_PLUGIN_DIRECTORY", job.directory.c_str(), 1);
+  }
   std::atexit(crash_if_in_sample);
   Host(job).run();
   return 0;

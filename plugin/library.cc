@@ -65,7 +65,11 @@ const Description& load_library(const std::string& path, const std::string& symb
   if (found == nullptr) fail(path, fmt::format("has no function '{}'", symbol));
   const auto describe = reinterpret_cast<const Description* (*)()>(found);
   const Description* plugin = describe();
-  if (plugin == nullptr) fail(path, "describes nothing");
+  if (plugin == nullptr) {
+    const auto reason = reinterpret_cast<const char* (*)()>(::dlsym(library, (symbol + "_error").c_str()));
+    const char* why = reason == nullptr ? nullptr : reason();
+    fail(path, why == nullptr ? std::string("describes nothing") : fmt::format("describes nothing: {}", why));
+  }
   if (plugin->abi != WFLOW_PLUGIN_ABI && plugin->abi != kPluginAbiWithoutTraces) {
     fail(path, fmt::format("was compiled for version {} of wflow_plugin.h, and this is {}; compile it again",
                            plugin->abi, WFLOW_PLUGIN_ABI));

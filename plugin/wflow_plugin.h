@@ -78,7 +78,8 @@ struct wflow_plugin {
 };
 
 /* The function that the library exports; `symbol:` in the spec names another. What it points to lives as long
- * as the library is loaded. */
+ * as the library is loaded. NULL: there is none, and the library may export a second function, of that name
+ * with _error behind it, that returns the reason as a sentence. */
 const struct wflow_plugin* wflow_plugin(void);
 
 #ifdef __cplusplus

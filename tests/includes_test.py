@@ -55,7 +55,7 @@ ALL = {"tests", "bench"}
 BOUNDARIES = {
     r"yaml-cpp/": r"base/yaml\.cc",
     r"spdlog/": r"base/log\.cc",
-    r"zmq(\.hpp|_addon\.hpp|\.h)$": r"engine/wire/.*",
+    r"zmq(\.hpp|_addon\.hpp|\.h)$": r"(engine/wire|plugin/ppx)/.*",
     r"(sqlite3\.h|SQLiteCpp/)": r"engine/store/.*",
     r"(hdf5|H5\w*)\.h": r"(converters|examples/cosmoflow)/.*",
     r"(torch/|ATen/|c10/|caffe2/)": r"trainer/.*",

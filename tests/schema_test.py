@@ -163,7 +163,7 @@ PLACES = [
     (resolve(at("study", "convert")["properties"]["inputs"]["anyOf"][0]["additionalProperties"]),
      ["study", 1, "convert", "inputs", "u"], [{"file": "u.npy"}]),
     (at("study", "convert", "split"), ["study", 1, "convert", "split"], [{}]),
-    (at("study", "plugin"), ["study", 1, "plugin"], [{"library": "x.so"}]),
+    (at("study", "plugin"), ["study", 1, "plugin"], [{"library": "x.so"}, {"command": "./x"}]),
     (at("study", "train"), ["study", 2, "train"], [{"data": "c"}]),
     (at("study", "train", "model"), ["study", 2, "train", "model"], [{}, {"layers": ["flatten"]}, {"name": "cycle"}, {"name": "inference"}]),
     (at("study", "train", "model", "layers"), ["study", 2, "train", "model", "layers", 0], [

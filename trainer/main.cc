@@ -319,6 +319,7 @@ Examples:
   wflow infer training --calibrate                       test samples: is the truth where the posterior says?
   wflow infer training --observe y.h5 --propose 1000     samples for a further round, for this observation
   wflow infer training --simulator ./libdetector.so --observe y.h5   the random draws of a simulator (docs/traces.md)
+  wflow infer training --command "python3 simulator.py" --observe y.h5   of a simulator that speaks PPX
 
 TRAINING is the folder of a finished training with 'loss: mixture' and the parameters as targets. posterior.h5 has the draws,
 inference.json their summaries.)";
@@ -326,6 +327,7 @@ inference.json their summaries.)";
 struct InferArguments {
   trainer::InferOptions options;
   trainer::TraceInferOptions traces;
+  std::vector<const CLI::Option*> of_simulators;  // options that need one
   bool unbounded = false;
   int threads = 1;
 };
@@ -354,9 +356,14 @@ CLI::App& add_infer(CLI::App& app, InferArguments& arguments) {
       "--simulator", traces.simulator,
       "after a training with 'model: inference': the plugin's library. Its random draws are the "
       "parameters");
-  const std::string group = "With --simulator";
+  command.add_option("--command", traces.command,
+                     "in place of a library: a program that speaks PPX, for a shell. It finds the address in "
+                     "$WFLOW_PPX_ADDRESS");
+  const std::string group = "With --simulator or --command";
   const auto add = [&](const char* name, auto& value, const char* text) {
-    return command.add_option(name, value, text)->needs("--simulator")->group(group)->capture_default_str();
+    CLI::Option* option = command.add_option(name, value, text)->group(group)->capture_default_str();
+    arguments.of_simulators.push_back(option);
+    return option;
   };
   add("--method", traces.method,
       "ic: draws that the network proposes; is: draws from the prior; both weighted by the likelihood; rmh: "
@@ -382,11 +389,16 @@ CLI::App& add_infer(CLI::App& app, InferArguments& arguments) {
 void run_infer(InferArguments& arguments) {
   trainer::InferOptions& options = arguments.options;
   options.bounded = !arguments.unbounded;
-  if (arguments.traces.simulator.empty()) return trainer::infer(options);
+  if (arguments.traces.simulator.empty() && arguments.traces.command.empty()) {
+    for (const CLI::Option* option : arguments.of_simulators)
+      if (option->count() > 0)
+        throw Error(ExitCode::usage, fmt::format("{} needs --simulator or --command", option->get_name()));
+    return trainer::infer(options);
+  }
   if (options.samples + options.proposals > 0 || arguments.unbounded)
-    throw Error(
-        ExitCode::usage,
-        "--samples, --propose and --unbounded are for trainings with 'loss: mixture', without --simulator");
+    throw Error(ExitCode::usage,
+                "--samples, --propose and --unbounded are for trainings with 'loss: mixture', without "
+                "--simulator and --command");
   trainer::TraceInferOptions& traces = arguments.traces;
   traces.training = options.training;
   traces.observe = options.observe;

@@ -48,7 +48,7 @@ WFLOW_LAYOUT(specs::SampleColumn, &T::name, &T::low, &T::high, &T::log, &T::inte
 WFLOW_LAYOUT(specs::SampleDesign, &T::kind, &T::count, &T::seed, &T::columns, &T::file, &T::header,
              &T::checksum, &T::grown, &T::parts);
 WFLOW_LAYOUT(specs::PluginBlock, &T::library, &T::symbol, &T::bundle, &T::parameters, &T::check_finite,
-             &T::seed, &T::posterior, &T::samples);
+             &T::seed, &T::posterior, &T::command, &T::directory, &T::samples);
 WFLOW_LAYOUT(yaml::Node, &T::kind, &T::quoted, &T::text, &T::items, &T::entries);
 WFLOW_LAYOUT(specs::UnreadBlock, &T::block, &T::errors);
 WFLOW_LAYOUT(specs::TaskTemplate, &T::array, &T::step, &T::label, &T::kind, &T::command, &T::restart,

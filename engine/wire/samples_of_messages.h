@@ -88,8 +88,8 @@ inline std::vector<specs::TaskTemplate> sample_templates() {
   training.search.trainings = {"LR.1", "2"};
   training.search.training = 1;
   templates[1].settings = training;
-  templates[2].settings =
-      specs::PluginBlock{"/lib.so", "symbol", 10, {"x"}, false, 3, "/request.json", sample_design()};
+  templates[2].settings = specs::PluginBlock{
+      "/lib.so", "symbol", 10, {"x"}, false, 3, "/request.json", "./simulator", "/study", sample_design()};
   templates[3].settings = specs::UnreadBlock{yaml::map({{"epochs", yaml::scalar("many")}}), "train: error"};
   return templates;
 }

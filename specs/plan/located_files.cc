@@ -26,7 +26,7 @@ void add_file_key(const yaml::Node& settings, const char* name, yaml::Node& keys
 // Returns the keys of a step's block that name files; of `model:` and `loss:`, only the file.
 yaml::Node file_keys(const yaml::Node& settings) {
   yaml::Node keys = yaml::map({});
-  for (const char* name : {"data", "init_from", "library", "heads", "metrics"}) {
+  for (const char* name : {"data", "init_from", "library", "directory", "heads", "metrics"}) {
     if (const yaml::Node* value = settings.find(name); value != nullptr) set_key(keys, name, *value);
   }
   add_file_key(settings, "model", keys);
@@ -69,9 +69,14 @@ LocatedFiles Plan::locate_files() const {
           },
           kTokenLevels);
       if (planned.kind == StepKind::plugin) {
-        const yaml::Node* library = settings.find("library");
-        if (library != nullptr && !located.libraries.contains(library->text))
-          located.libraries.emplace(library->text, locate_library(*study_, library->text).string());
+        const auto text_of = [&](const char* key, const char* otherwise) {
+          const yaml::Node* node = settings.find(key);
+          return node == nullptr ? std::string(otherwise) : node->text;
+        };
+        const std::string library = text_of("library", kCommandLibrary);
+        if (!located.libraries.contains(library))
+          located.libraries.emplace(library, locate_library(*study_, library).string());
+        add_file(text_of("directory", "."));
         continue;
       }
       const yaml::Node* data = settings.find("data");

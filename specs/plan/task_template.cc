@@ -208,6 +208,8 @@ void Plan::fill_plugin(TaskTemplate& task, const PlannedStep& planned, std::uint
   auto* plugin = std::get_if<PluginBlock>(&task.settings);
   if (plugin == nullptr) return;
   plugin->library = found(located_.libraries, plugin->library);
+  if (!plugin->command.empty())
+    plugin->directory = found(located_.files, plugin->directory.empty() ? "." : plugin->directory);
   plugin->bundle = task.bundle;
   plugin->samples = study_->samples->design;
 }

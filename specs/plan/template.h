@@ -109,8 +109,12 @@ struct PluginBlock {
   bool check_finite = true;             // a sample with NaN or infinity in its results has failed
   std::uint64_t seed = 1;               // of a simulator that takes its random draws from wflow
   std::string posterior;                // the file in which wflow infer asks for runs under an observation
+  std::string command;                  // the program whose draws the library gets
+  std::string directory;                // where it runs: relative to the study's file; in a template absolute
   SampleDesign samples;                 // set by the campaign: a process computes any row itself
 };
+// The library of a plugin: block that has only a command.
+inline constexpr const char* kCommandLibrary = "libwflow_ppx.so";
 
 // A block that cannot be read for one combination of parameters: its program gets it, and reports the errors.
 struct UnreadBlock {

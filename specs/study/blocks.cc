@@ -32,13 +32,20 @@ void add_block_dependencies(Study& study) {
 
 namespace {
 
+// Either it or a command must be there, which read_plugin() checks.
+config::Key<PluginBlock> library_key() {
+  config::Key<PluginBlock> key = config::required_text(
+      "library", &PluginBlock::library,
+      "the shared library, relative to the study's file. A name without `/` may also be in `lib/wflow` "
+      "beside wflow's `bin`. It may contain variables and parameters");
+  key.is_required = false;
+  return std::move(key).usually("(needed without `command`)").unless_default();
+}
+
 const config::Table<PluginBlock>& plugin_table() {
   static const config::Table<PluginBlock> table(
       "the plugin: block",
-      {config::required_text(
-           "library", &PluginBlock::library,
-           "the shared library, relative to the study's file. A name without `/` may also be in `lib/wflow` "
-           "beside wflow's `bin`. It may contain variables and parameters"),
+      {library_key(),
        config::integer(
            "bundle", &PluginBlock::bundle, 1, kMostBundle,
            "samples per process, and rows per file. A bundle of tens of milliseconds of work is enough"),
@@ -53,6 +60,15 @@ const config::Table<PluginBlock>& plugin_table() {
                        "function of the seed and the sample"),
        config::text("posterior", &PluginBlock::posterior,
                     "set by `wflow infer`: the file with the observation under which such a simulator runs")
+           .unless_default(),
+       config::text("command", &PluginBlock::command,
+                    "in place of a library: a [program that speaks "
+                    "PPX](traces.md#programs-that-speak-ppx-and-python), "
+                    "for a shell. It finds the address in `$WFLOW_PPX_ADDRESS`")
+           .unless_default(),
+       config::text("directory", &PluginBlock::directory,
+                    "where `command` runs, relative to the study's file")
+           .usually("the study's folder")
            .unless_default()});
   return table;
 }
@@ -66,6 +82,10 @@ BlockTables plugin_tables() {
 PluginBlock read_plugin(const yaml::Node& block, yaml::Diagnostics& diagnostics) {
   PluginBlock plugin;
   plugin_table().read(block, plugin, diagnostics);
+  const bool has_library = block.find("library") != nullptr;
+  if (!has_library && plugin.command.empty())
+    diagnostics.error(block.mark, "the plugin: block has no 'library' and no 'command'");
+  if (!has_library) plugin.library = kCommandLibrary;
   return plugin;
 }
 

@@ -331,11 +331,14 @@ void check_plugin(Reading& reading, const Expansion& expansion, std::size_t inde
   const ResolvedBlock resolved = first_block(expansion, index);
   const yaml::Node& block = resolved.node;
   const yaml::Node* library = block.find("library");
-  if (library == nullptr || !library->is_scalar() || library->text.empty() || !study.samples) return;
+  if (library == nullptr && block.find("command") == nullptr) return;
+  if (library != nullptr && (!library->is_scalar() || library->text.empty())) return;
+  if (!study.samples) return;
   std::error_code ignored;
-  const auto path = locate_library(study, library->text);
+  const auto path = locate_library(study, library == nullptr ? kCommandLibrary : library->text);
   if (!std::filesystem::is_regular_file(path, ignored))
-    reading.diagnostics.error(library->mark, fmt::format("there is no library {}", path.string()));
+    reading.diagnostics.error(library == nullptr ? block.mark : library->mark,
+                              fmt::format("there is no library {}", path.string()));
   std::vector<std::string> columns;
   for (const SampleColumn& column : study.samples->design.columns) columns.push_back(column.name);
   const yaml::Node* list = block.find("parameters");

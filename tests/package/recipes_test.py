@@ -18,7 +18,7 @@ SPACK = {"CAIRO": "cairo", "CLI11": "cli11", "FFTW3F": "fftw", "fmt": "fmt", "GS
          "UTF8PROC": "utf8proc", "XXHASH": "xxhash", "yaml-cpp": "yaml-cpp", "ZLIB": "zlib-api", "ZMQ": "libzmq"}
 OF_CMAKE = {"Threads", "PkgConfig", "OpenMP", "GTest", "Python3"}
 TOOLS = {"c", "cxx", "cmake", "ninja", "pkgconfig"}
-FOUND_OTHERWISE = {"cppzmq", "msgpack-c", "onednn", "openblas"}  # headers alone, or libraries that find_library() looks for
+FOUND_OTHERWISE = {"cppzmq", "flatbuffers", "msgpack-c", "onednn", "openblas"}  # headers alone, or libraries that find_library() looks for
 
 
 def found_by_cmake():

@@ -160,30 +160,60 @@ std::uint64_t bundle_of(const traces::Request& request, std::size_t cores) {
   return std::clamp<std::uint64_t>(all / std::max<std::uint64_t>(1, processes), 1, kMostBundle);
 }
 
+fs::path library_of(const std::string& simulator) {
+  const fs::path here = fs::absolute(simulator);
+  if (fs::exists(here)) return here;
+  const fs::path installed = fs::path(executable_directory()).parent_path() / "lib" / "wflow" / simulator;
+  if (simulator.find('/') == std::string::npos && fs::exists(installed)) return installed;
+  throw Error(ExitCode::usage, fmt::format("--simulator {}: there is no such file", simulator));
+}
+
+// Changes with the simulator: with its library, with its command, or with a file that the command names.
+std::string identity_of(const TraceInferOptions& options) {
+  std::string identity = options.command;
+  if (!options.simulator.empty()) identity += hash_file(library_of(options.simulator));
+  for (const std::string& word : text::split(options.command, ' ')) {
+    std::error_code ignored;
+    if (fs::is_regular_file(word, ignored)) identity += " " + hash_file(word);
+  }
+  return identity;
+}
+
+yaml::Node simulator_keys(const TraceInferOptions& options) {
+  yaml::Node node = yaml::map({});
+  const auto add = [&node](const char* key, const std::string& value) {
+    node.entries.emplace_back(yaml::scalar(key), yaml::quoted(value));
+  };
+  if (!options.simulator.empty()) add("library", library_of(options.simulator).string());
+  if (!options.command.empty()) {
+    add("command", options.command);
+    add("directory", fs::current_path().string());
+  }
+  return node;
+}
+
 // A campaign for a request, in a folder that its content names: the same request goes on with it.
 class Campaign {
  public:
   Campaign(const TraceInferOptions& options, const traces::Request& request, const fs::path& folder) {
     const std::string text = traces::to_text(request);
-    const fs::path library = fs::absolute(options.simulator);
-    if (!fs::exists(library))
-      throw Error(ExitCode::usage, fmt::format("--simulator {}: there is no such file", options.simulator));
     const std::string proposals =
         request.method == traces::Method::compiled ? hash_file(request.network) : std::string();
     const std::string key = hash_bytes(
-        fmt::format("{} {} {} {} {}", text, hash_file(library), options.symbol, options.seed, proposals));
+        fmt::format("{} {} {} {} {}", text, identity_of(options), options.symbol, options.seed, proposals));
     folder_ = folder / fmt::format("inference-{}", key.substr(0, 8));
     samples_ = request.samples * request.observations.size();
     fs::create_directories(folder_);
     write_file_durably(folder_ / "request.json", text);
     const auto number = [](std::uint64_t value) { return yaml::scalar(std::to_string(value)); };
-    const yaml::Node plugin =
-        yaml::map({{"library", yaml::quoted(library.string())},
-                   {"symbol", yaml::quoted(options.symbol)},
+    yaml::Node plugin = simulator_keys(options);
+    const yaml::Node settings =
+        yaml::map({{"symbol", yaml::quoted(options.symbol)},
                    {"bundle", number(bundle_of(request, options.cores))},
                    {"seed", number(options.seed)},
                    {"check_finite", yaml::scalar("false")},
                    {"posterior", yaml::quoted((fs::absolute(folder_) / "request.json").string())}});
+    plugin.entries.insert(plugin.entries.end(), settings.entries.begin(), settings.entries.end());
     const yaml::Node study = yaml::map(
         {{"description", yaml::map({{"name", yaml::scalar("traces")},
                                     {"description", yaml::quoted("written by wflow infer")}})},

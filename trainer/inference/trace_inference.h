@@ -11,7 +11,8 @@ namespace wflow::trainer {
 
 struct TraceInferOptions {
   std::string training;   // with `model: inference`
-  std::string simulator;  // the plugin's library
+  std::string simulator;  // the plugin's library, or empty; a name without a slash may be in lib/wflow
+  std::string command;    // a program in place of it, or, with a library of that kind, for it
   std::string symbol = "wflow_plugin";
   std::string observe;           // as InferOptions
   std::string split = "test";    // of a data set

@@ -22,6 +22,7 @@ class Wflow(CMakePackage):
     depends_on("cli11@2.1:")
     depends_on("cppzmq")
     depends_on("fftw precision=float")
+    depends_on("flatbuffers@2:")
     depends_on("fmt@9:")
     depends_on("gsl")
     depends_on("hdf5+hl")
