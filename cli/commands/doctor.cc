@@ -51,7 +51,10 @@ CheckLine check_answer(const std::string& name, const std::string& path) {
   SpawnRequest request;
   request.argv = {path, "--version"};
   const CommandResult result = run_command(request, kAnswer_s);
-  const std::string first = text::split(result.out + result.err, '\n').front();
+  const std::vector<std::string> lines = text::split(result.out + result.err, '\n');
+  // MPICH's launcher has its version on the second line.
+  const bool hydra = lines.front().starts_with("HYDRA") && lines.size() > 1;
+  const std::string first = hydra ? "MPICH's Hydra " + text::split(lines[1], ' ').back() : lines.front();
   return result.status == 0 ? good(name, fmt::format("{} ({})", first, path))
                             : missing(name, fmt::format("{} does not start: {}", path, first));
 }

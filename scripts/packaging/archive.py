@@ -69,7 +69,8 @@ def pack(folder, target, level):
 
 
 def make(build, output, level=6):
-    name = f"wflow-{version_of(build)}-{os.uname().machine}"
+    small = "-small" if cached(build, "WFLOW_TORCH", "ON") == "OFF" else ""  # without libtorch
+    name = f"wflow-{version_of(build)}{small}-{os.uname().machine}"
     with tempfile.TemporaryDirectory(dir=output) as scratch:
         prefix = Path(scratch) / name
         bundle = install(build, prefix)

@@ -55,6 +55,15 @@ void rest(int tests) {
   }
 }
 
+// "Open MPI v4.1.4, package: ..." or "MPICH Version:\t4.0.2\nMPICH Release date: ...".
+std::string library_name(std::string_view version) {
+  const std::string_view line = version.substr(0, version.find_first_of(",\n"));
+  constexpr std::string_view kWord = " Version:\t";
+  const std::size_t at = line.find(kWord);
+  if (at == std::string_view::npos) return std::string(line);
+  return std::string(line.substr(0, at)) + " " + std::string(line.substr(at + kWord.size()));
+}
+
 }  // namespace
 
 MpiThread::MpiThread(int& argc, char**& argv) : launched_(is_launched()) {
@@ -140,7 +149,7 @@ void MpiThread::live(int& argc, char**& argv) {
   char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
   int length = 0;
   MPI_Get_library_version(text, &length);
-  library_ = text::split(std::string_view(text, static_cast<std::size_t>(length)), ',').front();
+  library_ = library_name(std::string_view(text, static_cast<std::size_t>(length)));
   std::unique_lock lock(mutex_);
   started_ = true;
   changed_.notify_all();
