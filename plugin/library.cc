@@ -68,7 +68,7 @@ const Description& load_library(const std::string& path, const std::string& symb
   if (plugin == nullptr) {
     const auto reason = reinterpret_cast<const char* (*)()>(::dlsym(library, (symbol + "_error").c_str()));
     const char* why = reason == nullptr ? nullptr : reason();
-    fail(path, why == nullptr ? std::string("describes nothing") : fmt::format("describes nothing: {}", why));
+    fail(path, why == nullptr ? std::string("describes nothing") : fmt::format("cannot begin: {}", why));
   }
   if (plugin->abi != WFLOW_PLUGIN_ABI && plugin->abi != kPluginAbiWithoutTraces) {
     fail(path, fmt::format("was compiled for version {} of wflow_plugin.h, and this is {}; compile it again",

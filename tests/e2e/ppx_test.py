@@ -263,7 +263,7 @@ class Ppx(CampaignTest):
         return found[0] if len(found) == 1 else found
 
     def failures(self):
-        return {failure["task"]: failure["reason"] for failure in self.status()["failures"]}
+        return {failure["task"]: failure["detail"] for failure in self.status()["failures"]}
 
     def test_traces_are_those_of_the_same_model_in_c(self):
         command = self.program(MODELS_IN_PYTHON)
@@ -347,7 +347,7 @@ class Ppx(CampaignTest):
         self.assertEqual(len(read_text(self.folder / "runs")), count + 1)
 
     def test_a_program_that_does_not_start(self):
-        for command, sentence in (("exit 3", "the program 'exit 3' has ended with exit code 3 before it could be connected to"),
+        for command, sentence in (("exit 3", "libwflow_ppx.so cannot begin: the program 'exit 3' has ended with exit code 3 before it could be connected to"),
                                   ("./none", "has ended with exit code 127")):
             self.record(command, 2, code=TASKS_FAILED)
             self.assertIn(sentence, str(self.failures()))
