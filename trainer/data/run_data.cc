@@ -217,7 +217,7 @@ void RunData::normalise_inputs() {
   for (const DataRoles::Input& input : roles_.inputs) {
     if (!input.label) continue;
     const LabelRange& range = dataset_.info.label_range[*input.label];
-    const bool scales = config_.normalise && keeps_values(config_.model.layers, input.name);
+    const bool scales = config_.normalise && !keeps_values(config_.model.layers, input.name);
     n.numbers_mean.push_back(scales ? range.mean : 0.0);
     n.numbers_std.push_back(scales ? safe_deviation(range.deviation) : 1.0);
   }
