@@ -5,18 +5,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/error.h"
 #include "traces/chain.h"
+#include "traces/trace_file.h"
 
 namespace wflow::plugin {
 namespace {
 
 constexpr std::size_t kTraceErrorBytes = 1024;
-constexpr wflow_array kIndex = {"trace.index", WFLOW_FLOAT64, 1, {3}};
+constexpr wflow_array kIndex = {"trace.index", WFLOW_FLOAT64, 1, {traces::kIndexValues}};
 constexpr wflow_array kType = {"trace_type", WFLOW_FLOAT64, 0, {0}};
 // Types are 24 bits in the file, so that a network may read them as float32.
 constexpr int kTypeShift = 24;
@@ -33,7 +35,9 @@ void store(const wflow_array& array, std::span<const double> values, void* to) {
 }  // namespace
 
 TraceHost::TraceHost(const Description& plugin, const Settings& settings)
-    : plugin_(plugin), settings_(settings), rows_name_(fmt::format("trace.{}.rows", settings.first)) {
+    : plugin_(plugin),
+      settings_(settings),
+      rows_name_(traces::rows_file(traces::kTraceName, settings.first)) {
   for (const wflow_array& array : arrays_of(plugin)) observed_.push_back({array.name, values_of(array), {}});
   if (settings_.posterior.empty()) {
     arrays_.assign(arrays_of(plugin).begin(), arrays_of(plugin).end());
@@ -116,8 +120,9 @@ TraceHost::Outcome TraceHost::run(void* state, std::uint64_t sample, const doubl
     return outcome;
   }
   rows_count_ += (unwritten_.size() - unwritten) / traces::kRowValues;
-  const double index[3] = {static_cast<double>(settings_.first), static_cast<double>(first_row),
-                           static_cast<double>(rows_count_ - first_row)};
+  const double index[traces::kIndexValues] = {static_cast<double>(settings_.first),
+                                              static_cast<double>(first_row),
+                                              static_cast<double>(rows_count_ - first_row)};
   std::memcpy(results[request_ ? 0 : observed_.size()], index, sizeof index);
   return outcome;
 }
@@ -159,6 +164,10 @@ TraceHost::Outcome TraceHost::follow_chain(const traces::Request& request, void*
     if (step <= request.burn_in || step % request.thin != 0) continue;
     traces::append_rows(chain.state(), sample, unwritten_);
   }
+  if (chain.failed() > 0)
+    fmt::print(stderr,
+               "sample {}: {} of {} runs of the chain have failed and count as impossible; the first: {}\n",
+               sample, chain.failed(), request.steps + 1, chain.first_mistake());
   return {};
 }
 
@@ -170,8 +179,7 @@ void TraceHost::flush(bool is_last) {
   unwritten_.clear();
   if (names_.version() == written_version_ && !is_last) return;
   written_version_ = names_.version();
-  write_file_durably(fmt::format("addresses.{}.json", settings_.first),
-                     names_.addresses().to_json().dump(1) + "\n");
+  write_file_durably(traces::address_file(settings_.first), names_.addresses().to_json().dump(1) + "\n");
 }
 
 }  // namespace wflow::plugin

@@ -83,12 +83,7 @@ AddressTable table_of(Model model, int runs) {
 // them.
 ProposalNetwork network_of(AddressTable table) {
   const ProposalNetwork::Sizes sizes = {2, 8, 3};
-  std::size_t count = 0;
-  for (const auto& shape : ProposalNetwork::shapes(sizes, table)) {
-    std::size_t product = 1;
-    for (const std::int64_t n : shape) product *= static_cast<std::size_t>(n);
-    count += product;
-  }
+  const std::size_t count = ProposalNetwork::parameter_count(sizes, table);
   std::vector<float> values;
   for (std::size_t i = 0; i < count; ++i) values.push_back(0.3F * static_cast<float>(normal_real(5, i)));
   return ProposalNetwork::parse(ProposalNetwork::text(sizes, table, values), "a test");
@@ -293,12 +288,7 @@ TEST(TraceChainTest, ChainsMoveBetweenBranches) {
 TEST(ProposalNetworkTest, DamagedFilesAreRefused) {
   const AddressTable table = table_of(gaussian, 3);
   const ProposalNetwork::Sizes sizes = {1, 2, 1};
-  std::size_t count = 0;
-  for (const auto& shape : ProposalNetwork::shapes(sizes, table)) {
-    std::size_t product = 1;
-    for (const std::int64_t n : shape) product *= static_cast<std::size_t>(n);
-    count += product;
-  }
+  const std::size_t count = ProposalNetwork::parameter_count(sizes, table);
   std::string text = ProposalNetwork::text(sizes, table, std::vector<float>(count, 0.5F));
   EXPECT_EQ(ProposalNetwork::parse(text, "f").table().size(), 1U);
   text[text.size() / 2] ^= 1;

@@ -33,6 +33,16 @@ inline std::uint64_t hash_of_halves(double high, double low) {
   return (static_cast<std::uint64_t>(high) << 24) | static_cast<std::uint64_t>(low);
 }
 
+// Names a sequence of addresses: the type of a trace, 48 bits.
+class TypeHash {
+ public:
+  void add(std::uint64_t address) { hash_ = hash64(hash_, address); }
+  std::uint64_t value() const { return hash_ >> 16; }
+
+ private:
+  std::uint64_t hash_ = 0;
+};
+
 struct Address {
   std::string name;
   Kind kind = Kind::none;

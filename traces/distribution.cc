@@ -8,8 +8,6 @@
 #include <numbers>
 #include <random>
 
-#include "base/normal.h"
-
 namespace wflow::traces {
 namespace {
 
@@ -98,10 +96,6 @@ double Random::normal() {
 
 double log_normal_density(double z) {
   return -0.5 * z * z - 0.5 * std::log(2 * std::numbers::pi);
-}
-
-double normal_below(double z) {
-  return 0.5 * std::erfc(-z * std::numbers::sqrt2 / 2);
 }
 
 // A start within 4.5e-4 (Abramowitz and Stegun 1964, 26.2.23), and steps of Newton's method for the

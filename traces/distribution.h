@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 
+#include "base/normal.h"
 #include "base/random.h"
 
 namespace wflow::traces {
@@ -58,9 +59,8 @@ double log_density(const Distribution& distribution, double x);
 double mean_of(const Distribution& distribution);
 double deviation_of(const Distribution& distribution);
 
-// The logarithm of the standard normal distribution's density, its distribution function and the inverse.
+// The logarithm of the standard normal distribution's density, and the inverse of its distribution function.
 double log_normal_density(double z);
-double normal_below(double z);
 double normal_quantile(double probability);
 // The logarithm of the probability between two values of a standard normal variable, low < high.
 double log_normal_between(double low, double high);

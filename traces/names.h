@@ -23,7 +23,7 @@ struct Name {
   std::uint64_t draws = 0;  // that stayed in a trace
   std::uint64_t run = 0;    // the last run that had a draw here
   std::uint32_t draws_of_run = 0;
-  std::vector<Name*> again;  // of the second draw of a run here, the third, ...
+  std::vector<Name*> again;  // "x#2", "x#3", ...: the names of further draws at "x" in one run
 };
 
 class NameTable {

@@ -31,6 +31,12 @@ double log_sum(std::span<const double> values) {
   return sum;
 }
 
+std::size_t product_of(std::span<const std::int64_t> shape) {
+  std::size_t product = 1;
+  for (const std::int64_t n : shape) product *= static_cast<std::size_t>(n);
+  return product;
+}
+
 double sigmoid(double x) {
   return 1 / (1 + std::exp(-x));
 }
@@ -201,6 +207,12 @@ std::vector<std::vector<std::int64_t>> ProposalNetwork::shapes(const Sizes& size
           {rows}};
 }
 
+std::size_t ProposalNetwork::parameter_count(const Sizes& sizes, const AddressTable& table) {
+  std::size_t count = 0;
+  for (const std::vector<std::int64_t>& shape : shapes(sizes, table)) count += product_of(shape);
+  return count;
+}
+
 ProposalNetwork::ProposalNetwork(const Sizes& sizes, AddressTable table, std::span<const float> parameters)
     : sizes_(sizes),
       table_(std::move(table)),
@@ -208,8 +220,7 @@ ProposalNetwork::ProposalNetwork(const Sizes& sizes, AddressTable table, std::sp
       heads_(heads_of(table_, sizes.components)) {
   std::vector<std::span<const float>> parts;
   for (const std::vector<std::int64_t>& shape : shapes(sizes_, table_)) {
-    std::size_t count = 1;
-    for (const std::int64_t n : shape) count *= static_cast<std::size_t>(n);
+    const std::size_t count = product_of(shape);
     parts.push_back(parameters.first(count));
     parameters = parameters.subspan(count);
   }
@@ -251,13 +262,9 @@ ProposalNetwork ProposalNetwork::parse(const std::string& text, const std::strin
     const Sizes sizes = {header.at("embedding"), header.at("units"), header.at("components")};
     std::vector<float> values(header.at("parameters").get<std::size_t>());
     AddressTable table = parse_address_table(header.at("table").dump(), name);
-    std::size_t count = 0;
-    for (const std::vector<std::int64_t>& shape : shapes(sizes, table)) {
-      std::size_t product = 1;
-      for (const std::int64_t n : shape) product *= static_cast<std::size_t>(n);
-      count += product;
-    }
-    if (count != values.size() || body.size() - line - 1 != values.size() * sizeof(float)) throw damaged();
+    if (parameter_count(sizes, table) != values.size() ||
+        body.size() - line - 1 != values.size() * sizeof(float))
+      throw damaged();
     std::memcpy(values.data(), body.data() + line + 1, values.size() * sizeof(float));
     return {sizes, std::move(table), values};
   } catch (const nlohmann::json::exception&) {

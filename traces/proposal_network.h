@@ -11,7 +11,8 @@
 //   y_t = head of the address (silu(W h_t + b))
 //
 // y_t has the logits, means and logarithms of widths of `components` normal distributions over the coordinate
-// of the draw (DrawFeatures), or the logits of categories. Each proposal is mixed with a share of the prior.
+// of the draw (DrawFeatures), or the logits of categories. A proposal is kPriorShare times the prior plus the
+// rest times this density.
 #pragma once
 
 #include <cstddef>
@@ -67,6 +68,8 @@ class ProposalNetwork {
   // before the first draw), weight_ih [4 units, inputs], weight_hh [4 units, units], bias_ih, bias_hh [4
   // units], hidden_weight [units, units], hidden_bias [units], head_weight [rows, units], head_bias [rows].
   static std::vector<std::vector<std::int64_t>> shapes(const Sizes& sizes, const AddressTable& table);
+
+  static std::size_t parameter_count(const Sizes& sizes, const AddressTable& table);
 
   ProposalNetwork(const Sizes& sizes, AddressTable table, std::span<const float> parameters);
 

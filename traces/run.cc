@@ -54,9 +54,9 @@ Run::Run(Sampler& sampler, std::span<const Observed> arrays, NameTable& names, R
 
 RunResult Run::finish() {
   flush_replaced();
-  std::uint64_t type = 0;
-  for (const TraceDraw& draw : result_.draws) type = hash64(type, draw.name->hash);
-  result_.type = type >> 16;
+  TypeHash type;
+  for (const TraceDraw& draw : result_.draws) type.add(draw.name->hash);
+  result_.type = type.value();
   for (std::size_t k = 0; k < arrays_.size() && result_.mistake.empty(); ++k) {
     const auto missing =
         std::ranges::find_if(result_.observed[k], [](double x) { return !std::isfinite(x); });

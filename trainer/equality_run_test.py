@@ -2,12 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Networks of wflow-train against the same ones written with torch.nn: with the same weights, equal outputs, and equal gradients of the loss on a batch."""
 
-import argparse
 import glob
 import json
 import subprocess
-import sys
-import unittest
 
 import h5py
 import numpy
@@ -228,8 +225,4 @@ class Equality(train_run_test.TrainRun):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    for option in ("--train", "--convert", "--mpirun"):
-        parser.add_argument(option, required=True)
-    train_run_test.PROGRAMS, rest = parser.parse_known_args()
-    unittest.main(argv=[sys.argv[0], *rest])
+    train_run_test.run_tests()

@@ -3,12 +3,10 @@
 """Trainings of a wflow-train without libtorch (-DWFLOW_TORCH=OFF): what runs, what it writes, and what it refuses. With the path of a
 wflow-train that has libtorch in WFLOW_TRAIN_REFERENCE, both must learn the same."""
 
-import argparse
 import csv
 import os
 import subprocess
 import sys
-import unittest
 
 import numpy
 
@@ -101,8 +99,4 @@ class WithoutTorch(train_run_test.TrainRun):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    for option in ("--train", "--convert", "--mpirun"):
-        parser.add_argument(option, required=True)
-    train_run_test.PROGRAMS, rest = parser.parse_known_args()
-    unittest.main(argv=[sys.argv[0], *rest])
+    train_run_test.run_tests()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A study of Merlin's or Maestro's as one of wflow's own format. Text and comments of the file stay; only
-// what wflow's format has elsewhere moves.
+// the keys that have another place in wflow's format move.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -10,17 +10,15 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/random.h"
 #include "base/text.h"
 #include "converters/convert/conversion.h"
 #include "converters/convert/ordered_parallel.h"
 #include "converters/input/read_ahead.h"
-#include "converters/readers/trace_index.h"
 #include "converters/shards/encode.h"
 #include "converters/shards/manifest.h"
 #include "converters/shards/shard_file.h"
 #include "converters/shards/shard_writer.h"
-#include "traces/address_table.h"
+#include "traces/trace_file.h"
 
 namespace wflow::converters {
 
@@ -120,51 +118,51 @@ class TraceCounter {
   void add(const ConvertConfig& config, const SampleRow& row) {
     if (!row.row) return;
     for (const fs::path& file : sample_files(config, row)) {
-      if (!is_trace_index(file)) continue;
+      if (!file.native().ends_with(traces::kIndexEnding)) continue;
       open(file);
-      count(read_trace(*reader_, *row.row));
+      count(file_->rows(*row.row));
     }
   }
-  std::optional<traces::AddressTable> take() { return std::move(table_); }
+
+  std::optional<traces::AddressTable> take() {
+    if (types_.traces() == 0) return std::nullopt;
+    for (traces::Address address : known_.addresses()) {
+      address.count = draws_.at(traces::address_hash(address.name));
+      if (address.count > 0) types_.add(address);
+    }
+    return std::move(types_);
+  }
 
  private:
-  void open(const fs::path& file) {
-    if (file == file_) return;
-    file_ = file;
-    reader_ = open_trace_index(file);
-    known_.clear();
-    for (const auto& entry : fs::directory_iterator(file.parent_path())) {
-      const std::string name = entry.path().filename().string();
-      if (!name.starts_with("addresses.") || !name.ends_with(".json")) continue;
-      for (const traces::Address& address : traces::read_address_table(entry.path()).addresses())
-        known_[traces::address_hash(address.name)] = address;
-    }
+  void open(const fs::path& path) {
+    if (path == path_) return;
+    path_ = path;
+    file_.emplace(path);
+    known_.merge(traces::addresses_in(path.parent_path()));
+    for (const traces::Address& address : known_.addresses())
+      draws_.try_emplace(traces::address_hash(address.name), 0);
   }
 
   void count(const std::vector<double>& rows) {
-    if (!table_) table_.emplace();
-    std::uint64_t type = 0;
-    const std::size_t draws = rows.size() / traces::kRowValues;
-    for (std::size_t i = 0; i < draws; ++i) {
-      const auto row = std::span(rows).subspan(i * traces::kRowValues, traces::kRowValues);
-      const std::uint64_t hash = traces::hash_of_halves(row[traces::kHigh], row[traces::kLow]);
-      type = hash64(type, hash);
-      const auto found = known_.find(hash);
-      if (found == known_.end())
+    traces::TypeHash type;
+    for (std::size_t i = 0; i < rows.size(); i += traces::kRowValues) {
+      const std::uint64_t hash = traces::hash_of_halves(rows[i + traces::kHigh], rows[i + traces::kLow]);
+      type.add(hash);
+      const auto found = draws_.find(hash);
+      if (found == draws_.end())
         throw Error(
             ExitCode::data,
-            fmt::format("{} has a draw whose address is in no addresses.*.json beside it", file_.string()));
-      traces::Address address = found->second;
-      address.count = 1;
-      table_->add(address);
+            fmt::format("{} has a draw whose address is in no addresses.*.json beside it", path_.string()));
+      ++found->second;
     }
-    table_->add_type(type >> 16, draws);
+    types_.add_type(type.value(), rows.size() / traces::kRowValues);
   }
 
-  fs::path file_;
-  std::unique_ptr<InputReader> reader_;
-  std::map<std::uint64_t, traces::Address> known_;  // in the folder of the file
-  std::optional<traces::AddressTable> table_;
+  fs::path path_;
+  std::optional<traces::TraceFile> file_;
+  traces::AddressTable known_;                    // the addresses beside all files so far
+  std::map<std::uint64_t, std::uint64_t> draws_;  // of the block's samples, by the hash of each of them
+  traces::AddressTable types_;
 };
 
 class BlockConverter {

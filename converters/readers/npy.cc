@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 #include "converters/readers/reader.h"
-#include "converters/readers/trace_index.h"
+#include "traces/trace_file.h"
 
 namespace wflow::converters {
 
@@ -304,10 +304,7 @@ class NpzInput final : public MemoryReader {
 }  // namespace
 
 std::unique_ptr<InputReader> open_npy(const fs::path& path, const Selector&) {
-  return is_trace_index(path) ? open_trace_index(path) : open_plain_npy(path);
-}
-
-std::unique_ptr<InputReader> open_plain_npy(const fs::path& path) {
+  if (path.native().ends_with(traces::kIndexEnding)) return open_trace_index(path);
   return std::make_unique<NpyInput>(path);
 }
 

@@ -84,7 +84,7 @@ std::unique_ptr<InputReader> open_hdf5_input(const std::filesystem::path& path, 
 void refuse_other_files(const std::filesystem::path& path);
 std::unique_ptr<InputReader> open_netcdf(const std::filesystem::path& path, const Selector& selector);
 std::unique_ptr<InputReader> open_npy(const std::filesystem::path& path, const Selector& selector);
-std::unique_ptr<InputReader> open_plain_npy(const std::filesystem::path& path);
+std::unique_ptr<InputReader> open_trace_index(const std::filesystem::path& path);
 std::unique_ptr<InputReader> open_npz(const std::filesystem::path& path, const Selector& selector);
 std::unique_ptr<InputReader> open_raw(const std::filesystem::path& path, const Selector& selector);
 std::unique_ptr<InputReader> open_table(const std::filesystem::path& path, const Selector& selector);

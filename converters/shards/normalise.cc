@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/normal.h"
 #include "converters/shards/manifest.h"
 
 namespace wflow::converters {
@@ -51,11 +52,7 @@ double value_of_level(const Knots& knots, double level) {
 
 constexpr double kLeastLevel = 1e-4;  // keeps the result finite for training
 
-double normal_level(double deviate) {
-  return 0.5 * std::erfc(-deviate / std::sqrt(2.0));
-}
-
-// The inverse of normal_level, by Newton's method from Winitzki's approximation (2008) of the inverse error
+// The inverse of normal_below(), by Newton's method from Winitzki's approximation (2008) of the inverse error
 // function.
 double normal_deviate(double level) {
   const double clamped = std::clamp(level, kLeastLevel, 1 - kLeastLevel);
@@ -66,7 +63,7 @@ double normal_deviate(double level) {
   const double term = 2 / (kPi * kA) + logarithm / 2;
   double deviate = std::copysign(std::sqrt(2 * (std::sqrt(term * term - logarithm / kA) - term)), x);
   for (int k = 0; k < 3; ++k)
-    deviate -= (normal_level(deviate) - clamped) * std::sqrt(2 * kPi) * std::exp(deviate * deviate / 2);
+    deviate -= (normal_below(deviate) - clamped) * std::sqrt(2 * kPi) * std::exp(deviate * deviate / 2);
   return deviate;
 }
 
@@ -114,7 +111,7 @@ void undo_normalisation(const FieldInfo& field, std::span<float> values) {
                      } else if (!s.quantiles.empty()) {
                        for (float& value : channel)
                          value = static_cast<float>(
-                             value_of_level(s.quantiles, n.shape == "normal" ? normal_level(value) : value));
+                             value_of_level(s.quantiles, n.shape == "normal" ? normal_below(value) : value));
                      }
                    });
 }

@@ -13,7 +13,6 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/yaml.h"
-#include "traces/distribution.h"
 #include "trainer/data/roles.h"
 
 namespace wflow::trainer {
@@ -357,9 +356,7 @@ std::string Composition::trace_input() const {
   std::vector<std::string> found;
   for (const std::string& name : config_.inputs) {
     const auto field = field_called(name, info_);
-    if (field && info_.fields[*field].is_ragged &&
-        info_.fields[*field].shape.channels == static_cast<std::int64_t>(traces::kRowValues))
-      found.push_back(name);
+    if (field && holds_traces(info_.fields[*field])) found.push_back(name);
   }
   if (found.size() == 1 && info_.addresses != nullptr) return found.front();
   throw Error(

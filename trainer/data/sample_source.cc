@@ -149,6 +149,10 @@ DatasetInfo info_of(const converters::Manifest& manifest, const std::filesystem:
 
 }  // namespace
 
+bool holds_traces(const DataField& field) {
+  return field.is_ragged && field.shape.channels == static_cast<std::int64_t>(traces::kRowValues);
+}
+
 std::vector<double> DataField::centres() const {
   std::vector<double> centres(static_cast<std::size_t>(shape.channels), 0.0);
   for (std::size_t c = 0; c < centres.size() && !range.empty(); ++c) {

@@ -84,6 +84,9 @@ struct DataField {
   std::vector<double> centres() const;
 };
 
+// True for a field whose rows are the draws of traces (docs/traces.md).
+bool holds_traces(const DataField& field);
+
 struct DatasetInfo {
   std::string name;
   std::string hash;                 // identifies the data set

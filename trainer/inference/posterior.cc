@@ -36,13 +36,13 @@ double quantile(const std::vector<double>& sorted, double share) {
   return sorted[below] + (place - static_cast<double>(below)) * (sorted[above] - sorted[below]);
 }
 
+}  // namespace
+
 double mean_of(std::span<const double> values) {
   double sum = 0;
   for (const double v : values) sum += v;
   return sum / static_cast<double>(values.size());
 }
-
-}  // namespace
 
 PosteriorDraws draw_posterior(const MixtureDensity& density, const PriorBox& box, std::size_t count,
                               std::uint64_t key) {

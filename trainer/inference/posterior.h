@@ -29,6 +29,8 @@ struct PosteriorDraws {
 PosteriorDraws draw_posterior(const MixtureDensity& density, const PriorBox& box, std::size_t count,
                               std::uint64_t key);
 
+double mean_of(std::span<const double> values);
+
 struct ParameterSummary {
   double mean = 0;
   double deviation = 0;

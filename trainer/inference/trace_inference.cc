@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <limits>
 #include <map>
@@ -25,13 +24,13 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/npy.h"
 #include "base/process.h"
 #include "base/random.h"
 #include "base/text.h"
 #include "base/version.h"
 #include "base/yaml.h"
 #include "traces/inference.h"
+#include "traces/trace_file.h"
 #include "trainer/analysis/training_folder.h"
 #include "trainer/data/roles.h"
 #include "trainer/inference/infer.h"
@@ -54,6 +53,7 @@ constexpr double kAlways = 0.9999;         // presence of a draw that every trac
 constexpr double kPartialPresence = 0.05;  // of other draws in inference.json
 constexpr double kShownPresence = 0.25;    // of those in the table
 constexpr double kFewEffective = 100;
+const std::string kIndexFile = std::string(traces::kTraceName) + traces::kIndexEnding;
 
 // Observations, and the known draws of those from a data set.
 struct Observed {
@@ -65,8 +65,7 @@ struct Observed {
 // The field with the traces in a data set.
 std::optional<std::string> trace_field(const DatasetInfo& info) {
   for (const DataField& field : info.fields)
-    if (field.is_ragged && field.shape.channels == static_cast<std::int64_t>(traces::kRowValues))
-      return field.name;
+    if (holds_traces(field)) return field.name;
   return std::nullopt;
 }
 
@@ -269,7 +268,7 @@ class TraceReader {
   void read(const fs::path& campaign) {
     std::vector<fs::path> folders;
     for (const auto& entry : fs::recursive_directory_iterator(campaign))
-      if (entry.path().filename() == "trace.index.npy") folders.push_back(entry.path().parent_path());
+      if (entry.path().filename() == kIndexFile) folders.push_back(entry.path().parent_path());
     std::ranges::sort(folders);
     for (const fs::path& folder : folders) read_folder(folder);
   }
@@ -280,35 +279,13 @@ class TraceReader {
 
  private:
   void read_folder(const fs::path& folder) {
-    std::map<std::uint64_t, std::string> names;
-    for (const auto& entry : fs::directory_iterator(folder)) {
-      const std::string file = entry.path().filename().string();
-      if (!file.starts_with("addresses.") || !file.ends_with(".json")) continue;
-      const traces::AddressTable table = traces::read_address_table(entry.path());
-      names.merge(names_of(table));
-      for (const std::string& tag : table.tags()) names[traces::address_hash(tag)] = tag;
-    }
-    const fs::path index = folder / "trace.index.npy";
-    const std::string bytes = read_file(index);
-    const std::span<const std::uint8_t> raw(reinterpret_cast<const std::uint8_t*>(bytes.data()),
-                                            bytes.size());
-    const NpyHeader header = parse_npy_header(raw, index.string());
-    std::vector<double> entries((bytes.size() - header.data_offset) / sizeof(double));
-    std::memcpy(entries.data(), bytes.data() + header.data_offset, entries.size() * sizeof(double));
-    std::map<std::uint64_t, std::string> files;
-    for (std::size_t row = 0; row + 2 < entries.size(); row += 3) {
-      if (std::isnan(entries[row])) continue;  // it has failed
-      const auto number = static_cast<std::uint64_t>(entries[row]);
-      std::string& rows = files[number];
-      if (rows.empty()) rows = read_file(folder / fmt::format("trace.{}.rows", number));
-      const std::size_t first = static_cast<std::size_t>(entries[row + 1]) * sizeof(traces::Row);
-      const std::size_t count = static_cast<std::size_t>(entries[row + 2]) * sizeof(traces::Row);
-      if (first + count > rows.size())
-        throw Error(ExitCode::data,
-                    fmt::format("{} is cut short", (folder / fmt::format("trace.{}.rows", number)).string()));
-      std::vector<double> values(count / sizeof(double));
-      std::memcpy(values.data(), rows.data() + first, count);
-      add(values, names);
+    const traces::AddressTable table = traces::addresses_in(folder);
+    std::map<std::uint64_t, std::string> names = names_of(table);
+    for (const std::string& tag : table.tags()) names[traces::address_hash(tag)] = tag;
+    traces::TraceFile file(folder / kIndexFile);
+    for (std::size_t row = 0; row < file.samples(); ++row) {
+      if (!file.has(row)) continue;  // it has failed
+      add(file.rows(row), names);
       ++samples_;
     }
   }

@@ -21,10 +21,6 @@ double greatest(std::span<const double> values) {
   return most;
 }
 
-double average(std::span<const double> values) {
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
-
 double sample_variance(std::span<const double> values, double mean) {
   double sum = 0;
   for (const double value : values) sum += (value - mean) * (value - mean);
@@ -58,7 +54,7 @@ Evidence evidence_of(std::span<const double> log_weights) {
   if (std::isinf(most)) return {most, 0};
   std::vector<double> scaled;
   for (const double value : log_weights) scaled.push_back(std::exp(value - most));
-  const double mean = average(scaled);
+  const double mean = mean_of(scaled);
   const auto count = static_cast<double>(scaled.size());
   return {most + std::log(mean), std::sqrt(sample_variance(scaled, mean) / count) / mean};
 }
@@ -109,12 +105,12 @@ double split_r_hat(std::span<const double> values, std::span<const std::uint64_t
   std::vector<double> means;
   double within = 0;
   for (const std::span<const double> half : halves) {
-    means.push_back(average(half));
+    means.push_back(mean_of(half));
     within += sample_variance(half, means.back()) / static_cast<double>(halves.size());
   }
   if (!(within > 0)) return kNan;
   const auto length = static_cast<double>(halves.front().size());
-  const double between = sample_variance(means, average(means));
+  const double between = sample_variance(means, mean_of(means));
   return std::sqrt((length - 1) / length + between / within);
 }
 

@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include "base/error.h"
+#include "base/normal.h"
 
 namespace wflow::trainer {
 namespace {
@@ -19,11 +20,6 @@ double log_of_sum(std::span<const double> logarithms) {
   double sum = 0;
   for (const double l : logarithms) sum += std::exp(l - most);
   return most + std::log(sum);
-}
-
-// The probability that a standard normal number is below x.
-double normal_below(double x) {
-  return 0.5 * std::erfc(-x / std::numbers::sqrt2);
 }
 
 }  // namespace
