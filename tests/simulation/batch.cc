@@ -212,8 +212,12 @@ void Batch::asked_to_cancel(const std::vector<std::string>& ids) {
   for (const std::string& id : ids) {
     const auto at = jobs_.find(id);
     if (at == jobs_.end()) continue;
-    at->second.cancel_asked = true;
-    for (const Worker* const worker : at->second.workers) around_.history.job_is_cancelled(worker->number());
+    Job& job = at->second;
+    job.cancel_asked = true;
+    // The coordinator counts workers of an earlier start of the job, which may run on, as its own, too.
+    for (const auto* const workers : {&job.workers, &job.earlier}) {
+      for (const Worker* const worker : *workers) around_.history.job_is_cancelled(worker->number());
+    }
   }
 }
 
