@@ -18,8 +18,10 @@ namespace wflow::converters {
 struct RunOptions {
   std::filesystem::path config;
   std::optional<std::uint64_t> block;
-  std::filesystem::path rows;  // rows of the block; empty: those of the configuration's table
-  bool finish = false;         // only finish
+  std::filesystem::path rows;                 // rows of the block; empty: those of the configuration's table
+  bool finish = false;                        // only finish
+  std::optional<std::uint64_t> first_blocks;  // finish only those that are there of so many, into:
+  std::filesystem::path into;
   bool force = false;
   bool dry_run = false;
   unsigned threads = 1;

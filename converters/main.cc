@@ -55,12 +55,20 @@ int run_program(int argc, char** argv) {
   auto* rows = app.add_option("--samples", options.rows, "CSV table of the block's rows: id, file, targets");
   auto* finish =
       app.add_flag("--finish", options.finish, "only check the converted blocks and write the manifest");
+  std::uint64_t first_blocks = 0;
+  auto* first = app.add_option("--first-blocks", first_blocks,
+                               "with --finish: a data set of those of the first blocks that are there, while "
+                               "others are still converted")
+                    ->check(CLI::PositiveNumber);
+  auto* into = app.add_option("--into", options.into, "its folder: a manifest, and links to the shards");
   app.add_option("--threads", options.threads, "threads that read and compress (default: all cores)")
       ->check(CLI::Range(1, 1024));
   app.add_flag("--force", options.force, "convert blocks again that are there already");
   app.add_flag("--dry-run", options.dry_run, "say what would be done");
   rows->needs(block_option);
   finish->excludes(block_option);
+  first->needs(finish)->needs(into);
+  into->needs(first);
   auto* inspect_command = app.add_subcommand("inspect", "print a summary of a data set");
   inspect_command->add_option("directory", directory, "the data set")->required();
   auto* verify_command = app.add_subcommand("verify", "recompute the checksums of a data set");
@@ -100,6 +108,7 @@ int run_program(int argc, char** argv) {
   if (options.config.empty())
     throw Error(ExitCode::usage, "a configuration file is needed (--help tells more)");
   if (*block_option) options.block = block;
+  if (*first) options.first_blocks = first_blocks;
   run_conversion(options);
   return 0;
 }

@@ -24,6 +24,21 @@ std::string mpirun() {
                           mpirun_name(), kTrainsOnMpich ? "mpich" : "openmpi-bin"));
 }
 
+// A stage of a training that follows its data set makes the data set of the first blocks beforehand. The
+// words of a command that does that, and then becomes the command behind them; none for any other training.
+std::vector<std::string> makes_data(const specs::TaskTemplate& task) {
+  const auto* config = std::get_if<trainer::TrainConfig>(&task.settings);
+  if (config == nullptr || !config->follow.is_stage()) return {};
+  return {"/bin/sh",
+          "-c",
+          R"("$1" "$2" --finish --first-blocks "$3" --into "$4" && shift 4 && exec "$@")",
+          "sh",
+          sibling_program("wflow-convert"),
+          config->follow.source + "/.wflow-convert/config.yaml",
+          std::to_string(config->follow.blocks),
+          config->data};
+}
+
 class Train final : public Step {
  public:
   explicit Train(const specs::TaskTemplate& task_template) : template_(task_template) {
@@ -33,8 +48,11 @@ class Train final : public Step {
     const std::vector<std::string> program = {sibling_program("wflow-train"),
                                               template_.workspace + "/train.yaml", "--fresh-on-new-data"};
     if (template_.resources.nodes > 1) across_nodes_ = {sibling_program("wflow"), "launch", "--"};
-    for (std::vector<std::string>* argv : {&argv_, &across_nodes_})
+    const std::vector<std::string> before = makes_data(template_);
+    for (std::vector<std::string>* argv : {&argv_, &across_nodes_}) {
       argv->insert(argv->end(), program.begin(), program.end());
+      argv->insert(argv->begin(), before.begin(), before.end());
+    }
   }
 
   ArraySetup setup() const override {

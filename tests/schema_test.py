@@ -185,6 +185,7 @@ PLACES = [
     (at("study", "train", "deterministic"), ["study", 2, "train", "deterministic"], [{}]),
     (at("study", "train", "tournament"), ["study", 2, "train", "tournament"], [{"trainers": 2}]),
     (at("study", "train", "groups"), ["study", 2, "train", "groups"], [{"steps": 2}]),
+    (at("study", "train", "follow"), ["study", 2, "train", "follow"], [{"stages": 2}]),
     (at("study", "train", "groups", "outer"), ["study", 2, "train", "groups", "outer"], [{}]),
 ]
 

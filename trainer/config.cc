@@ -14,6 +14,7 @@
 #include "base/expression.h"
 #include "base/text.h"
 #include "trainer/config_tables.h"
+#include "trainer/follow_config.h"
 #include "trainer/formula.h"
 #include "trainer/metric_name.h"
 #include "trainer/search_config.h"
@@ -1496,6 +1497,27 @@ void check_subset(yaml::MapReader& reader, const TrainConfig& config) {
   if (const std::string why = subset_refusal(config, config.ranks); !why.empty()) refuse(why);
 }
 
+// Stages are one training of one network.
+void check_follow(yaml::MapReader& reader, const TrainConfig& config) {
+  const auto refuse = [&](const char* key, const std::string& sentence) {
+    reader.diagnostics().error(reader.mark_of(key), sentence);
+  };
+  if (config.until.on && !config.follow.on())
+    refuse("until",
+           "'until' needs 'follow: true': without it, the training begins when all samples are there");
+  if (!config.follow.on()) return;
+  const auto refuse_with = [&](const char* key, const char* reason) {
+    refuse("follow",
+           fmt::format("'follow' and '{}' do not go together: {}; leave out one of them", key, reason));
+  };
+  if (config.search.on()) refuse_with("search", "a search ranks several trainings");
+  if (config.tournament.on()) refuse_with("tournament", "a tournament has several trainers");
+  if (config.members > 1) refuse_with("members", "the members are trained one behind the other");
+  if (config.stage_subset > 0) refuse_with("stage: {subset: N}", "each stage would draw other subsets");
+  if (config.init_from == kInitFromLast)
+    refuse_with("init_from: last", "the first stage begins the training");
+}
+
 // Keys that contradict each other.
 void check_train(yaml::MapReader& reader, TrainConfig& config) {
   yaml::Diagnostics& diagnostics = reader.diagnostics();
@@ -1547,6 +1569,7 @@ void check_train(yaml::MapReader& reader, TrainConfig& config) {
   check_tournament(reader, config);
   check_groups(reader, config);
   check_subset(reader, config);
+  check_follow(reader, config);
 }
 
 // A block that has needed keys, and that may be absent.
@@ -1564,6 +1587,41 @@ config::Key<TrainConfig> tournament_key() {
                     "[several trainers](tournaments.md) that train by themselves and take over better models "
                     "of each other: their number, or a mapping",
                     "trainers"));
+}
+
+yaml::Node follow_node(const TrainConfig& config) {
+  return config.follow.on() ? follow_table().write(config.follow) : yaml::scalar("false");
+}
+
+config::Key<TrainConfig> follow_key() {
+  return config::custom<TrainConfig>(
+             "follow", config::any_of({config::boolean_schema(), follow_table().schema()}),
+             "[begin while the samples are still simulated](#training-while-simulations-run): `true`, or a "
+             "[mapping](#keys-of-follow)",
+             [](yaml::MapReader& reader, std::string_view key, TrainConfig& config) {
+               if (const yaml::Node* node = reader.find(key))
+                 config.follow = read_follow(*node, reader.diagnostics());
+             },
+             follow_node)
+      .usually("`false`")
+      .unless_default();
+}
+
+config::Key<TrainConfig> until_key() {
+  return config::custom<TrainConfig>(
+             "until", {{"type", "string"}},
+             "with `follow`: the goal, a metric in validation and a number, as `validation_error < 0.05` "
+             "(`validation_error` is `mae_ratio`). A stage that reaches it ends the simulations that have "
+             "not "
+             "begun",
+             [](yaml::MapReader& reader, std::string_view key, TrainConfig& config) {
+               if (const yaml::Node* node = reader.find(key))
+                 config.until = read_goal(*node, reader.diagnostics());
+             },
+             [](const TrainConfig& config) { return yaml::quoted(config.until.text()); })
+      .usually("none")
+      .emitted_if([](const TrainConfig& config) { return config.until.on; })
+      .only_if_set();
 }
 
 config::Key<TrainConfig> groups_key() {
@@ -1908,7 +1966,9 @@ const config::Table<TrainConfig>& train_table() {
            .emitted_if([](const TrainConfig& config) { return config.search.on(); })
            .only_if_set(),
        tournament_key(),
-       groups_key()},
+       groups_key(),
+       follow_key(),
+       until_key()},
       check_train);
   return table;
 }
@@ -2181,7 +2241,8 @@ std::vector<config::Section> train_sections() {
           {"train.tournament", tournament_table().rows()},
           {"train.groups", groups_table().rows()},
           {"train.groups.outer", outer_table().rows()},
-          {"train.search", search_table().rows()}};
+          {"train.search", search_table().rows()},
+          {"train.follow", follow_table().rows()}};
 }
 
 }  // namespace wflow::trainer

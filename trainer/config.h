@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/yaml.h"
+#include "trainer/follow_config.h"
 #include "trainer/groups_config.h"
 #include "trainer/layer_config.h"
 #include "trainer/metric_name.h"
@@ -368,6 +369,8 @@ struct TrainConfig {
   SearchConfig search;     // of a campaign's step; off: a training by itself
   TournamentConfig tournament;
   GroupsConfig groups;
+  FollowConfig follow;  // of a campaign's step
+  GoalConfig until;     // with `follow`: the validation that ends the simulations
   bool operator==(const TrainConfig&) const = default;
 };
 

@@ -52,6 +52,12 @@ BlockRecord convert_block(const Conversion& conversion, std::uint64_t block, std
 // given, receives these samples.
 Manifest finish_conversion(const Conversion& conversion, std::vector<MissingSample>* outvoted = nullptr);
 
+// Makes a data set of those of the first blocks that have been converted, while others still are: `folder`
+// gets a manifest, and links to the shards. Error{data} if there is none, or a block is of another
+// configuration or has lost a shard. A function of the blocks alone: the same blocks give the same manifest.
+Manifest finish_first_blocks(const Conversion& conversion, std::uint64_t blocks,
+                             const std::filesystem::path& folder);
+
 // A line about a field: role, shape, type, and the meaning of the axes.
 std::string describe_field(const FieldInfo& field);
 

@@ -19,14 +19,17 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::vector<BlockRecord> read_records(const Conversion& conversion) {
+// `first`: as for finish_first_blocks(), which takes the blocks that are there.
+std::vector<BlockRecord> read_records(const Conversion& conversion, std::optional<std::uint64_t> first = {}) {
   const ConvertConfig& config = conversion.config;
-  const std::uint64_t blocks = blocks_of(config).count(config.count);
+  const std::uint64_t all = blocks_of(config).count(config.count);
+  const std::uint64_t blocks = std::min(all, first.value_or(all));
   const std::string hash = conversion_hash(config);
   std::vector<BlockRecord> records;
   for (std::uint64_t block = 0; block < blocks; ++block) {
     auto record = read_block_record(conversion.output, block);
     if (!record) {
+      if (first) continue;
       throw Error(ExitCode::data,
                   fmt::format("block {} of {} has not been converted; run wflow-convert again without "
                               "--finish",
@@ -101,13 +104,17 @@ std::vector<MissingSample> outvoted_samples(const Conversion& conversion, const 
   return samples;
 }
 
+// A sample that the campaign skipped, because a training had reached its goal, is no failure.
 void check_missing(const ConvertConfig& config, const std::vector<BlockRecord>& records) {
   std::size_t missing = 0;
   std::uint64_t converted = 0;
   const MissingSample* first = nullptr;
   for (const BlockRecord& record : records) {
-    missing += record.missing.size();
-    if (first == nullptr && !record.missing.empty()) first = &record.missing.front();
+    for (const MissingSample& sample : record.missing) {
+      if (sample.reason.ends_with(kSkippedEnding)) continue;
+      ++missing;
+      if (first == nullptr) first = &sample;
+    }
     for (const BlockShard& shard : record.shards) converted += shard.entry.samples;
   }
   const double all = static_cast<double>(missing + converted);
@@ -163,12 +170,10 @@ void write_addresses(const fs::path& output, const std::vector<BlockRecord>& rec
   if (all.size() > 0) write_file_durably(output / traces::kAddressFile, all.to_json().dump(1) + "\n");
 }
 
-}  // namespace
-
-Manifest finish_conversion(const Conversion& conversion, std::vector<MissingSample>* outvoted) {
+// Excludes the blocks of another form.
+Manifest manifest_of(const Conversion& conversion, std::vector<BlockRecord>& records,
+                     std::vector<MissingSample>* outvoted) {
   const ConvertConfig& config = conversion.config;
-  std::vector<BlockRecord> records = read_records(conversion);
-  check_missing(config, records);
   BlockRecord form = find_form(records);
   for (BlockRecord& record : records) {
     if (record.shards.empty() || record.fields == form.fields) continue;
@@ -180,7 +185,6 @@ Manifest finish_conversion(const Conversion& conversion, std::vector<MissingSamp
     record.moments.clear();
     record.sketches.clear();
   }
-  check_missing(config, records);
   Manifest manifest;
   manifest.name = config.name.empty() ? conversion.output.filename().string() : config.name;
   manifest.created_by = fmt::format("wflow {}", kVersion);
@@ -205,10 +209,44 @@ Manifest finish_conversion(const Conversion& conversion, std::vector<MissingSamp
     manifest.fields.push_back(
         info_of(config, form.fields[k], merged[k], manifest.split(kSplitNames[kTrain]).samples));
   derive_flat_view(manifest);
-  write_addresses(conversion.output, records);
+  return manifest;
+}
+
+void write_manifest(const fs::path& folder, Manifest& manifest, const std::vector<BlockRecord>& records) {
+  write_addresses(folder, records);
   const std::string text = manifest_text(manifest);
-  write_file_durably(conversion.output / kManifestName, text);
+  write_file_durably(folder / kManifestName, text);
   manifest.hash = hash_bytes(take_checksum(text).text);
+}
+
+// Links of the folder to the data set's shards, so that the manifest's names lead to them.
+void link_shards(const fs::path& folder, const fs::path& data) {
+  for (const std::string_view name : kSplitNames) {
+    const fs::path link = folder / name;
+    if (fs::is_symlink(fs::symlink_status(link))) fs::remove(link);
+    fs::create_directory_symlink(fs::absolute(data / name).lexically_relative(fs::absolute(folder)), link);
+  }
+}
+
+}  // namespace
+
+Manifest finish_conversion(const Conversion& conversion, std::vector<MissingSample>* outvoted) {
+  std::vector<BlockRecord> records = read_records(conversion);
+  check_missing(conversion.config, records);
+  Manifest manifest = manifest_of(conversion, records, outvoted);
+  check_missing(conversion.config, records);
+  write_manifest(conversion.output, manifest, records);
+  return manifest;
+}
+
+Manifest finish_first_blocks(const Conversion& conversion, std::uint64_t blocks, const fs::path& folder) {
+  std::vector<BlockRecord> records = read_records(conversion, blocks);
+  if (records.empty())
+    throw Error(ExitCode::data, fmt::format("none of the first {} blocks has been converted", blocks));
+  Manifest manifest = manifest_of(conversion, records, nullptr);
+  fs::create_directories(folder);
+  link_shards(folder, conversion.output);
+  write_manifest(folder, manifest, records);
   return manifest;
 }
 

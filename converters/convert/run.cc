@@ -261,6 +261,12 @@ void convert_one(const Job& job, std::uint64_t block, const BlockObserver& obser
              record.missing.size());
 }
 
+void print_sizes(const fs::path& path, const Manifest& manifest) {
+  fmt::print("{}: {} train, {} validation, {} test samples, {} missing\n", path.string(),
+             manifest.split("train").samples, manifest.split("validation").samples,
+             manifest.split("test").samples, manifest.missing.size());
+}
+
 void finish(const Job& job, EventWriter& events) {
   const fs::path addresses = job.conversion.output / traces::kAddressFile;
   const std::size_t known = fs::exists(addresses) ? traces::read_address_table(addresses).size() : 0;
@@ -280,9 +286,7 @@ void finish(const Job& job, EventWriter& events) {
     fmt::print("{}\n", line);
     events.note(line);
   }
-  fmt::print("{}: {} train, {} validation, {} test samples, {} missing\n", path.string(),
-             manifest.split("train").samples, manifest.split("validation").samples,
-             manifest.split("test").samples, manifest.missing.size());
+  print_sizes(path, manifest);
 }
 
 void print_plan(const Job& job) {
@@ -324,6 +328,11 @@ void run_conversion(const RunOptions& options) {
   const Job job = make_job(options);
   if (options.dry_run) {
     print_plan(job);
+    return;
+  }
+  if (options.first_blocks) {
+    print_sizes(options.into / kManifestName,
+                finish_first_blocks(job.conversion, *options.first_blocks, options.into));
     return;
   }
   EventWriter events = EventWriter::from_environment();

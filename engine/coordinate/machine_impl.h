@@ -200,6 +200,7 @@ struct CoordinatorMachine::Impl {
   void apply(wire::Results& results, const WorkerId& worker);
   void apply_event(wire::TaskEvent& event);
   void exclude_node(const wire::TaskEvent& event, const std::string& line);
+  void skip_rest(const wire::TaskEvent& event, const std::string& line);
   void identify(const PeerId& peer);
   void send(Worker& worker, wire::Message message);
   void send_templates(Worker& worker, ArrayId array);

@@ -350,6 +350,7 @@ void CoordinatorMachine::Impl::apply_event(wire::TaskEvent& event) {
   }
   const auto* other = std::get_if<wire::OtherEvent>(&event.body);
   if (other != nullptr && other->type == "exclude_node") exclude_node(event, other->json);
+  if (other != nullptr && other->type == "enough_samples") skip_rest(event, other->json);
   if (auto followup = followup_of(event); followup && submitted_.insert(followup->source).second) {
     record("submit", fmt::format("{}: {}", plan_.array_name(event.array),
                                  followup->spec.empty() ? followup->directory : followup->spec));
@@ -358,14 +359,29 @@ void CoordinatorMachine::Impl::apply_event(wire::TaskEvent& event) {
   batch_.events.push_back(std::move(event));
 }
 
+namespace {
+
+std::string text_in(const std::string& line, const char* key) {
+  const nlohmann::json asked = nlohmann::json::parse(line, nullptr, false);
+  const auto at = asked.is_object() ? asked.find(key) : asked.end();
+  return at != asked.end() && at->is_string() ? checked_text(at->get<std::string>(), kNoteText) : "";
+}
+
+}  // namespace
+
+// A training that follows its data set has reached its goal (`until`).
+void CoordinatorMachine::Impl::skip_rest(const wire::TaskEvent& event, const std::string& line) {
+  const std::uint64_t skipped = scheduler_.skip_rest_for(event.array);
+  if (skipped == 0) return;
+  record("note", fmt::format("{}: {}: {} that had not begun {} skipped", plan_.array_name(event.array),
+                             text_in(line, "reason"),
+                             text::format_count(skipped) + (skipped == 1 ? " sample" : " samples"),
+                             skipped == 1 ? "is" : "are"));
+}
+
 // A training asks to run without a node that slows it down (`exclude_slow`).
 void CoordinatorMachine::Impl::exclude_node(const wire::TaskEvent& event, const std::string& line) {
-  const nlohmann::json asked = nlohmann::json::parse(line, nullptr, false);
-  const auto text_of = [&](const char* key) {
-    const auto at = asked.is_object() ? asked.find(key) : asked.end();
-    return at != asked.end() && at->is_string() ? checked_text(at->get<std::string>(), kNoteText) : "";
-  };
-  const std::string host = batch::short_name(text_of("node"));
+  const std::string host = batch::short_name(text_in(line, "node"));
   const auto is_there = [&](const auto& entry) {
     const Worker& worker = entry.second;
     return batch::short_name(worker.capacity.node) == host || batch::short_name(worker.guardian.host) == host;
@@ -375,7 +391,7 @@ void CoordinatorMachine::Impl::exclude_node(const wire::TaskEvent& event, const 
   const std::string node = worker->second.capacity.node;
   const std::string name = plan_.array_name(event.array);
   switch (scheduler_.exclude_node(event.array, event.element, event.attempt, node,
-                                  fmt::format("without the node {}: {}", node, text_of("reason")))) {
+                                  fmt::format("without the node {}: {}", node, text_in(line, "reason")))) {
     case Scheduler::Exclusion::done:
     case Scheduler::Exclusion::stale:
       return;

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "converters/config.h"
 #include "engine/wire/messages.h"
 
 namespace wflow::engine {
@@ -129,7 +130,7 @@ constexpr std::string_view kItsTask = "its task of ";
 
 std::string reason_left_out(const std::string& step, ElementState state) {
   std::string how = " failed";
-  if (state == ElementState::skipped) how = " was skipped";
+  if (state == ElementState::skipped) how = converters::kSkippedEnding;
   if (state == ElementState::cancelled) how = " was cancelled";
   return std::string(kItsTask) + step + how;
 }

@@ -228,6 +228,21 @@ std::vector<ArrayId> DependencyGraph::chain_of(ArrayId array) const {
   return chain;
 }
 
+std::vector<ArrayId> DependencyGraph::sources_of(ArrayId follower) const {
+  std::vector<ArrayId> sources;
+  const auto waits_by_element = [](const specs::Edge& edge) { return edge.kind == specs::EdgeKind::element; };
+  for (const specs::Edge& blocks : arrays_[follower].spec.edges) {
+    if (blocks.kind != specs::EdgeKind::block) continue;
+    for (const specs::Edge& samples : arrays_[blocks.parent].spec.edges) {
+      if (samples.kind != specs::EdgeKind::block) continue;
+      for (const ArrayId array : chain_of(samples.parent)) {
+        if (std::ranges::none_of(arrays_[array].spec.edges, waits_by_element)) sources.push_back(array);
+      }
+    }
+  }
+  return sources;
+}
+
 std::vector<DependencyGraph::Failed> DependencyGraph::failed_samples(ArrayId conversion, Range blocks) const {
   std::vector<Failed> failed;
   for (const specs::Edge& edge : arrays_[conversion].spec.edges) {

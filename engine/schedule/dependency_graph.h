@@ -66,6 +66,10 @@ class DependencyGraph {
   };
   std::vector<Failed> failed_samples(ArrayId conversion, Range blocks) const;
 
+  // Where the samples begin of the data set that a training follows, which waits for the data set's first
+  // blocks: the arrays of their chains that wait for no other sample by sample. None for any other array.
+  std::vector<ArrayId> sources_of(ArrayId follower) const;
+
   // Runs of states visited so far.
   std::uint64_t work() const { return work_; }
 

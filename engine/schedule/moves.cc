@@ -235,6 +235,8 @@ void Scheduler::give_back(LeaseId lease, ArrayId id, Range range) {
     array.for_each_floor(part,
                          [&](Range r, LeaseId floor) { (lease < floor ? invalidated : again).push_back(r); });
   }
+  for (const Range& part : array.enough ? std::exchange(again, {}) : std::vector<Range>())
+    end(id, part, ElementState::skipped);
   make_ready(id, again);
   for (const Range& part : invalidated) {
     drop_waiting(id, part);
@@ -334,6 +336,7 @@ std::vector<Range> Scheduler::reopen_in(ArrayId id, std::span<const Range> parts
     found.emplace_back(part, state);
     return state == ElementState::leased ? state : ElementState::blocked;  // leased: invalidated
   });
+  if (!found.empty()) array.enough = false;
   raise_floors(id, found);
   std::vector<Range> reopened, ended;
   for (const auto& [part, state] : found) {

@@ -278,15 +278,34 @@ Scheduler::Cancelled Scheduler::cancel(ArrayId array, Range range, bool kill) {
   if (kill) {
     cancelled.running = request_cancel(array, range);
   } else {
-    cancelled = cancel_spares(array, range);
+    // They come back, and are cancelled then.
+    cancelled = take_spares(array, range, [&](Range part) { arrays_[array].cancel_requested.add(part); });
   }
   cancelled.waiting += cancel_waiting_in(array, range);
   propagate();
   return cancelled;
 }
 
-// Elements that have not started come back, and are cancelled then.
-Scheduler::Cancelled Scheduler::cancel_spares(ArrayId array, Range range) {
+std::uint64_t Scheduler::skip_rest_for(ArrayId follower) {
+  std::uint64_t skipped = 0;
+  for (const ArrayId array : graph_.sources_of(follower)) {
+    const Range all{0, arrays_[array].spec.count - 1};
+    for (const Range& part : parts_in(array, all, [](ElementState state) {
+           return state == ElementState::blocked || state == ElementState::ready;
+         })) {
+      skipped += part.size();
+      end(array, part, ElementState::skipped);
+    }
+    arrays_[array].enough = true;
+    skipped += take_spares(array, all, [](Range) {}).waiting;
+  }
+  propagate();
+  return skipped;
+}
+
+// Asks for the elements that have not started.
+Scheduler::Cancelled Scheduler::take_spares(ArrayId array, Range range,
+                                            const std::function<void(Range)>& asked) {
   Cancelled cancelled;
   leases_.holders(array).for_each_in(range, [&](Range part, LeaseId lease) {
     const std::uint64_t spare = std::min(leases_.find(lease)->spare, part.size());
@@ -294,7 +313,7 @@ Scheduler::Cancelled Scheduler::cancel_spares(ArrayId array, Range range) {
     cancelled.running += part.size() - spare;
     if (spare == 0) return;
     revoke(lease, array, part, false);
-    arrays_[array].cancel_requested.add(part);
+    asked(part);
   });
   return cancelled;
 }

@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
@@ -150,6 +151,9 @@ class Scheduler {
   // The same for a part of one array; what waits for it is skipped. `kill`: also what is leased, unless it
   // comes to an end of its own by then.
   Cancelled cancel(ArrayId array, Range range, bool kill = false);
+  // The samples of the data set that a training follows are enough: those that have not been leased are
+  // skipped, with all that waits for them alone. Returns how many samples; 0 for any other array.
+  std::uint64_t skip_rest_for(ArrayId follower);
   // Final failures of an array run again (all whose state is failed, hard_failed or cancelled), with
   // everything below them that was skipped or has run without them. What runs below them just now ends
   // first, then runs again. Earlier leases do not count for any of them (RecordFloor). Gives how many failed.
@@ -258,7 +262,7 @@ class Scheduler {
   void wait_again(ArrayId array, Range part);
   void give_back_all(Worker& worker);
   std::uint64_t cancel_waiting_in(ArrayId array, Range range);
-  Cancelled cancel_spares(ArrayId array, Range range);
+  Cancelled take_spares(ArrayId array, Range range, const std::function<void(Range)>& asked);
   std::uint64_t request_cancel(ArrayId array, Range range);
   static Lease part_of(LeaseId lease, ArrayId array, Range range);
   void revoke(LeaseId lease, ArrayId array, Range range, bool kill_running);

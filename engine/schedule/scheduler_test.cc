@@ -644,6 +644,43 @@ TEST(Scheduler, RestoredAttemptsGoOnCounting) {
   EXPECT_EQ(campaign.state(0, 0), ElementState::failed);
 }
 
+// Samples of two steps, blocks of four, a stage that waits for the first block, and what closes the data set.
+TEST(Scheduler, SkipsSamplesThatATrainingDoesNotNeed) {
+  ArraySpec blocks = array_of(3, {{1, EdgeKind::block, 4}});
+  blocks.continue_on = specs::ContinueOn::ended;
+  ArraySpec closing = array_of(1, {{2, EdgeKind::all, 0}});
+  closing.continue_on = specs::ContinueOn::never;
+  Campaign campaign({array_of(12), array_of(12, {{0, EdgeKind::element, 0}}), blocks,
+                     array_of(1, {{2, EdgeKind::block, 1}}), closing});
+  campaign.scheduler.start();
+  EXPECT_EQ(campaign.scheduler.skip_rest_for(4), 0u) << "it follows nothing";
+  campaign.scheduler.worker_joined("a", {1, 0}, {});
+  campaign.take();
+  while (campaign.state(3, 0) == ElementState::blocked) {
+    ASSERT_FALSE(campaign.leased.empty());
+    const Lease next = campaign.leased.front().second;
+    campaign.leased.pop_front();
+    campaign.succeed(next);
+    campaign.take();
+  }
+  const std::uint64_t begun = 12 - campaign.total(0, ElementState::ready);
+  campaign.scheduler.skip_rest_for(3);
+  EXPECT_EQ(campaign.total(0, ElementState::ready), 0u);
+  EXPECT_EQ(campaign.total(0, ElementState::skipped), 12 - begun);
+  std::vector<Lease> waiting;
+  for (const auto& [worker, lease] : campaign.leased)
+    if (lease.array == 0) waiting.push_back(lease);
+  std::erase_if(campaign.leased, [](const auto& held) { return held.second.array == 0; });
+  campaign.scheduler.returned(waiting);
+  campaign.run([](const auto&) { return 0; });
+  EXPECT_TRUE(campaign.scheduler.ended());
+  const std::uint64_t skipped = campaign.total(0, ElementState::skipped);
+  EXPECT_EQ(skipped, 12 - begun + waiting.size()) << "what came back is skipped, too";
+  EXPECT_EQ(campaign.total(1, ElementState::skipped), skipped);
+  EXPECT_EQ(campaign.total(2, ElementState::done), 3u) << "a block without samples ends, too";
+  EXPECT_EQ(campaign.state(4, 0), ElementState::done);
+}
+
 TEST(Scheduler, CancelAndRetry) {
   Campaign campaign({array_of(4), array_of(4, {{0, EdgeKind::element, 0}})});
   campaign.scheduler.start();

@@ -52,6 +52,8 @@ struct TaskArray {
   std::map<std::pair<Element, std::uint32_t>, EarlyFailure> early_failures;  // by element and attempt
   // Leased by an earlier coordinator, while what they wait for has not ended as far as this one knows.
   IntervalSet ahead;
+  // skip_rest_for(): elements that come back from a worker are skipped, until some are opened again.
+  bool enough = false;
   std::uint64_t timed = 0;
   double duration_sum_s = 0;
   double duration_square_sum = 0;

@@ -89,6 +89,8 @@ std::string train_settings(trainer::TrainConfig config) {
   if (config.init_from == trainer::kInitFromLast) config.init_from.clear();
   if (config.search.on()) config.search = search_settings(std::move(config.search));
   config.tournament.before.clear();  // the step depends on them
+  config.follow.folders.clear();
+  config.follow.source.clear();
   yaml::Node node = trainer::to_yaml(config);
   remove_keys(node, {"ranks", "threads", "loader_threads", "cache", "checkpoint", "guard", "max_seconds"});
   return yaml::emit(node);

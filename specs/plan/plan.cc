@@ -112,17 +112,12 @@ void Plan::make_links() {
     PlannedStep& child = steps_[i];
     const Step& step = study_->steps[child.study_step];
     if (child.kind == StepKind::convert && child.block_samples == 0) {
-      links_[i].push_back({i - 1, false, EdgeKind::all, 0});
+      links_[i].push_back({i - 1, false, EdgeKind::all, 0, false});
     } else {
       for (const Dependency& dependency : step.depends) {
         const auto parent = last_of_[*expansion_->step_index(dependency.step)];
         if (!parent) continue;
-        Link link{*parent, dependency.funnel, kind_of(child, steps_[*parent], dependency.funnel), 0};
-        if (child.kind == StepKind::convert && !dependency.funnel && dependency.step == source_step(step)) {
-          link.kind = EdgeKind::block;
-          link.block = child.block_samples;
-        }
-        links_[i].push_back(link);
+        links_[i].push_back(link_of(child, step, dependency, *parent));
       }
     }
     for (const Link& link : links_[i])
@@ -130,8 +125,21 @@ void Plan::make_links() {
   }
 }
 
+Plan::Link Plan::link_of(const PlannedStep& child, const Step& step, const Dependency& dependency,
+                         std::size_t parent) const {
+  const bool reads = !dependency.funnel && dependency.step == source_step(step);
+  const auto stage = follow_stage(step);
+  if (reads && child.kind == StepKind::convert)
+    return {parent, false, EdgeKind::block, child.block_samples, false};
+  if (reads && stage && stage->stage > 0) {
+    const std::size_t blocks = parent - 1;  // before the step that closes the data set
+    return {blocks, false, EdgeKind::block, blocks_of_stage(*stage, steps_[blocks].elements), true};
+  }
+  return {parent, dependency.funnel, kind_of(child, steps_[parent], dependency.funnel), 0, false};
+}
+
 BlockStarts Plan::starts_of(const Link& link) const {
-  return link.kind == EdgeKind::block ? block_starts_ : nullptr;
+  return link.kind == EdgeKind::block && !link.first_blocks ? block_starts_ : nullptr;
 }
 
 // Steps may be in any order: each pass settles one level, and there are no cycles.

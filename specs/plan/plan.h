@@ -122,6 +122,8 @@ class Plan {
     bool funnel = false;
     EdgeKind kind = EdgeKind::all;
     std::uint64_t block = 0;
+    bool first_blocks =
+        false;  // the parent's elements are blocks of a data set, of which a stage needs the first
   };
 
   // `campaign`: absolute.
@@ -130,6 +132,8 @@ class Plan {
   BlockStarts starts_of(const Link& link) const;
   void make_steps();
   void make_links();
+  Link link_of(const PlannedStep& child, const Step& step, const Dependency& dependency,
+               std::size_t parent) const;
   void find_depths();
   EdgeKind kind_of(const PlannedStep& child, const PlannedStep& parent, bool funnel) const;
   std::uint32_t row_of(const PlannedStep& step, ArrayId array) const;

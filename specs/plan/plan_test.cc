@@ -99,6 +99,34 @@ study:
   EXPECT_EQ(plan.steps()[planned(plan, "c")].depth, 2);
 }
 
+TEST(Plan, ATrainingThatFollowsIsAStepForEachStage) {
+  const Plan plan = StudyText(R"yaml(
+description: {name: n}
+samples: {design: uniform, count: 100, parameters: {a: [0, 1]}}
+study:
+  - {name: sim, run: {cmd: "sim $(a)"}}
+  - {name: data, convert: {from: sim, file: u.h5, shard_samples: 10}}
+  - {name: fit, train: {data: data, output: net, follow: {stages: 3, epochs: 2}}}
+  - {name: use, run: {cmd: "ls $(fit.workspace)", depends: [fit]}}
+)yaml")
+                        .plan();
+  EXPECT_THAT(edges(plan, array(plan, "fit.follow_1")), ElementsAre("data block 3"));
+  EXPECT_THAT(edges(plan, array(plan, "fit.follow_3")), ElementsAre("data block 8", "fit.follow_2 all"));
+  EXPECT_THAT(edges(plan, array(plan, "fit")), ElementsAre("data.manifest all", "fit.follow_3 all"));
+  EXPECT_THAT(edges(plan, array(plan, "use")), ElementsAre("fit all"));
+  const auto settings = [&](const char* step) {
+    return std::get<trainer::TrainConfig>(plan.task_template(array(plan, step)).settings);
+  };
+  EXPECT_EQ(settings("fit.follow_2").follow.blocks, 5);
+  EXPECT_EQ(settings("fit.follow_2").follow.source, "/campaign/data");
+  EXPECT_EQ(settings("fit.follow_2").data, "/campaign/fit.follow_2/shards");
+  EXPECT_THAT(
+      settings("fit").follow.folders,
+      ElementsAre("/campaign/fit.follow_1/net", "/campaign/fit.follow_2/net", "/campaign/fit.follow_3/net"));
+  EXPECT_EQ(settings("fit").data, "/campaign/data");
+  EXPECT_FALSE(settings("fit").follow.is_stage());
+}
+
 TEST(Plan, ASearchIsAStepForEachRung) {
   const Plan plan = StudyText(R"yaml(
 description: {name: n}

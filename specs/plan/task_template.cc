@@ -2,6 +2,8 @@
 // Plan::task_template(): replaces all tokens of a step's text except those that differ from sample to sample.
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "base/error.h"
 #include "base/text.h"
 #include "specs/plan/expansion.h"
@@ -54,6 +56,23 @@ void fill_search(trainer::SearchConfig& search, const TrainOutputs& outputs, std
     if (other == row) search.training = i;
     search.trainings.push_back(outputs.of(other).lexically_relative(outputs.folder(step.name)).string());
   }
+}
+
+// A training goes on from the stages before it, and a stage reads a data set of its first blocks, which its
+// task makes.
+void fill_follow(trainer::TrainConfig& config, const std::string& workspace, const TrainOutputs& outputs,
+                 std::uint32_t row, std::uint64_t blocks) {
+  const auto stage = follow_stage(outputs.study.steps[outputs.step]);
+  if (!stage) return;
+  const std::int64_t end = stage->stage > 0 ? stage->stage : stage->stages + 1;
+  for (std::int64_t before = 1; before < end; ++before) {
+    const std::size_t step = *outputs.expansion.step_index(follow_step(stage->step, before));
+    config.follow.folders.push_back(
+        TrainOutputs{outputs.study, outputs.expansion, outputs.campaign, step}.of(row).string());
+  }
+  if (stage->stage == 0) return;
+  config.follow.blocks = static_cast<std::int64_t>(blocks_of_stage(*stage, blocks));
+  config.follow.source = std::exchange(config.data, workspace + "/shards");
 }
 
 // A part of a tournament has the ranks of one trainer.
@@ -201,6 +220,8 @@ void Plan::fill_train(TaskTemplate& task, const PlannedStep& planned, std::uint3
   for (trainer::MetricConfig& metric : config->metrics) locate_module(metric.file);
   fill_search(config->search, outputs, row);
   fill_tournament(*config, outputs, row);
+  if (const auto data = source ? last_of_[*source] : std::nullopt; data && *data > 0)
+    fill_follow(*config, task.workspace, outputs, row, steps_[*data - 1].elements);
 }
 
 void Plan::fill_plugin(TaskTemplate& task, const PlannedStep& planned, std::uint32_t row) const {

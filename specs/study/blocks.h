@@ -75,6 +75,18 @@ std::string tournament_step(const std::string& step, std::int64_t trainer, std::
 // The names of the steps whose results a part of the tournament reads (TournamentConfig::before).
 std::vector<std::string> tournament_steps_before(const std::string& step, const trainer::TrainConfig& config);
 
+// A training that follows its data set (specs/study/follow.cc): the step of the study, the stage, from 1, or
+// 0 for the last training, and the stages before that.
+struct FollowStage {
+  std::string step;
+  std::int64_t stage = 0;
+  std::int64_t stages = 0;
+};
+std::optional<FollowStage> follow_stage(const Step& step);
+std::string follow_step(const std::string& step, std::int64_t stage);
+// The first blocks of the data set that the stage trains on.
+std::uint64_t blocks_of_stage(const FollowStage& stage, std::uint64_t blocks);
+
 // The scalars of a convert: block that name files of samples, which may contain $(MERLIN_SAMPLE_ID); of a
 // value, the names.
 std::vector<const yaml::Node*> convert_file_nodes(const yaml::Node& block);

@@ -297,7 +297,8 @@ void check_train(Reading& reading, const Expansion& expansion, std::size_t index
   const Step& step = study.steps[index];
   if (const auto rung = search_rung(step); rung && rung->step != step.name)
     return;  // the last rung is checked for all
-  if (const auto part = tournament_part(step); part && !part->ranks) return;  // so is the ranking
+  if (const auto part = tournament_part(step); part && !part->ranks) return;        // so is the ranking
+  if (const auto follow = follow_stage(step); follow && follow->stage > 0) return;  // the last training is
   check_search(reading, expansion, index);
   const ResolvedBlock resolved = first_block(expansion, index);
   const yaml::Node& block = resolved.node;

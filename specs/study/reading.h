@@ -43,6 +43,7 @@ void read_workers(Reading& reading);
 void check_hooks(Reading& reading);         // on:, metrics:; warns of programs that cannot be found
 void expand_searches(Reading& reading);     // search: of train:, once the workers' steps are known
 void expand_tournaments(Reading& reading);  // tournament: {as: tasks} of train:
+void expand_follows(Reading& reading);      // follow: of train:
 void check_dependencies(Reading& reading);  // unknown steps, cycles
 void check_conditions(Reading& reading, const Expansion& expansion);  // when:
 void check_tokens(Reading& reading, const Expansion& expansion);      // undefined variables

@@ -224,6 +224,7 @@ void read_blocks(Reading& reading) {
   read_workers(reading);
   expand_searches(reading);
   expand_tournaments(reading);
+  expand_follows(reading);
   check_dependencies(reading);
   const Expansion expansion(reading.study);
   check_conditions(reading, expansion);

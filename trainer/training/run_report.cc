@@ -44,6 +44,7 @@ RunReport::RunReport(const Session& session)
       epochs_(session.config.epochs),
       total_steps_(session.plan.total_steps()),
       batch_grows_(!session.config.schedule.batch_epochs.empty()),
+      stops_early_(session.config.early_stop_epochs > 0),
       training_flops_(known_flops(session.graph)),
       metrics_written_(session.options.metrics_written),
       events_(sends_events(session) ? EventWriter::from_environment() : EventWriter("")),
@@ -83,7 +84,7 @@ void RunReport::epoch_finished(const TrainingCounters& counters) {
   if (!leader_) return;
   const EpochRow& row = counters.history.back();
   say((members_ == 1 ? "" : fmt::format("member {}/{} ", member_ + 1, members_)) + epoch_line(row, epochs_));
-  if (counters.stopped_early)
+  if (counters.stopped_early && stops_early_)
     say(fmt::format("no better validation since epoch {}: stopped early", counters.best_epoch));
   epoch_events(row);
   tensorboard_.add(row);
@@ -98,6 +99,11 @@ void RunReport::slow_node(const SlowNodeNews::News& news, const TrainingCounters
 
 void RunReport::ask_to_exclude(const SlowNode& node) {
   events_.emit({{"type", "exclude_node"}, {"node", node.node}, {"reason", node.sentence()}});
+}
+
+void RunReport::ask_for_no_more(const std::string& reason) {
+  say(reason);
+  events_.emit({{"type", "enough_samples"}, {"reason", reason}});
 }
 
 void RunReport::write_metrics(const TrainingCounters& counters) const {

@@ -62,6 +62,8 @@ class RunReport {
   void slow_node(const SlowNodeNews::News& news, const TrainingCounters& counters);
   // Asks the campaign to start this training again without the node, from the last checkpoint.
   void ask_to_exclude(const SlowNode& node);
+  // Tells the campaign that no sample has to be simulated any more.
+  void ask_for_no_more(const std::string& reason);
   void write_metrics(const TrainingCounters& counters) const;
   // May be called on the thread of the checkpoint writer.
   void checkpoint_written(const CheckpointDirectory::Written& written, std::int64_t epoch, std::int64_t step);
@@ -92,6 +94,7 @@ class RunReport {
   const std::int64_t epochs_;
   const std::int64_t total_steps_;
   const bool batch_grows_;
+  const bool stops_early_;
   const std::optional<std::int64_t> training_flops_;  // per sample; not known for modules
   const std::function<void()> metrics_written_;
   EventWriter events_;

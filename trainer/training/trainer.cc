@@ -20,6 +20,7 @@
 #include "trainer/training/common_guard.h"
 #include "trainer/training/contest.h"
 #include "trainer/training/evaluation.h"
+#include "trainer/training/follow.h"
 #include "trainer/training/heads.h"
 #include "trainer/training/mosaic.h"
 #include "trainer/training/pictures.h"
@@ -249,7 +250,7 @@ void finish_epoch(Session& session, TrainingCounters& counters, Evaluator& evalu
   pass_epoch(counters, row);
   Progress progress(early_stop_of(config));
   for (const EpochRow& epoch : counters.history) progress.add(value_of(epoch, config.metric));
-  counters.stopped_early = progress.has_stopped();
+  counters.stopped_early = progress.has_stopped() || !goal_met(config, row).empty();
   follow_plateaus(config, counters, report);
   if (best && config.select == Select::best) recovery.write_best();
   const bool last = counters.epoch == session.plan.end_epoch || counters.stopped_early;
@@ -283,6 +284,20 @@ struct Attempts {
     return TrainingLoop::End::lost;
   }
 };
+
+// A stage leaves its checkpoint, and says if the simulations can end.
+void end_stage(Session& session, const TrainingCounters& counters, RunReport& report) {
+  const TrainConfig& config = session.config;
+  if (session.leader()) report.write_metrics(counters);
+  const std::string goal = counters.history.empty() ? "" : goal_met(config, counters.history.back());
+  if (!goal.empty()) {
+    const std::size_t samples = session.data.validation().size();
+    if (session.leader()) write_goal(config, counters.history.back(), samples);
+    report.ask_for_no_more(fmt::format("{}, over {} samples", goal, samples));
+  }
+  report.say(fmt::format("stage {} of {} ends at {} epochs over {} training samples", config.follow.stage,
+                         config.follow.stages, counters.epoch, session.data.train().size()));
+}
 
 Outcome run(Session& session) {
   const TrainConfig& config = session.config;
@@ -396,6 +411,10 @@ Outcome run(Session& session) {
     report.say(fmt::format("the search's rung {} ends at {} epochs", search.rung, session.plan.end_epoch));
     return Outcome::finished;
   }
+  if (config.follow.is_stage()) {
+    end_stage(session, counters, report);
+    return Outcome::finished;
+  }
   const SegmentTimes times = {begin,
                               evaluator.seconds(),
                               loop.data_wait_seconds(),
@@ -448,7 +467,12 @@ Outcome train(const TrainConfig& config, Communicator& communicator, const RunOp
   const SearchConfig& search = options.search;
   if (is_stopped_by_search(search, early_stop_of(config), communicator)) return Outcome::finished;
   try {
-    Session session(planned(config, communicator), communicator, options);
+    const Followed stage = followed(config, communicator);
+    if (!stage.done.empty()) {
+      if (communicator.rank() == 0) std::printf("%s\n", stage.done.c_str());
+      return Outcome::finished;
+    }
+    Session session(planned(stage.config, communicator), communicator, options);
     return run(session);
   } catch (const NotFinite& error) {
     if (!search.on() || search.is_last_rung()) throw;

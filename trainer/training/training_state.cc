@@ -226,6 +226,9 @@ nlohmann::json fingerprint(const TrainConfig& config, const DatasetInfo& data) {
   if (config.tournament.on())
     for (const char* key : {"as", "part", "trainer", "before"}) json["tournament"].erase(key);
   if (config.init_from == kInitFromLast) json.erase("init_from");  // only matters at the beginning
+  // A stage is what its samples, its epochs and its schedule make of it.
+  if (!config.follow.folders.empty()) json.erase("init_from");
+  for (const char* key : {"follow", "until"}) json.erase(key);
   json["data_hash"] = data.hash;
   return json;
 }
