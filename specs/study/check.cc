@@ -237,6 +237,15 @@ void check_deletion(Reading& reading, std::size_t index) {
   const yaml::Node* key = step.settings.find("delete_inputs");
   const std::string source = source_step(step);
   if (key == nullptr || !deletes_inputs(step) || source.empty()) return;
+  const auto from = std::ranges::find(study.steps, source, &Step::name);
+  if (from != study.steps.end() && from->kind == StepKind::plugin) {
+    reading.diagnostics.error(
+        key->mark,
+        fmt::format("'{}' can't delete the files of the plugin '{}': one holds a bundle, which may belong to "
+                    "several blocks; leave out 'delete_inputs'",
+                    step.name, source));
+    return;
+  }
   if (reading.root.find("max_disk") != nullptr && leaves_samples_unused(step)) {
     const yaml::Node* split = step.settings.find("split");
     reading.diagnostics.error(
