@@ -5,8 +5,10 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/file.h"
+#include "converters/shards/manifest.h"
 
 namespace wflow::trainer {
 namespace {
@@ -23,18 +25,28 @@ ScheduleConfig constant(const ScheduleConfig& schedule, bool warms_up) {
   return constant;
 }
 
-struct StagesBefore {
-  std::string newest;  // the folder of the last one that has trained; empty: none has
-  bool goal_is_met = false;
+struct Place {
+  std::string newest;  // the folder of the last stage that has trained; empty: none has
+  std::string done;    // Followed::done
 };
 
-StagesBefore look(const std::vector<std::string>& folders) {
-  StagesBefore found;
-  for (const std::string& folder : folders) {
-    if (fs::exists(fs::path(folder) / "checkpoints")) found.newest = folder;
-    found.goal_is_met = found.goal_is_met || fs::exists(fs::path(folder) / kGoalFile);
+Place find_place(const TrainConfig& config) {
+  Place place;
+  bool goal_is_met = false;
+  for (const std::string& folder : config.follow.folders) {
+    if (fs::exists(fs::path(folder) / "checkpoints")) place.newest = folder;
+    goal_is_met = goal_is_met || fs::exists(fs::path(folder) / kGoalFile);
   }
-  return found;
+  if (!config.follow.is_stage()) return place;
+  if (goal_is_met) {
+    place.done = fmt::format("a stage before has met the goal ({}): this one has nothing to train",
+                             config.until.text());
+  } else if (converters::read_manifest(config.data).split("train").samples == 0) {
+    place.done =
+        fmt::format("no sample of the stage's blocks (the first {}) is for training: nothing to train",
+                    config.follow.blocks);
+  }
+  return place;
 }
 
 }  // namespace
@@ -42,15 +54,13 @@ StagesBefore look(const std::vector<std::string>& folders) {
 Followed followed(const TrainConfig& config, Communicator& ranks) {
   Followed result{config, {}};
   if (!config.follow.on()) return result;
-  StagesBefore before;
-  if (ranks.rank() == 0) before = look(config.follow.folders);
-  std::string words = (before.goal_is_met ? "1" : "0") + before.newest;
-  ranks.broadcast(words);
-  if (const std::string newest = words.substr(1); !newest.empty()) result.config.init_from = newest;
+  Place place;
+  if (ranks.rank() == 0) place = find_place(config);
+  ranks.broadcast(place.newest);
+  ranks.broadcast(place.done);
+  if (!place.newest.empty()) result.config.init_from = place.newest;
   if (!config.follow.is_stage()) return result;
-  if (words.front() == '1')
-    result.done = fmt::format("a stage before has met the goal ({}): this one has nothing to train",
-                              config.until.text());
+  result.done = std::move(place.done);
   result.config.epochs = config.follow.epochs;
   result.config.schedule = constant(config.schedule, config.follow.folders.empty());
   result.config.early_stop_epochs = 0;
