@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "trainer/search_config.h"
 
 namespace wflow::trainer {
@@ -138,6 +140,42 @@ TEST(TrainConfig, WrongGroupsAreRefused) {
                             "noise_scale: 5", "grid: auto", "deterministic: grid"})
     EXPECT_THAT(messages(fmt::format("ranks: 2, groups: {{count: 2, steps: 5}}, {}", other)),
                 HasSubstr("'groups' and"))
+        << other;
+}
+
+TEST(TrainConfig, ATrainingThatFollowsReadsBackEqual) {
+  EXPECT_EQ(read("{data: d, follow: true}").config.follow.stages, kUsualStages);
+  EXPECT_FALSE(read("{data: d, follow: false}").config.follow.on());
+  for (const char* keys :
+       {"follow: true", "follow: {stages: 3, epochs: 7}", "follow: true, until: validation_error < 0.05",
+        "follow: true, until: validation_r2 > 0.9", "follow: true, until: 'mae_ratio/y < 0.2'",
+        "follow: {stages: 3, stage: 2, folders: [a, b], blocks: 5, source: data}"}) {
+    const ReadResult one = read(fmt::format("{{data: d, {}}}", keys));
+    EXPECT_EQ(one.messages, "") << keys;
+    EXPECT_TRUE(one.config.follow.on());
+    yaml::Diagnostics diagnostics("");
+    EXPECT_EQ(read_train_config(to_yaml(one.config), diagnostics), one.config) << keys;
+  }
+  const GoalConfig goal = read("{data: d, follow: true, until: validation_error < 0.05}").config.until;
+  EXPECT_EQ(goal.text(), "validation_mae_ratio < 0.05");
+  EXPECT_TRUE(goal.is_met(0.04));
+  EXPECT_FALSE(goal.is_met(0.05));
+  EXPECT_FALSE(goal.is_met(std::numeric_limits<double>::quiet_NaN()));
+  EXPECT_TRUE(read("{data: d, follow: true, until: r2 > 0.9}").config.until.is_met(0.95));
+}
+
+TEST(TrainConfig, WrongFollowsAreRefused) {
+  const auto messages = [](const std::string& keys) { return read("{data: d, " + keys + "}").messages; };
+  EXPECT_THAT(messages("until: r2 > 0.9"), HasSubstr("'until' needs 'follow: true'"));
+  for (const char* goal : {"soon", "mae_ratio", "mae_ratio < low", "speed < 3", "[1, 2]"})
+    EXPECT_THAT(messages(fmt::format("follow: true, until: {}", goal)),
+                HasSubstr("'until' must compare a metric in validation with a number"))
+        << goal;
+  EXPECT_THAT(messages("follow: {stages: 0}"), HasSubstr("'stages'"));
+  EXPECT_THAT(messages("follow: {epochs: 0}"), HasSubstr("'epochs'"));
+  EXPECT_THAT(messages("follow: perhaps"), HasSubstr("follow"));
+  for (const char* other : {"members: 2", "tournament: 2", "init_from: last", "search: {rungs: [1, 2]}"})
+    EXPECT_THAT(messages(fmt::format("ranks: 2, follow: true, {}", other)), HasSubstr("'follow' and"))
         << other;
 }
 
