@@ -59,7 +59,7 @@ int run_program(int argc, char** argv) {
   auto* first = app.add_option("--first-blocks", first_blocks,
                                "with --finish: a data set of those of the first blocks that are there, while "
                                "others are still converted")
-                    ->check(CLI::PositiveNumber);
+                    ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 32));
   auto* into = app.add_option("--into", options.into, "its folder: a manifest, and links to the shards");
   app.add_option("--threads", options.threads, "threads that read and compress (default: all cores)")
       ->check(CLI::Range(1, 1024));

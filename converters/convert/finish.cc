@@ -223,7 +223,14 @@ void write_manifest(const fs::path& folder, Manifest& manifest, const std::vecto
 void link_shards(const fs::path& folder, const fs::path& data) {
   for (const std::string_view name : kSplitNames) {
     const fs::path link = folder / name;
-    if (fs::is_symlink(fs::symlink_status(link))) fs::remove(link);
+    if (fs::is_symlink(fs::symlink_status(link))) {
+      fs::remove(link);
+    } else if (fs::exists(link)) {
+      throw Error(ExitCode::usage,
+                  fmt::format("{} has a folder '{}' of its own: the data set of the first blocks "
+                              "needs a new folder",
+                              folder.string(), name));
+    }
     fs::create_directory_symlink(fs::absolute(data / name).lexically_relative(fs::absolute(folder)), link);
   }
 }
