@@ -15,7 +15,8 @@ namespace wflow::propose {
 
 namespace {
 
-constexpr double kShortest = 0.01, kLongest = 20;  // length scales in the unit cube
+constexpr double kShortest = 0.01, kLongest = 20;        // length scales in the unit cube
+constexpr double kUsualLength = 0.5, kLengthSpread = 1;  // of the prior; the spread in logarithms
 constexpr double kMostNoise = 1;
 constexpr double kMostNugget = 1e-4;
 constexpr int kFitSteps = 60;
@@ -64,6 +65,18 @@ std::vector<double> exponentials(std::span<const double> logarithms) {
   return values;
 }
 
+// Adds the logarithm of the prior of the length scales, which is log-normal (as in Hvarfner, Hellsten and
+// Nardi 2024, "Vanilla Bayesian optimization performs great in high dimensions"). Few points often make a
+// length most likely that is far too long, and the search then stays where it is.
+double with_prior(double likelihood, std::span<const double> logarithms, std::span<double> gradient) {
+  for (std::size_t k = 0; k < logarithms.size(); ++k) {
+    const double z = (logarithms[k] - std::log(kUsualLength)) / kLengthSpread;
+    likelihood -= z * z / 2;
+    if (!gradient.empty()) gradient[k] -= z / kLengthSpread;
+  }
+  return likelihood;
+}
+
 // The parameters of a fit with values of mean 0 and deviation 1.
 std::vector<double> fit(const std::vector<Point>& points, std::span<const double> values, Kernel kernel,
                         bool noisy, std::uint64_t seed) {
@@ -76,8 +89,10 @@ std::vector<double> fit(const std::vector<Point>& points, std::span<const double
   }
   const Function loss = [&](std::span<const double> parameters, std::span<double> gradient) {
     const auto likelihood = log_likelihood(points, values, kernel, parameters, gradient);
+    if (!likelihood) return std::numeric_limits<double>::infinity();
+    const double likely = with_prior(*likelihood, parameters.first(dimensions), gradient);
     for (double& slope : gradient) slope = -slope;
-    return likelihood ? -*likelihood : std::numeric_limits<double>::infinity();
+    return -likely;
   };
   Minimum best{{}, std::numeric_limits<double>::infinity()};
   for (std::size_t i = 0; i < kStarts.size() + kRandomStarts; ++i) {

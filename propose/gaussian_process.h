@@ -44,8 +44,8 @@ std::optional<double> log_likelihood(const std::vector<Point>& points, std::span
 
 class GaussianProcess {
  public:
-  // Finds the most likely parameters from several starts, which `seed` decides. Needs two points whose values
-  // differ.
+  // Finds the parameters of the largest posterior density from several starts, which `seed` decides. Needs
+  // two points whose values differ.
   GaussianProcess(std::vector<Point> points, std::vector<double> values, Kernel kernel, bool noisy,
                   std::uint64_t seed);
   // With these length scales.
