@@ -27,6 +27,8 @@ std::unique_ptr<const Step> make_step(const specs::TaskTemplate& task_template,
       return make_train(task_template);
     case specs::StepKind::plugin:
       return make_plugin(task_template);
+    case specs::StepKind::propose:
+      return make_propose(task_template, samples);
   }
   throw Error(ExitCode::internal, "a step of an unknown kind");
 }

@@ -98,6 +98,8 @@ std::unique_ptr<const Step> make_shell(const specs::TaskTemplate& task_template,
 std::unique_ptr<const Step> make_convert(const specs::TaskTemplate& task_template,
                                          const specs::SampleTable* samples);
 std::unique_ptr<const Step> make_train(const specs::TaskTemplate& task_template);
+std::unique_ptr<const Step> make_propose(const specs::TaskTemplate& task_template,
+                                         const specs::SampleTable* samples);
 std::unique_ptr<const Step> make_plugin(const specs::TaskTemplate& task_template);
 
 // Returns the working directory of a process that begins with `element`, "<workspace>/00/07": a sample's

@@ -163,6 +163,7 @@ PLACES = [
     (resolve(at("study", "convert")["properties"]["inputs"]["anyOf"][0]["additionalProperties"]),
      ["study", 1, "convert", "inputs", "u"], [{"file": "u.npy"}]),
     (at("study", "convert", "split"), ["study", 1, "convert", "split"], [{}]),
+    (at("study", "propose"), ["study", 1, "propose"], [{"from": "simulate"}]),
     (at("study", "plugin"), ["study", 1, "plugin"], [{"library": "x.so"}, {"command": "./x"}]),
     (at("study", "train"), ["study", 2, "train"], [{"data": "c"}]),
     (at("study", "train", "model"), ["study", 2, "train", "model"], [{}, {"layers": ["flatten"]}, {"name": "cycle"}, {"name": "inference"}]),
@@ -196,11 +197,11 @@ class Keys(unittest.TestCase):
         must be a known one."""
         value = {key: None for key in keys}
         value.update(copy.deepcopy(least))
-        for kind in ("convert", "train", "plugin"):
+        for kind in ("convert", "train", "plugin", "propose"):
             if path == ["study", 0]:
                 value.pop(kind, None)
         study = study_with(path, value) if path else value
-        if "study" in study and len(path) > 1 and path[0] == "study" and path[1] > 0 and "plugin" not in path:
+        if "study" in study and len(path) > 1 and path[0] == "study" and path[1] > 0 and not {"plugin", "propose"} & set(path):
             study["study"][1].setdefault("name", "c")
             study["study"][1].setdefault("convert", {})
             for key, default in CONVERT["convert"].items():

@@ -106,6 +106,7 @@ void add_commands(CLI::App& app, Command& chosen) {
   add_keys(app, chosen);
   add_manage(app, chosen);
   add_delegates(app);
+  add_propose(app, chosen);
   add_launch(app);
   add_submitted(app, chosen);
   add_hook(app, chosen);

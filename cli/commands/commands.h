@@ -72,6 +72,8 @@ void add_submitted(CLI::App& app, Command& chosen);
 // Hidden: a campaign starts it for its study's on:.
 void add_hook(CLI::App& app, Command& chosen);
 void add_metrics(CLI::App& app, Command& chosen);
+// Also started by the steps of a propose: block.
+void add_propose(CLI::App& app, Command& chosen);
 void add_event(CLI::App& app, Command& chosen);
 void add_doctor(CLI::App& app, Command& chosen);
 void add_install_shims(CLI::App& app, Command& chosen);

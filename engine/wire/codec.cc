@@ -221,6 +221,7 @@ void put(Packer& out, T value) {
 }
 void put(Packer& out, const converters::ConvertConfig& config);
 void put(Packer& out, const trainer::TrainConfig& config);
+void put(Packer& out, const propose::ProposeConfig& config);
 template <class First, class Second>
 void put(Packer& out, const std::pair<First, Second>& value);
 template <Described T>
@@ -284,6 +285,9 @@ void put(Packer& out, const converters::ConvertConfig& config) {
 }
 void put(Packer& out, const trainer::TrainConfig& config) {
   put(out, trainer::to_yaml(config));
+}
+void put(Packer& out, const propose::ProposeConfig& config) {
+  put(out, propose::to_yaml(config));
 }
 
 // ---- reading
@@ -359,6 +363,7 @@ bool get(Reader& in, std::filesystem::path& value) {
 }
 bool get(Reader& in, converters::ConvertConfig& config);
 bool get(Reader& in, trainer::TrainConfig& config);
+bool get(Reader& in, propose::ProposeConfig& config);
 template <class First, class Second>
 bool get(Reader& in, std::pair<First, Second>& value);
 template <Enumeration T>
@@ -457,6 +462,9 @@ bool get(Reader& in, converters::ConvertConfig& config) {
 }
 bool get(Reader& in, trainer::TrainConfig& config) {
   return get_block(in, config, trainer::read_train_config);
+}
+bool get(Reader& in, propose::ProposeConfig& config) {
+  return get_block(in, config, propose::read_propose_config);
 }
 
 template <std::size_t Kind = 0>

@@ -190,7 +190,7 @@ inline constexpr EndReason kLast<EndReason> = engine::kLastEndReason;
 template <>
 inline constexpr specs::Piece::Kind kLast<specs::Piece::Kind> = specs::Piece::Kind::quoted_column;
 template <>
-inline constexpr specs::StepKind kLast<specs::StepKind> = specs::StepKind::plugin;
+inline constexpr specs::StepKind kLast<specs::StepKind> = specs::StepKind::propose;
 template <>
 inline constexpr yaml::Kind kLast<yaml::Kind> = yaml::Kind::map;
 template <>

@@ -76,7 +76,7 @@ inline specs::TaskTemplate sample_template() {
 
 // One for each form of a step's settings.
 inline std::vector<specs::TaskTemplate> sample_templates() {
-  std::vector<specs::TaskTemplate> templates(5);
+  std::vector<specs::TaskTemplate> templates(6);
   templates[0] = sample_template();
   trainer::TrainConfig training;
   training.data = "/campaign/data";
@@ -90,6 +90,12 @@ inline std::vector<specs::TaskTemplate> sample_templates() {
   templates[1].settings = training;
   templates[2].settings = specs::PluginBlock{
       "/lib.so", "symbol", 10, {"x"}, false, 3, "/request.json", "./simulator", "/study", sample_design()};
+  templates[5].kind = specs::StepKind::propose;
+  propose::ProposeConfig choice;
+  choice.from = "simulate";
+  choice.until = 0.01;
+  choice.bounds = {{"x", -5, 10, false, true}};
+  templates[5].settings = choice;
   templates[3].settings = specs::UnreadBlock{yaml::map({{"epochs", yaml::scalar("many")}}), "train: error"};
   return templates;
 }

@@ -150,6 +150,10 @@ Basis Plan::basis(ArrayId array) const {
       add("train", config == nullptr ? yaml::emit(to_yaml(block)) : train_settings(*config));
       break;
     }
+    case StepKind::propose: {
+      add("propose", yaml::emit(to_yaml(task_template(array).settings)));
+      break;
+    }
     case StepKind::plugin: {
       const TaskTemplate task = task_template(array);
       yaml::Node settings = written_block(array);

@@ -140,6 +140,7 @@ class Plan {
   void fill_shell(TaskTemplate& task, const PlannedStep& planned, std::uint32_t row) const;
   void fill_convert(TaskTemplate& task, const PlannedStep& planned, std::uint32_t row) const;
   void fill_train(TaskTemplate& task, const PlannedStep& planned, std::uint32_t row) const;
+  void fill_propose(TaskTemplate& task, const PlannedStep& planned, std::uint32_t row) const;
   void fill_plugin(TaskTemplate& task, const PlannedStep& planned, std::uint32_t row) const;
   // Without `launchers`, $(LAUNCHER) stays unchanged.
   Pieces pieces(std::string_view text, const PlannedStep& planned, std::uint32_t row,

@@ -77,8 +77,7 @@ Json step_to_json(const Plan& plan, const PlannedStep& planned) {
     json["after"].push_back(std::move(after));
   }
   json["workspace"] = first.workspace;
-  if (planned.kind == StepKind::convert || planned.kind == StepKind::train ||
-      planned.kind == StepKind::plugin) {
+  if (planned.kind != StepKind::shell) {
     json["settings"] = yaml::emit(to_yaml(first.settings));
   } else {
     json["command"] = template_text(plan, first.command);

@@ -235,6 +235,28 @@ void Plan::fill_plugin(TaskTemplate& task, const PlannedStep& planned, std::uint
   plugin->samples = study_->samples->design;
 }
 
+void Plan::fill_propose(TaskTemplate& task, const PlannedStep& planned, std::uint32_t row) const {
+  task.settings = block(planned, row);
+  auto* config = std::get_if<propose::ProposeConfig>(&task.settings);
+  const Step& step = study_->steps[planned.study_step];
+  const auto source = expansion_->step_index(source_step(step));
+  if (config == nullptr || !source || !study_->samples) return;
+  task.source_workspace = expansion_->workspace(campaign_, *source, row).string();
+  if (config->file.empty()) {
+    const std::string label = expansion_->label(*source, row);
+    const std::string suffix = script_suffix(*study_, expansion_->launcher_keys(campaign_, *source, row));
+    config->file = clean_path(study_->steps[*source].name) + (label.empty() ? "" : "_" + clean_path(label)) +
+                   suffix + ".out";
+  }
+  for (std::string& model : config->models) model = locate(*study_, model).string();
+  config->output = task.workspace;
+  const Iteration& iteration = study_->options.iteration;
+  if (iteration.number > 1)
+    config->previous = expansion_->workspace(iteration.previous, planned.study_step, row).string();
+  if (study_->iterate) config->event = study_->iterate->until;
+  if (config->bounds.empty()) config->bounds = design_bounds(study_->samples->design);
+}
+
 double Plan::walltime_s(ArrayId array) const {
   const PlannedStep& planned = steps_[step_of(array)];
   return specs::walltime_s(expansion_->launcher_keys(campaign_, planned.study_step, row_of(planned, array)))
@@ -285,6 +307,9 @@ TaskTemplate Plan::task_template(ArrayId array) const {
       break;
     case StepKind::plugin:
       fill_plugin(task, planned, row);
+      break;
+    case StepKind::propose:
+      fill_propose(task, planned, row);
       break;
   }
   task.resources = slot_resources(*study_, task.resources);

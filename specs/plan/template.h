@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "converters/config.h"
+#include "propose/config.h"
 #include "specs/samples/samples.h"
 #include "trainer/config.h"
 
@@ -40,11 +41,12 @@ struct LeftOut {
   friend bool operator==(const LeftOut&, const LeftOut&) = default;
 };
 
-// plugin: a function of a shared library (plugin/wflow_plugin.h), run by wflow-plugin-host.
-enum class StepKind : std::uint8_t { shell, convert, train, plugin };
+// plugin: a function of a shared library (plugin/wflow_plugin.h), run by wflow-plugin-host. propose: chooses
+// the samples of the next iteration.
+enum class StepKind : std::uint8_t { shell, convert, train, plugin, propose };
 
 constexpr std::string_view name_of(StepKind kind) {
-  constexpr std::string_view kNames[] = {"shell", "convert", "train", "plugin"};
+  constexpr std::string_view kNames[] = {"shell", "convert", "train", "plugin", "propose"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
@@ -123,8 +125,8 @@ struct UnreadBlock {
 };
 
 // The settings of a step as a value: a block is read once (specs/study/blocks.h) and travels in this form.
-using Block =
-    std::variant<std::monostate, converters::ConvertConfig, trainer::TrainConfig, PluginBlock, UnreadBlock>;
+using Block = std::variant<std::monostate, converters::ConvertConfig, trainer::TrainConfig, PluginBlock,
+                           UnreadBlock, propose::ProposeConfig>;
 
 struct TaskTemplate {
   ArrayId array = 0;
@@ -135,7 +137,7 @@ struct TaskTemplate {
   Pieces restart;            // shell: body after MERLIN_RESTART, empty: `command` again
   std::string shell;         // the text after "#!"
   bool shell_given = false;  // given in the study: the command never starts without it
-  Block settings;            // convert, train, plugin: the block of this combination
+  Block settings;            // convert, train, plugin, propose: the block of this combination
   std::string workspace;     // absolute directory of this step and combination
   std::string script;        // file name without suffix: "<step>" or "<step>_<labels>"
   std::string suffix;        // before ".sh", ".out", ".err": ".slurm" as in Merlin, or empty
@@ -149,7 +151,7 @@ struct TaskTemplate {
   double stall_timeout_s = 0;  // limit of time without output, reports and CPU use; 0: none
   bool trust_markers = false;  // an element with a valid MERLIN_FINISHED does not run again
   // convert: the array has a block for each element (block_samples > 0) or is the closing element
-  // (block_samples == 0). It reads sample directories of the step with this workspace.
+  // (block_samples == 0). It reads sample directories of the step with this workspace, as propose does.
   std::uint64_t block_samples = 0;
   std::string source_workspace;
   std::vector<std::pair<std::string, std::string>> environment;  // added for every element

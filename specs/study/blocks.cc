@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "converters/config.h"
+#include "propose/config.h"
 #include "specs/study/key_tables.h"
 #include "trainer/config.h"
 
@@ -14,7 +15,7 @@ namespace wflow::specs {
 
 std::string source_step(const Step& step) {
   if (step.kind == StepKind::shell || step.kind == StepKind::plugin) return {};
-  const yaml::Node* node = step.settings.find(step.kind == StepKind::convert ? "from" : "data");
+  const yaml::Node* node = step.settings.find(step.kind == StepKind::train ? "data" : "from");
   if (node == nullptr || !node->is_scalar() || node->text.find('/') != std::string::npos) return {};
   return node->text;
 }
@@ -99,6 +100,8 @@ Block read_block(StepKind kind, const yaml::Node& block, yaml::Diagnostics& diag
       return trainer::read_train_config(block, diagnostics);
     case StepKind::plugin:
       return read_plugin(block, diagnostics);
+    case StepKind::propose:
+      return propose::read_propose_config(block, diagnostics);
   }
   return {};
 }
@@ -114,6 +117,7 @@ struct ToYaml {
     set_key(node, "samples", yaml::quoted(to_json(plugin.samples).dump()));
     return node;
   }
+  yaml::Node operator()(const propose::ProposeConfig& config) const { return propose::to_yaml(config); }
   yaml::Node operator()(const UnreadBlock& unread) const { return unread.block; }
 };
 
@@ -205,6 +209,16 @@ std::uint64_t max_disk_bytes(const Study& study) {
   yaml::Diagnostics ignored("");  // reading the study has reported it all
   yaml::MapReader root(study.expanded, "the study", ignored);
   return static_cast<std::uint64_t>(std::max<std::int64_t>(root.bytes("max_disk", 0), 0));
+}
+
+std::vector<propose::Bound> design_bounds(const SampleDesign& design) {
+  constexpr std::array kBoxes = {DesignKind::uniform, DesignKind::latin_hypercube, DesignKind::sobol,
+                                 DesignKind::halton};
+  if (std::ranges::find(kBoxes, design.kind) == kBoxes.end()) return {};
+  std::vector<propose::Bound> bounds;
+  for (const SampleColumn& column : design.columns)
+    bounds.push_back({column.name, column.low, column.high, column.log, column.integer});
+  return bounds;
 }
 
 void set_key(yaml::Node& map, std::string_view key, yaml::Node value) {

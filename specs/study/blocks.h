@@ -113,6 +113,9 @@ bool leaves_samples_unused(const Step& step);
 // the study sets no limit.
 std::uint64_t max_disk_bytes(const Study& study);
 
+// The ranges of a computed design's columns; none if it has others, such as the cells of a file.
+std::vector<propose::Bound> design_bounds(const SampleDesign& design);
+
 // Sets a key of a mapping, or removes it.
 void set_key(yaml::Node& map, std::string_view key, yaml::Node value);
 void remove_key(yaml::Node& map, std::string_view key);

@@ -35,6 +35,7 @@ yaml::Mark dependency_mark(const Reading& reading, const Step& step, const std::
   look(run == nullptr ? nullptr : run->find("depends"));
   look(at->second->find("depends"));
   if (step.kind == StepKind::convert) look(step.settings.find("from"));
+  if (step.kind == StepKind::propose) look(step.settings.find("from"));
   if (step.kind == StepKind::train) look(step.settings.find("data"));
   return mark;
 }
@@ -363,6 +364,71 @@ void check_plugin(Reading& reading, const Expansion& expansion, std::size_t inde
   }
 }
 
+// Keys of a block that only a program without a campaign reads, or that the campaign sets.
+void refuse_keys_of_the_program(Reading& reading, const yaml::Node& block) {
+  for (const std::string_view key : {"known", "output", "previous", "event"}) {
+    if (const yaml::Node* node = block.find(key))
+      reading.diagnostics.error(
+          node->mark, fmt::format("'{}' belongs to wflow propose alone; a campaign sets it itself", key));
+  }
+}
+
+// The source of a propose: step must leave a directory for each sample.
+void check_propose_source(Reading& reading, const Expansion& expansion, const Step& step) {
+  const auto index = expansion.step_index(source_step(step));
+  const yaml::Node* from = step.settings.find("from");
+  if (!index) {  // an unknown step has been reported
+    reading.diagnostics.error(
+        from == nullptr ? step.settings.mark : from->mark,
+        fmt::format("propose: of the step '{}' needs the key 'from', the name of the step "
+                    "whose samples have the values",
+                    step.name));
+    return;
+  }
+  const Step& source = reading.study.steps[*index];
+  std::string why;
+  if (!expansion.sample_dependent(*index))
+    why = "does not run once a sample; use a column of samples: in its cmd";
+  if (source.kind != StepKind::shell || source.bundle > 0 || source.output == OutputMode::packed)
+    why =
+        "has no directory for each sample; 'from' is a step with run:, without 'bundle' and 'output: packed'";
+  if (!why.empty()) reading.diagnostics.error(from->mark, fmt::format("the step '{}' {}", source.name, why));
+}
+
+// The bounds name the columns of the samples: the table of the next iteration is in their order.
+void check_bounds(Reading& reading, const Step& step, const propose::ProposeConfig& config) {
+  const yaml::Node* key = step.settings.find("bounds");
+  const SampleDesign& design = reading.study.samples->design;
+  if (config.bounds.empty()) {
+    if (reading.options.iteration.number > 1 || !design_bounds(design).empty()) return;
+    reading.diagnostics.error(
+        step.settings.mark,
+        fmt::format("propose: of the step '{}' needs 'bounds', because samples: of the design "
+                    "{} have no ranges",
+                    step.name, name_of(design.kind)));
+    return;
+  }
+  std::vector<std::string> named;
+  for (const propose::Bound& bound : config.bounds) named.push_back(bound.name);
+  if (named == column_names(design)) return;
+  reading.diagnostics.error(
+      key == nullptr ? step.settings.mark : key->mark,
+      fmt::format("'bounds' must have the columns of samples: in their order: {}; found {}",
+                  text::join(column_names(design), ", "), text::join(named, ", ")));
+}
+
+void check_propose(Reading& reading, const Expansion& expansion, std::size_t index) {
+  const Step& step = reading.study.steps[index];
+  refuse_keys_of_the_program(reading, step.settings);
+  const Block block = check_block(reading, index, first_block(expansion, index));
+  if (!reading.study.samples) {
+    reading.diagnostics.error(step.settings.mark, "a propose: step needs a samples: block");
+    return;
+  }
+  check_propose_source(reading, expansion, step);
+  check_bounds(reading, step, std::get<propose::ProposeConfig>(block));
+}
+
 }  // namespace
 
 void check_blocks(Reading& reading, const Expansion& expansion) {
@@ -370,6 +436,7 @@ void check_blocks(Reading& reading, const Expansion& expansion) {
     if (reading.study.steps[i].kind == StepKind::convert) check_convert(reading, expansion, i);
     if (reading.study.steps[i].kind == StepKind::train) check_train(reading, expansion, i);
     if (reading.study.steps[i].kind == StepKind::plugin) check_plugin(reading, expansion, i);
+    if (reading.study.steps[i].kind == StepKind::propose) check_propose(reading, expansion, i);
     keep_block(reading.study.steps[i]);
     check_deletion(reading, i);
   }

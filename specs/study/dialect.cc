@@ -230,7 +230,7 @@ std::optional<DialectChoice> ours_for_certain(const yaml::Node& root) {
     const yaml::Node& step = study->items[i];
     if (!step.is_map()) continue;
     const std::string title = step_title(step, i);
-    for (const char* kind : {"convert", "train", "plugin"}) {
+    for (const char* kind : {"convert", "train", "plugin", "propose"}) {
       if (step.find(kind) != nullptr) return is_ours(fmt::format("{} has {}:", title, kind));
     }
     const yaml::Node* run = step.find("run");

@@ -243,7 +243,7 @@ config::Key<StepBlock> count_key(std::string name, int Resources::*member, int l
       [member](const StepBlock& step) { return config::emit_integer(step.resources.*member); });
 }
 
-// A key that stands beside run: or in it, not beside convert:, train: or plugin:.
+// A key that stands beside run: or in it, not beside convert:, train:, plugin: or propose:.
 config::Key<StepBlock> for_run(config::Key<StepBlock> key) {
   key.read = [read = key.read](MapReader& reader, std::string_view name, StepBlock& step) {
     if (reader.has(name) && step.kind != StepKind::shell)
@@ -417,7 +417,7 @@ StepKeys file_keys() {
           config::text<StepBlock>("task_queue", &Step::task_queue, "kept for compatibility with Merlin")};
 }
 
-// Stand in run: or beside it; for convert:, train: and plugin: beside it.
+// Stand in run: or beside it; for the other kinds beside it.
 const config::Table<StepBlock>& step_key_table() {
   static const config::Table<StepBlock> table(
       "a step",
@@ -452,7 +452,8 @@ const config::Table<StepBlock>& step_table() {
                          }),
        block("run", "a command"), block("convert", "a conversion of a step's output to training data"),
        block("train", "a training"),
-       block("plugin", "a function of a shared library, called for each sample")});
+       block("plugin", "a function of a shared library, called for each sample"),
+       block("propose", "[chooses](propose.md) the samples of the next [iteration](#iterate)")});
   return table;
 }
 
@@ -528,11 +529,11 @@ class StepReader {
   void read_kind() {
     // In the order of StepKind.
     const std::array blocks = {reader_.find("run"), reader_.find("convert"), reader_.find("train"),
-                               reader_.find("plugin")};
+                               reader_.find("plugin"), reader_.find("propose")};
     const auto given =
         std::ranges::count_if(blocks, [](const yaml::Node* block) { return block != nullptr; });
     if (given != 1) {
-      error(step_.mark, fmt::format("{} {} of the keys run, convert, train and plugin", step_.where,
+      error(step_.mark, fmt::format("{} {} of the keys run, convert, train, plugin and propose", step_.where,
                                     given == 0 ? "needs one" : "has more than one"));
     }
     if (given == 0) return;
@@ -648,7 +649,7 @@ BlockTables step_tables() {
   // These keys are in run: or beside it. Merges them here, because few editors support unevaluatedProperties.
   for (config::Json* place : {&run, &step})
     (*place)["properties"].update(step_key_table().schema()["properties"]);
-  for (const char* kind : {"run", "convert", "train", "plugin"})
+  for (const char* kind : {"run", "convert", "train", "plugin", "propose"})
     step["oneOf"].push_back({{"required", {kind}}});
   std::vector<config::Row> rows = run_table().rows();
   for (config::Row& row : step_key_table().rows()) rows.push_back(std::move(row));

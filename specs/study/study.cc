@@ -10,6 +10,7 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "converters/config_tables.h"
+#include "propose/config_tables.h"
 #include "specs/plan/expansion.h"
 #include "specs/plan/workspace.h"
 #include "specs/study/dialect.h"
@@ -295,6 +296,7 @@ std::vector<BlockTables> all_tables() {
           hook_tables(),
           step_tables(),
           plugin_tables(),
+          {{{"propose", propose::propose_schema()}}, propose::propose_sections()},
           {{{"convert", converters::convert_schema()}}, converters::convert_sections()},
           {{{"train", trainer::train_schema()}}, trainer::train_sections()}};
 }

@@ -167,7 +167,7 @@ struct Step {
   std::string description;
   StepKind kind = StepKind::shell;
   std::string command, restart, shell;
-  yaml::Node settings;          // convert, train, plugin: the block as written
+  yaml::Node settings;          // the block of its kind as written, but run:
   Block block;                  // the same, read; values that depend on parameters are the defaults
   bool block_is_whole = false;  // no value depends on parameters
   std::vector<Dependency> depends;
