@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Many nodes in one process: the agent's own machine (workers/agent/machine.h) and a real connection for
 // each, but no processes: a task is a timer.
-//   wflow_simulated_cluster CAMPAIGN NODES SLOTS TASK_S SECONDS
-// Tasks last TASK_S, more or less by a fifth. Prints "ready" when 99 of 100 nodes run tasks on all of their
-// slots, and after so many seconds more "ended N tasks, N messages, in S s", once a second meanwhile how busy
-// it is.
+//   wflow_simulated_cluster CAMPAIGN NODES SLOTS TASK_S
+// Tasks last TASK_S, more or less by a fifth. A line of JSON once a second: how many nodes the coordinator
+// has let in, how many run tasks on all of their slots, what has ended and was sent, and the CPU time so far.
+// Runs until it is killed. A connection takes four open files: start several of these for more nodes than a
+// limit of files allows.
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -19,6 +20,7 @@
 #include <queue>
 #include <string>
 #include <thread>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -40,7 +42,7 @@ using wflow::unix_now_s;
 struct Options {
   std::filesystem::path campaign;
   std::size_t nodes = 0, slots = 0;
-  double task_s = 1, seconds = 10;
+  double task_s = 1;
 };
 
 struct Ending {
@@ -52,17 +54,21 @@ struct Ending {
 };
 using Endings = std::priority_queue<Ending, std::vector<Ending>, std::greater<>>;
 
+constexpr std::size_t kConnecting = 200;
+
 struct Counts {
   std::uint64_t tasks = 0, sent = 0, received = 0;
+  std::size_t connecting = 0;  // nodes that were not let in yet
 };
 
 class Node {
  public:
   Node(const Options& options, std::size_t number, const wire::CampaignKeys& keys,
-       wire::ClientContext& context, Endings& endings, Counts& counts)
+       const wire::Endpoint& endpoint, wire::ClientContext& context, Endings& endings, Counts& counts)
       : options_(options),
         number_(number),
         keys_(keys),
+        endpoint_(endpoint),
         context_(context),
         endings_(endings),
         counts_(counts),
@@ -73,10 +79,14 @@ class Node {
     for (; socket_; ++counts_.received) {
       auto message = socket_->receive();
       if (!message) break;
+      if (!welcome_ && std::holds_alternative<wire::Welcome>(*message)) {
+        welcome_ = true;
+        --counts_.connecting;
+      }
       give(workers::event::Message{std::move(*message)});
     }
     if (socket_ && socket_->lost()) {
-      socket_.reset();
+      lose_socket();
       give(workers::event::ConnectionLost{});
     }
     if (changed_ || machine_.wake_at_s() <= steady_now_s()) {
@@ -102,8 +112,14 @@ class Node {
   }
 
   bool is_full() const { return machine_.running() == options_.slots; }
+  bool is_welcome() const { return welcome_; }
 
  private:
+  void lose_socket() {
+    if (!std::exchange(welcome_, false)) --counts_.connecting;
+    socket_.reset();
+  }
+
   struct Task {
     bool runs = false;
     std::uint64_t number = 0;
@@ -139,14 +155,17 @@ class Node {
     }
   }
 
+  // Their handshakes take this process's time: a few at once.
   void perform(workers::action::LookUp&) {
     workers::event::EndpointRead read;
-    if (const auto found = wire::read_endpoint(options_.campaign))
-      read.address = {found->local, found->remote, found->host, found->pid, found->epoch, found->others};
+    const wire::Endpoint& found = endpoint_;
+    if (counts_.connecting < kConnecting)
+      read.address = {found.local, found.remote, found.host, found.pid, found.epoch, found.others};
     pending_.emplace_back(std::move(read));
   }
   void perform(workers::action::Connect& connect) {
     const workers::CoordinatorAddress& at = connect.address;
+    if (!socket_) ++counts_.connecting;
     // By TCP, as from another host.
     socket_.emplace(keys_, wire::Endpoint{"", at.remote, "", at.pid, at.epoch, at.others}, context_);
     pending_.emplace_back(workers::event::Connected{});
@@ -154,7 +173,7 @@ class Node {
   void perform(workers::action::Send& send) {
     ++counts_.sent;
     if (!socket_ || socket_->send(send.message)) return;
-    socket_.reset();
+    lose_socket();
     pending_.emplace_back(workers::event::ConnectionLost{});
   }
   void perform(workers::action::StartTask& start) {
@@ -178,6 +197,7 @@ class Node {
   const Options& options_;
   std::size_t number_;
   const wire::CampaignKeys& keys_;
+  const wire::Endpoint& endpoint_;
   wire::ClientContext& context_;
   Endings& endings_;
   Counts& counts_;
@@ -186,11 +206,8 @@ class Node {
   workers::AgentMachine machine_;
   std::optional<wire::ClientSocket> socket_;
   std::deque<workers::AgentEvent> pending_;
-  bool changed_ = true;
+  bool changed_ = true, welcome_ = false;
 };
-
-// A slot is free for a moment now and then.
-constexpr double kBusy = 0.99;
 
 double own_cpu_s() {
   rusage used{};
@@ -199,64 +216,62 @@ double own_cpu_s() {
          1e-6 * static_cast<double>(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
 }
 
-int simulate(const Options& options) {
+using Nodes = std::vector<std::unique_ptr<Node>>;
+
+void report(const Nodes& nodes, const Counts& counts) {
+  const auto number_of = [&](bool (Node::*is)() const) {
+    return std::ranges::count_if(nodes, [is](const auto& node) { return ((*node).*is)(); });
+  };
+  fmt::print(R"({{"welcome": {}, "full": {}, "tasks": {}, "sent": {}, "received": {}, "cpu_s": {:.3f}}})"
+             "\n",
+             number_of(&Node::is_welcome), number_of(&Node::is_full), counts.tasks, counts.sent,
+             counts.received, own_cpu_s());
+  std::fflush(stdout);
+}
+
+[[noreturn]] void simulate(const Options& options) {
   rlimit files{};
   ::getrlimit(RLIMIT_NOFILE, &files);
   files.rlim_cur = files.rlim_max;
   ::setrlimit(RLIMIT_NOFILE, &files);
   const wire::CampaignKeys keys = wire::read_keys(options.campaign);
+  const auto endpoint = wire::read_endpoint(options.campaign);
+  if (!endpoint) throw wflow::Error(wflow::ExitCode::usage, "no coordinator runs this campaign");
   wire::ClientContext context;
   Endings endings;
   Counts counts;
-  std::vector<std::unique_ptr<Node>> nodes;
+  Nodes nodes;
   for (std::size_t i = 0; i < options.nodes; ++i)
-    nodes.push_back(std::make_unique<Node>(options, i, keys, context, endings, counts));
-  constexpr std::chrono::milliseconds kTurn{5};
-  double until_s = 0, began_s = 0, cpu_s = 0;
-  Counts before;
-  while (until_s == 0 || steady_now_s() < until_s) {
-    const auto next = std::chrono::steady_clock::now() + kTurn;
-    for (const auto& node : nodes) {
-      node->turn();
-      while (!endings.empty() && endings.top().at_s <= steady_now_s()) {
-        const Ending ending = endings.top();
-        endings.pop();
-        nodes[ending.node]->end(ending.slot, ending.number);
-      }
+    nodes.push_back(std::make_unique<Node>(options, i, keys, *endpoint, context, endings, counts));
+  // A look at a socket without a message costs little, but not at thousands of them.
+  const auto turn = std::chrono::milliseconds(std::clamp<std::size_t>(options.nodes / 50, 5, 50));
+  for (double report_s = steady_now_s();;) {
+    const auto next = std::chrono::steady_clock::now() + turn;
+    while (!endings.empty() && endings.top().at_s <= steady_now_s()) {
+      const Ending ending = endings.top();
+      endings.pop();
+      nodes[ending.node]->end(ending.slot, ending.number);
     }
-    const auto is_full = [](const auto& node) { return node->is_full(); };
-    const bool full =
-        until_s == 0 && std::ranges::count_if(nodes, is_full) >= kBusy * static_cast<double>(nodes.size());
-    if (full) {
-      began_s = steady_now_s();
-      cpu_s = own_cpu_s();
-      until_s = began_s + options.seconds;
-      before = counts;
-      fmt::print("ready\n");
-      std::fflush(stdout);
+    for (const auto& node : nodes) node->turn();
+    if (steady_now_s() >= report_s) {
+      report(nodes, counts);
+      report_s = steady_now_s() + 1;
     }
     std::this_thread::sleep_until(next);
   }
-  const double took_s = steady_now_s() - began_s;
-  fmt::print("ended {} tasks, sent {} messages, received {}, in {:.2f} s, with {:.2f} of a core\n",
-             counts.tasks - before.tasks, counts.sent - before.sent, counts.received - before.received,
-             took_s, (own_cpu_s() - cpu_s) / took_s);
-  std::fflush(stdout);
-  ::_exit(0);  // without a Goodbye of a thousand nodes
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   const auto number = [&](int i) { return i < argc ? wflow::text::to_real(argv[i]) : std::nullopt; };
-  const auto nodes = number(2), slots = number(3), task_s = number(4), seconds = number(5);
-  if (argc != 6 || !nodes || !slots || !task_s || !seconds || *nodes < 1 || *slots < 1) {
-    fmt::print(stderr, "usage: wflow_simulated_cluster CAMPAIGN NODES SLOTS TASK_S SECONDS\n");
+  const auto nodes = number(2), slots = number(3), task_s = number(4);
+  if (argc != 5 || !nodes || !slots || !task_s || *nodes < 1 || *slots < 1) {
+    fmt::print(stderr, "usage: wflow_simulated_cluster CAMPAIGN NODES SLOTS TASK_S\n");
     return 2;
   }
   try {
-    return simulate(
-        {argv[1], static_cast<std::size_t>(*nodes), static_cast<std::size_t>(*slots), *task_s, *seconds});
+    simulate({argv[1], static_cast<std::size_t>(*nodes), static_cast<std::size_t>(*slots), *task_s});
   } catch (const wflow::Error& error) {
     fmt::print(stderr, "wflow_simulated_cluster: {}\n", error.what());
     return static_cast<int>(error.code());
