@@ -18,8 +18,8 @@ from pathlib import Path
 import headlines
 
 NETWORKS = {"cosmoflow": {"name": "cosmoflow", "width": 3}, "cnn": {"name": "cnn", "width": 4}, "mlp": {"name": "mlp", "dense": [32, 32]}}
-# What is hit: the data or the model, in the forward or in the backward phase. Of the data, it is the network's outputs and their
-# gradients, of the model the weights and Adam's second moments.
+# A flip hits the data or the model, in the forward or in the backward phase: the network's outputs, their gradients, the weights,
+# or Adam's second moments.
 PLACES = {"activations": "data, forward", "gradients": "data, backward", "weights": "model, forward", "optimizer": "model, backward"}
 KINDS = ("convolution", "dense")
 COLUMNS = ("network", "place", "layer", "iteration", "bit", "seed")
@@ -58,7 +58,7 @@ def data(_):
 
 
 def training_of(network, options, seed, guard):
-    return headlines.Training("training", data=str(Path(options.data) / "shards"), seed=seed, epochs=EPOCHS, batch=BATCH, guard=guard,
+    return headlines.Training("training", data=Path(options.data) / "shards", seed=seed, epochs=EPOCHS, batch=BATCH, guard=guard,
                               model=NETWORKS[network], transform={"log": 0.1}, checkpoint={"every_epochs": 1},
                               optimizer={"name": "adamw", "learning_rate": 0.005})
 
@@ -187,7 +187,7 @@ def chi_square(groups):
 
 
 def upper_tail(value, freedom):
-    """Of the chi-square distribution."""
+    """Returns the probability of larger values in the chi-square distribution."""
     if freedom == 0:
         return 1.0
     tail, term = (math.erfc(math.sqrt(value / 2)), 1) if freedom % 2 else (math.exp(-value / 2), 2)
@@ -268,9 +268,10 @@ def figures(options):
         for value, group in all_trials.groups(column).items():
             label = f"{value} ({PLACES[value]})" if column == "place" else value
             body.append([column, label, *(as_text(group, what) for what in ("failed", "failed_guarded", "seen", "worse"))])
-    groups = all_trials.groups("bit")
-    plot = {"kind": "bars", "title": "Trainings that fail, by the bit that flips", "x": {"name": "bit"}, "y": {"name": "per cent", "low": 0}, "categories": list(groups),
-            "series": [{"name": name, "y": [100 * share(group, what)[2] for group in groups.values()]}
+    groups = {int(bit): group for bit, group in all_trials.groups("bit").items()}
+    bits = sorted(groups)
+    plot = {"kind": "lines", "title": "Trainings that fail, by the bit that flips", "x": {"name": "bit"}, "y": {"name": "per cent", "low": 0},
+            "series": [{"name": name, "x": bits, "y": [100 * share(groups[bit], what)[2] for bit in bits], "marks": True}
                        for name, what in (("guard off", "failed"), ("guard on", "failed_guarded"))]}
     headlines.finish("bit_flips", rows, plot, {"head": head, "rows": body}, trials=len(all_trials.all))
 

@@ -49,11 +49,11 @@ class SharedFolder:
 class Training:
     """A configuration of wflow-train in a folder of its own."""
 
-    def __init__(self, folder, ranks=1, **keys):
+    def __init__(self, folder, data, ranks=1, **keys):
         self.folder, self.ranks = Path(folder).resolve(), ranks
         self.folder.mkdir(parents=True, exist_ok=True)
         self.config = self.folder / "train.yaml"
-        self.config.write_text(json.dumps({**keys, "ranks": ranks, "output": str(self.folder)}))
+        self.config.write_text(json.dumps({**keys, "data": str(Path(data).resolve()), "ranks": ranks, "output": str(self.folder)}))
 
     def run(self, *options, preload=None, environment=None):
         # Ranks that are bound to cores would share them with other programs' ranks.
@@ -112,7 +112,7 @@ def row(what, published, here, mark, passed):
 def finish(name, rows, plot, table=None, **more):
     """Writes figures.json and NAME.svg into the working directory and prints a line for each statement."""
     figures = {"version": 1, "name": name, "rows": rows, "table": table, "date": datetime.date.today().isoformat(),
-               "machine": machine(), "seconds": campaign_seconds(), **more}
+               "machine": machine(), "load": round(os.getloadavg()[1], 1), "seconds": campaign_seconds(), **more}
     Path("figures.json").write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     picture = [{"path": f"{name}.svg", "width": 640, "height": 400, "figure": {"id": name, **plot}}]
     subprocess.run([program("wflow-plot")], input=json.dumps(picture), text=True, check=True)

@@ -49,8 +49,8 @@ def duration(seconds):
 
 def of_study(name):
     figures = figures_of(name)
-    parts = [f"`wflow run examples/headlines/{name}.yaml`: {duration(figures['seconds'])} on {figures['date']} ({figures['machine']}"
-             + (f"; {figures['beside']}" if figures.get("beside") else "") + ").",
+    parts = [f"`wflow run examples/headlines/{name}.yaml`: {duration(figures['seconds'])} on {figures['date']} ({figures['machine']}, "
+             f"load {figures['load']}).",
              f"![{name.replace('_', ' ')}](headlines-{name}.svg)", table(figures["table"]["head"], figures["table"]["rows"])]
     return "\n\n".join(parts)
 
