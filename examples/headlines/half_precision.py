@@ -27,7 +27,7 @@ def train(options):
     result = training.result()
     errors = {name: target["mae_ratio"] for name, target in result["test"]["targets"].items()}
     measured = {"way": options.way, "seed": options.seed, "errors": errors, "kernels": result["kernels"],
-                "error": statistics.mean(errors.values()), "samples_per_second": result["performance"]["samples_per_second"]}
+                "error": statistics.mean(errors.values())}
     Path("measured.json").write_text(json.dumps(measured, indent=1) + "\n")
 
 
@@ -47,17 +47,16 @@ def statement(errors, way):
 
 
 def figures(options):
-    errors, rates = collections.defaultdict(dict), collections.defaultdict(list)
+    errors = collections.defaultdict(dict)
     for path in Path(options.trainings).rglob("measured.json"):
         measured = json.loads(path.read_text())
         errors[measured["way"]][measured["seed"]] = measured["error"]
-        rates[measured["way"]].append(measured["samples_per_second"])
         if measured["way"] == "bf16":
             kernels = measured["kernels"]
     seeds = sorted(errors["full"])
-    table = {"head": ["", *(f"seed {seed}" for seed in seeds), "mean", "samples/s"],
-             "rows": [[NAMES[way], *(f"{errors[way][seed]:.4f}" for seed in seeds), f"{statistics.mean(errors[way].values()):.4f}",
-                       f"{statistics.median(rates[way]):.0f}"] for way in WAYS]}
+    table = {"head": ["", *(f"seed {seed}" for seed in seeds), "mean"],
+             "rows": [[NAMES[way], *(f"{errors[way][seed]:.4f}" for seed in seeds), f"{statistics.mean(errors[way].values()):.4f}"]
+                      for way in WAYS]}
     plot = {"kind": "lines", "title": "Test error by seed", "x": {"name": "seed"}, "y": {"name": "test error over the mean guess's", "low": 0},
             "series": [{"name": NAMES[way], "x": seeds, "y": [errors[way][seed] for seed in seeds], "marks": True} for way in WAYS]}
     headlines.finish("half_precision", [statement(errors, way) for way in ("half_wire", "bf16")], plot, table,

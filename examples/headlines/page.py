@@ -6,7 +6,7 @@
   examples/headlines/page.py --check               changes nothing; exit code 1 if a table is not that of the figures
   examples/headlines/page.py --take CAMPAIGN...    copies figures and plots of finished campaigns, then writes the tables
 
-figures/NAME.json has the figures of a study, elsewhere.json those of other pages, as these pages state them."""
+NAME.figures.json has the figures of a study, elsewhere.json those of other pages, as these pages state them."""
 
 import argparse
 import json
@@ -24,7 +24,7 @@ PASSED = {True: "yes", False: "**no**", None: "-"}
 
 
 def figures_of(name):
-    return json.loads((HERE / f"figures/{name}.json").read_text(encoding="utf-8"))
+    return json.loads((HERE / f"{name}.figures.json").read_text(encoding="utf-8"))
 
 
 def table(head, rows):
@@ -64,8 +64,7 @@ def text_of(mark):
 def take(campaign):
     (found,) = Path(campaign).glob("figures/figures.json")
     name = json.loads(found.read_text(encoding="utf-8"))["name"]
-    (HERE / "figures").mkdir(exist_ok=True)
-    shutil.copyfile(found, HERE / f"figures/{name}.json")
+    shutil.copyfile(found, HERE / f"{name}.figures.json")
     shutil.copyfile(found.with_name(f"{name}.svg"), ROOT / f"docs/headlines-{name}.svg")
 
 
