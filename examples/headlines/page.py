@@ -24,7 +24,9 @@ PASSED = {True: "yes", False: "**no**", None: "-"}
 
 
 def figures_of(name):
-    return json.loads((HERE / f"{name}.figures.json").read_text(encoding="utf-8"))
+    """None for a study that has not been run whole."""
+    path = HERE / f"{name}.figures.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
 def table(head, rows):
@@ -37,7 +39,10 @@ def statement(one):
 
 
 def findings():
-    rows = [[f"[{name}](#{name.replace('_', '-')})", *statement(one)] for name in STUDIES for one in figures_of(name)["rows"]]
+    rows = []
+    for name in STUDIES:
+        link, figures = f"[{name}](#{name.replace('_', '-')})", figures_of(name)
+        rows += [[link, *statement(one)] for one in figures["rows"]] if figures else [[link, "not run yet", "", "", "", "-"]]
     rows += [[f"[{group['title']}]({group['page']})", *statement(one)]
              for group in json.loads((HERE / "elsewhere.json").read_text(encoding="utf-8")) for one in group["rows"]]
     return table(["study", "finding", "published", "here", "pass mark", "passed"], rows)
@@ -49,6 +54,8 @@ def duration(seconds):
 
 def of_study(name):
     figures = figures_of(name)
+    if figures is None:
+        return f"`wflow run examples/headlines/{name}.yaml`: not run yet."
     parts = [f"`wflow run examples/headlines/{name}.yaml`: {duration(figures['seconds'])} on {figures['date']} ({figures['machine']}, "
              f"load {figures['load']}).",
              f"![{name.replace('_', ' ')}](headlines-{name}.svg)", table(figures["table"]["head"], figures["table"]["rows"])]
