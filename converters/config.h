@@ -21,8 +21,6 @@ namespace wflow::converters {
 
 // A column in the table of a campaign's block: the reason why a sample has nothing to convert; else empty.
 inline constexpr std::string_view kLeftOutColumn = "wflow:left_out";
-// The end of the reason of a sample that the campaign skipped.
-inline constexpr std::string_view kSkippedEnding = " was skipped";
 
 enum class Compression { gzip, none, automatic };
 enum class OnMissing { skip, fail };

@@ -16,6 +16,8 @@ namespace wflow::converters {
 inline constexpr const char* kManifestFile = "manifest.json";
 inline constexpr const char* kBlocksFolder = "blocks";  // one record per block
 inline constexpr const char* kBlockRecordEnding = ".json";
+// The end of the reason why a data set lacks a sample that the campaign skipped.
+inline constexpr std::string_view kSkippedEnding = " was skipped";
 
 // The record of a converted block, which exists once its shards are on disk.
 inline std::string block_record_file(std::uint64_t block) {

@@ -163,7 +163,7 @@ PLACES = [
     (resolve(at("study", "convert")["properties"]["inputs"]["anyOf"][0]["additionalProperties"]),
      ["study", 1, "convert", "inputs", "u"], [{"file": "u.npy"}]),
     (at("study", "convert", "split"), ["study", 1, "convert", "split"], [{}]),
-    (at("study", "propose"), ["study", 1, "propose"], [{"from": "simulate"}]),
+    (at("study", "propose"), ["study", 1, "propose"], [{"from": "a"}]),
     (at("study", "plugin"), ["study", 1, "plugin"], [{"library": "x.so"}, {"command": "./x"}]),
     (at("study", "train"), ["study", 2, "train"], [{"data": "c"}]),
     (at("study", "train", "model"), ["study", 2, "train", "model"], [{}, {"layers": ["flatten"]}, {"name": "cycle"}, {"name": "inference"}]),
@@ -209,6 +209,8 @@ class Keys(unittest.TestCase):
             if path[1] > 1:
                 study["study"][2].setdefault("name", "t")
                 study["study"][2]["train"].setdefault("data", "c")
+        if "propose" in path:
+            study["study"][1].setdefault("name", "p")
         with tempfile.TemporaryDirectory() as folder:
             with open(f"{folder}/study.yaml", "w", encoding="utf-8") as file:
                 json.dump(study, file)

@@ -10,6 +10,7 @@
 #include "base/version.h"
 #include "converters/convert/block_record.h"
 #include "converters/convert/conversion.h"
+#include "converters/data_set_files.h"
 #include "converters/shards/manifest.h"
 #include "converters/shards/shard_file.h"
 

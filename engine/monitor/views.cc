@@ -7,7 +7,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "converters/config.h"
+#include "converters/data_set_files.h"
 #include "engine/wire/messages.h"
 
 namespace wflow::engine {

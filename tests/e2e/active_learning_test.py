@@ -65,7 +65,7 @@ class ActiveLearning(CampaignTest):
         self.assertEqual(len(rows), len(set(rows)))
 
     def test_equal_values_end_with_a_sentence(self):
-        self.choosing(command="echo 7 > value.txt", code=TASKS_FAILED)
+        self.choosing(command="true $(x); echo 7 > value.txt", code=TASKS_FAILED)
         error = (self.campaign() / "choose" / "choose.err").read_text()
         self.assertIn("all 5 known values are 7", error)
 
