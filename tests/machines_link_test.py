@@ -18,7 +18,7 @@ from pathlib import Path
 ROOTS = ("workers/libwflow_agent_machine.a", "engine/libwflow_coordinator_machine.a", "engine/libwflow_allocations.a",
          "engine/libwflow_scheduler.a")
 OTHERS = ("specs/libwflow_specs.a", "base/libwflow_base.a", "engine/wire/libwflow_wire.a", "converters/libwflow_convert_config.a",
-          "trainer/libwflow_train_config.a")
+          "trainer/libwflow_train_config.a", "propose/libwflow_propose_config.a")
 
 # By mangled name in C, demangled in C++. No entry may name anything that can block, or that differs from call to call.
 PERMITTED = re.compile("|".join((

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one part of a plan that asks the file system: where the files are that train: and plugin: blocks name.
+// The one part of a plan that asks the file system: where the files are that train:, plugin: and
+// propose: blocks name.
 #include <initializer_list>
 #include <utility>
 
@@ -26,7 +27,7 @@ void add_file_key(const yaml::Node& settings, const char* name, yaml::Node& keys
 // Returns the keys of a step's block that name files; of `model:` and `loss:`, only the file.
 yaml::Node file_keys(const yaml::Node& settings) {
   yaml::Node keys = yaml::map({});
-  for (const char* name : {"data", "init_from", "library", "directory", "heads", "metrics"}) {
+  for (const char* name : {"data", "init_from", "library", "directory", "heads", "metrics", "models"}) {
     if (const yaml::Node* value = settings.find(name); value != nullptr) set_key(keys, name, *value);
   }
   add_file_key(settings, "model", keys);
@@ -55,7 +56,7 @@ LocatedFiles Plan::locate_files() const {
     if (!located.files.contains(text)) located.files.emplace(text, locate(*study_, text).string());
   };
   for (const PlannedStep& planned : steps_) {
-    if (planned.kind != StepKind::train && planned.kind != StepKind::plugin) continue;
+    if (planned.kind == StepKind::shell || planned.kind == StepKind::convert) continue;
     const Step& step = study_->steps[planned.study_step];
     const yaml::Node keys = file_keys(step.settings);
     const std::uint32_t combinations = has_tokens(keys) ? planned.arrays : 1;
@@ -77,6 +78,10 @@ LocatedFiles Plan::locate_files() const {
         if (!located.libraries.contains(library))
           located.libraries.emplace(library, locate_library(*study_, library).string());
         add_file(text_of("directory", "."));
+        continue;
+      }
+      if (planned.kind == StepKind::propose) {
+        for (const yaml::Node& model : items_of(settings.find("models"))) add_file(model.text);
         continue;
       }
       const yaml::Node* data = settings.find("data");

@@ -248,7 +248,7 @@ void Plan::fill_propose(TaskTemplate& task, const PlannedStep& planned, std::uin
     config->file = clean_path(study_->steps[*source].name) + (label.empty() ? "" : "_" + clean_path(label)) +
                    suffix + ".out";
   }
-  for (std::string& model : config->models) model = locate(*study_, model).string();
+  for (std::string& model : config->models) model = found(located_.files, model);
   config->output = task.workspace;
   const Iteration& iteration = study_->options.iteration;
   if (iteration.number > 1)
