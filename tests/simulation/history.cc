@@ -258,6 +258,29 @@ void History::make_again_below(ArrayId parent, Element element) {
   }
 }
 
+// A success counts no more once the result of something that it needs is lost, also while that does not run
+// again yet: its coordinator may end before.
+bool History::has_lost_input(ArrayId array, Element element) const {
+  return std::ranges::any_of(study_.arrays[array].edges, [&](const specs::Edge& edge) {
+    const std::uint64_t count = study_.arrays[edge.parent].count;
+    Element first = element;
+    Element end = std::min(element + 1, count);
+    if (edge.kind == specs::EdgeKind::all) {
+      first = 0;
+      end = count;
+    } else if (edge.kind == specs::EdgeKind::block) {
+      const BlockRange items = edge.blocks().items(element, count);
+      first = items.first;
+      end = items.end;
+    }
+    for (Element parent = first; parent < end; ++parent) {
+      const ElementTruth& truth = at(edge.parent, parent);
+      if ((truth.result_lost && !truth.committed) || has_lost_input(edge.parent, parent)) return true;
+    }
+    return false;
+  });
+}
+
 void History::check_start(const wire::Lease& lease, Element element, const Execution& execution) const {
   const ElementTruth& truth = at(lease.array, element);
   const engine::ArraySpec& spec = study_.arrays[lease.array];
@@ -596,7 +619,7 @@ void History::check_restored(const engine::store::Restored& restored) {
   for (const Acknowledged& one : acknowledged_) {
     const ElementTruth& truth = at(one.array, one.element);
     if (one.lease < truth.floor || one.lease <= truth.void_below ||
-        engine::has_ended(states[index(one.array, one.element)]))
+        engine::has_ended(states[index(one.array, one.element)]) || has_lost_input(one.array, one.element))
       continue;
     throw Violation(
         "acknowledged results last",

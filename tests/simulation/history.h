@@ -151,6 +151,7 @@ class History {
   void check_disk(ArrayId deleter, const specs::Edge& edge) const;
   bool is_given_up(ArrayId deleter, Element block) const;
   void make_again_below(ArrayId array, Element element);
+  bool has_lost_input(ArrayId array, Element element) const;
   void forget_blocks(ArrayId array, Element element);
   void check_floors_due();
   void check_slots(const wire::Lease& lease, const Execution& execution) const;
