@@ -26,6 +26,21 @@ study:
 PARABOLA = "awk -v x=$(x) -v y=$(y) 'BEGIN { print (x - 3) ^ 2 + (log(y) - 2) ^ 2 }' > value.txt"
 
 
+TRAINED = """
+description: {name: trained, description: an ensemble chooses}
+env: {variables: {OUTPUT_PATH: .}}
+samples: {design: sobol, count: 24, parameters: {x: [0, 1], y: [0, 1]}}
+iterate: {max: 2, samples: $(PREVIOUS)/choose/new.csv}
+study:
+  - {name: simulate, run: {cmd: "awk -v x=$(x) -v y=$(y) 'BEGIN { print x * y }' > value.txt"}}
+  - {name: data, convert: {from: simulate, inputs: [x, y], targets: {z: {file: value.txt, regex: '(.+)'}}}}
+  - {name: fit, train: {data: data, epochs: 5, batch: 8, members: 2, model: {name: mlp, dense: [8]}}}
+  - name: choose
+    propose: {from: simulate, file: value.txt, rule: variance, count: 12, models: [$(fit.workspace)/member-1, $(fit.workspace)/member-2]}
+    depends: [fit]
+"""
+
+
 class ActiveLearning(CampaignTest):
     def test_finds_the_minimum(self):
         study = SOURCE / "examples" / "active_learning" / "active_learning.yaml"
@@ -63,6 +78,16 @@ class ActiveLearning(CampaignTest):
         self.assertLess(record["best"]["value"], 0.05)
         rows = (self.folder / self.status()["followups"][-1]["directory"] / "choose" / "values.csv").read_text().split()
         self.assertEqual(len(rows), len(set(rows)))
+
+    def test_trained_models_choose(self):
+        study = self.folder / "study.yaml"
+        study.write_text(TRAINED)
+        self.wflow("run", study, "-j", "2", code=OK)
+        record = self.record()
+        self.assertEqual(record["known"], 24 + 12)
+        self.assertEqual(record["model"]["kind"], "trained")
+        self.assertEqual([model[-8:] for model in record["model"]["models"]], ["member-1", "member-2"])
+        self.assertGreater(record["promised"], 0)
 
     def test_equal_values_end_with_a_sentence(self):
         self.choosing(command="true $(x); echo 7 > value.txt", code=TASKS_FAILED)
