@@ -15,7 +15,7 @@ from wflow_test import BIN, DATA, INTERRUPTED, OK, SOURCE, SYSTEM, TASKS_FAILED,
 
 # Verbs that print nothing of their own, or whose output is for programs as it is.
 # exec prints what its commands print, report an HTML page, metrics the text that Prometheus reads, export a crate.
-WITHOUT_JSON = {"convert", "train", "event", "exec", "export", "launch", "metrics", "report", "worker", "help", "completion", "schema", "top"}
+WITHOUT_JSON = {"convert", "train", "event", "exec", "export", "launch", "metrics", "propose", "report", "worker", "help", "completion", "schema", "top"}
 
 
 class Definitions(CampaignTest):
