@@ -185,13 +185,17 @@ void GaussianProcess::condition() {
       throw Error(ExitCode::data,
                   "the known points have too many equal ones for a Gaussian process; set 'noise: true'");
   }
-  of_ones_ = solve(factor_, std::vector<double>(points_.size(), 1));
-  sum_of_ones_ = std::accumulate(of_ones_.begin(), of_ones_.end(), 0.0);
+  solve_for_ones();
   mean_ = dot(of_ones_, values_) / sum_of_ones_;
   std::vector<double> rest = values_;
   for (double& value : rest) value -= mean_;
   weights_ = solve(factor_, rest);
   variance_ = dot(rest, weights_) / static_cast<double>(points_.size());
+}
+
+void GaussianProcess::solve_for_ones() {
+  of_ones_ = solve(factor_, std::vector<double>(points_.size(), 1));
+  sum_of_ones_ = std::accumulate(of_ones_.begin(), of_ones_.end(), 0.0);
 }
 
 double GaussianProcess::deviation() const {
@@ -238,8 +242,7 @@ bool GaussianProcess::believe(std::span<const double> x) {
   if (!extend(factor_, std::move(row))) return false;
   points_.emplace_back(x.begin(), x.end());
   values_.push_back(value);
-  of_ones_ = solve(factor_, std::vector<double>(points_.size(), 1));
-  sum_of_ones_ = std::accumulate(of_ones_.begin(), of_ones_.end(), 0.0);
+  solve_for_ones();
   weights_.push_back(0);  // the value is the mean's
   return true;
 }

@@ -36,7 +36,7 @@ inline constexpr double kNugget = 1e-8;
 
 // The logarithm of the likelihood of the values, up to a constant, at the most likely mean and variance:
 // -(n log(variance) + log |R|) / 2. `parameters`: the logarithm of each length scale and, if it has one more,
-// of the noise's variance relative to the process's. Nothing if R is not positive definite.
+// of the noise's variance as a share of the variance of the process. Nothing if R is not positive definite.
 // `gradient` may be empty.
 std::optional<double> log_likelihood(const std::vector<Point>& points, std::span<const double> values,
                                      Kernel kernel, std::span<const double> parameters,
@@ -59,11 +59,12 @@ class GaussianProcess {
   bool believe(std::span<const double> x);
 
   const std::vector<double>& lengths() const { return lengths_; }
-  double noise() const { return noise_; }  // its variance, relative to the process's
+  double noise() const { return noise_; }  // its variance, as a share of that of the process
   double deviation() const;                // of the process
 
  private:
   void condition();
+  void solve_for_ones();
   std::vector<double> correlations(std::span<const double> x) const;
 
   std::vector<Point> points_;

@@ -102,26 +102,39 @@ std::optional<double> number_by_regex(std::string_view text, const fs::path& fil
   return number;
 }
 
-double input_of(const std::string& cell, const csv::Reader& reader, const std::string& name) {
-  const auto number = text::to_real(text::trim(cell));
-  if (!number || !std::isfinite(*number))
-    reader.fail(fmt::format("the input '{}' is '{}', no number", name, cell));
-  return *number;
-}
-
-// The places of the inputs in a table's rows.
-std::vector<std::size_t> input_columns(const csv::Reader& reader, const fs::path& file,
-                                       const std::vector<Bound>& bounds) {
-  std::vector<std::size_t> columns;
-  for (const Bound& bound : bounds) {
-    const auto column = reader.column(bound.name);
-    if (!column)
-      throw Error(ExitCode::data, fmt::format("{} has no column '{}', which 'bounds' names{}", file.string(),
-                                              bound.name, text::suggestion(bound.name, reader.header())));
-    columns.push_back(*column);
+// The inputs of a table's rows.
+class InputColumns {
+ public:
+  InputColumns(const csv::Reader& reader, const fs::path& file, const std::vector<Bound>& bounds)
+      : bounds_(bounds) {
+    for (const Bound& bound : bounds) {
+      const auto column = reader.column(bound.name);
+      if (!column)
+        throw Error(ExitCode::data,
+                    fmt::format("{} has no column '{}', which 'bounds' names{}", file.string(), bound.name,
+                                text::suggestion(bound.name, reader.header())));
+      columns_.push_back(*column);
+    }
   }
-  return columns;
-}
+
+  bool has(std::size_t column) const { return std::ranges::find(columns_, column) != columns_.end(); }
+
+  std::vector<double> read(const csv::Reader& reader, const std::vector<std::string>& cells) const {
+    std::vector<double> inputs;
+    for (std::size_t k = 0; k < columns_.size(); ++k) {
+      const std::string& cell = cells[columns_[k]];
+      const auto number = text::to_real(text::trim(cell));
+      if (!number || !std::isfinite(*number))
+        reader.fail(fmt::format("the input '{}' is '{}', no number", bounds_[k].name, cell));
+      inputs.push_back(*number);
+    }
+    return inputs;
+  }
+
+ private:
+  const std::vector<Bound>& bounds_;
+  std::vector<std::size_t> columns_;
+};
 
 void refuse_not_finite(KnownSample& sample, const std::string& where, std::string& problem) {
   if (!sample.value || std::isfinite(*sample.value)) return;
@@ -145,16 +158,15 @@ std::optional<double> value_of(std::string_view text, const fs::path& file, cons
 
 void add_table(Known& known, const fs::path& file, const std::vector<Bound>& bounds) {
   csv::Reader reader(file);
-  const std::vector<std::size_t> columns = input_columns(reader, file, bounds);
+  const InputColumns inputs(reader, file, bounds);
   const std::size_t last = reader.header().size() - 1;
-  if (std::ranges::find(columns, last) != columns.end())
+  if (inputs.has(last))
     throw Error(ExitCode::data, fmt::format("the last column of {} holds the values, but '{}' is an input",
                                             file.string(), reader.header()[last]));
   std::vector<std::string> cells;
   while (reader.next(cells)) {
     KnownSample sample;
-    for (std::size_t k = 0; k < columns.size(); ++k)
-      sample.inputs.push_back(input_of(cells[columns[k]], reader, bounds[k].name));
+    sample.inputs = inputs.read(reader, cells);
     std::string problem = fmt::format("a row of {} has no value", file.string());
     const std::string_view cell = text::trim(cells[last]);
     sample.value = text::to_real(cell);
@@ -167,12 +179,11 @@ void add_table(Known& known, const fs::path& file, const std::vector<Bound>& bou
 
 void add_samples(Known& known, const fs::path& file, const ProposeConfig& config) {
   csv::Reader reader(file);
-  const std::vector<std::size_t> columns = input_columns(reader, file, config.bounds);
+  const InputColumns inputs(reader, file, config.bounds);
   std::vector<std::string> cells;
   while (reader.next(cells)) {
     KnownSample sample;
-    for (std::size_t k = 0; k < columns.size(); ++k)
-      sample.inputs.push_back(input_of(cells[columns[k]], reader, config.bounds[k].name));
+    sample.inputs = inputs.read(reader, cells);
     const fs::path source = cells.back();
     std::string problem = fmt::format("there is no file {}", source.string());
     std::error_code ignored;

@@ -93,7 +93,7 @@ class Convert final : public Step {
     text += '\n';
     const Blocks bundles(std::max<std::uint64_t>(config_.bundle, 1), template_.sample_starts);
     for (std::uint64_t row = first; row < end; ++row) {
-      const std::string directory = directory_of(row);
+      const std::string directory = source_directory(template_, row, config_.bundle);
       text += std::to_string(row);
       if (directories()) text += "," + csv::cell(directory);
       if (!config_.file.empty()) text += "," + csv::cell(directory + "/" + file_of(row));
@@ -108,18 +108,6 @@ class Convert final : public Step {
 
   // True if the fields name files in a sample's directory.
   bool directories() const { return !config_.short_form; }
-
-  // Returns the directory of a sample, or of its bundle, in the step `from`.
-  std::string directory_of(std::uint64_t row) const {
-    specs::TaskTemplate source;
-    source.workspace = template_.source_workspace;
-    source.sample_dependent = true;
-    source.layout_samples = layout_of(template_);
-    source.level_max_dirs = template_.level_max_dirs;
-    source.sample_starts = template_.sample_starts;
-    source.bundle = config_.bundle;
-    return working_directory(source, row);
-  }
 
   std::string file_of(std::uint64_t row) const {
     std::string name = config_.file;

@@ -49,9 +49,7 @@ class Propose final : public Step {
     for (std::uint64_t row = 0; row < samples_->count(); ++row) {
       for (std::size_t column = 0; column < samples_->columns().size(); ++column)
         text += csv::cell(samples_->text(row, column)) + ",";
-      const std::string path = specs::sample_path(row, specs::layout_of(template_), template_.level_max_dirs);
-      text +=
-          csv::cell(template_.source_workspace + "/" + path + (path.empty() ? "" : "/") + config.file) + "\n";
+      text += csv::cell(source_directory(template_, row, 0) + "/" + config.file) + "\n";
     }
     return text;
   }

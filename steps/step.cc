@@ -45,6 +45,17 @@ std::string working_directory(const specs::TaskTemplate& t, specs::Element eleme
   return path.empty() ? t.workspace : t.workspace + "/" + path;
 }
 
+std::string source_directory(const specs::TaskTemplate& t, std::uint64_t row, std::uint64_t bundle) {
+  specs::TaskTemplate source;
+  source.workspace = t.source_workspace;
+  source.sample_dependent = true;
+  source.layout_samples = layout_of(t);
+  source.level_max_dirs = t.level_max_dirs;
+  source.sample_starts = t.sample_starts;
+  source.bundle = bundle;
+  return working_directory(source, row);
+}
+
 std::string process_suffix(const specs::TaskTemplate& t, const Execution& execution) {
   if (t.bundle == 0) return {};
   const BlockRange bundle = Blocks(t.bundle, t.sample_starts).around(execution.element, t.sample_count);

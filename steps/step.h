@@ -106,6 +106,11 @@ std::unique_ptr<const Step> make_plugin(const specs::TaskTemplate& task_template
 // directory, or a bundle's, which are laid out as if bundles were samples.
 std::string working_directory(const specs::TaskTemplate& task_template, specs::Element element);
 
+// The same for a sample, or its bundle of `bundle` samples, of the step that a conversion or a proposal
+// reads.
+std::string source_directory(const specs::TaskTemplate& task_template, std::uint64_t row,
+                             std::uint64_t bundle);
+
 // Returns the variables that name one execution.
 std::vector<std::string> element_environment(const specs::TaskTemplate& task_template,
                                              const Execution& execution);

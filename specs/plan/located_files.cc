@@ -35,13 +35,6 @@ yaml::Node file_keys(const yaml::Node& settings) {
   return keys;
 }
 
-bool has_tokens(const yaml::Node& node) {
-  if (node.is_scalar()) return find_token(node.text).has_value();
-  for (const auto& [key, value] : node.entries)
-    if (has_tokens(value)) return true;
-  return std::ranges::any_of(node.items, has_tokens);
-}
-
 }  // namespace
 
 Plan::Plan(Study study, const std::filesystem::path& campaign)
@@ -59,7 +52,7 @@ LocatedFiles Plan::locate_files() const {
     if (planned.kind == StepKind::shell || planned.kind == StepKind::convert) continue;
     const Step& step = study_->steps[planned.study_step];
     const yaml::Node keys = file_keys(step.settings);
-    const std::uint32_t combinations = has_tokens(keys) ? planned.arrays : 1;
+    const std::uint32_t combinations = has_token(keys) ? planned.arrays : 1;
     for (std::uint32_t i = 0; i < combinations; ++i) {
       yaml::Node settings = keys;
       replace_tokens(

@@ -44,9 +44,8 @@ struct RowColumns {
 };
 RowColumns row_columns(const converters::ConvertConfig& config);
 
-// search: of a train: block: its rungs' epochs, and the keys that the campaign sets for each training.
+// search: of a train: block: its rungs' epochs.
 std::vector<std::int64_t> search_rungs(const yaml::Node& search, yaml::Diagnostics& diagnostics);
-std::vector<std::string> campaign_search_keys();
 
 // A step that is a rung of a search (specs/study/search.cc): the step of the study, and the number of the
 // rung, from 1.

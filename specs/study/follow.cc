@@ -51,26 +51,16 @@ std::uint64_t blocks_of_stage(const FollowStage& stage, std::uint64_t blocks) {
 
 namespace {
 
-// The campaign makes the steps before it knows the values of parameters.
-bool is_literal(Reading& reading, const yaml::Node& follow) {
-  const auto has_token = [](const yaml::Node& node) { return node.is_scalar() && find_token(node.text); };
-  const bool some = has_token(follow) || std::ranges::any_of(follow.entries, [&](const auto& entry) {
-                      return has_token(entry.second);
-                    });
-  if (some)
-    reading.diagnostics.error(
-        follow.mark, "'follow' can't depend on parameters: its steps are made before; write the value");
-  return !some;
-}
-
 // The stages before the last training; 0: it does not follow.
 std::int64_t stages_of(Reading& reading, const Step& step) {
   const yaml::Node* follow = follow_of(step);
-  if (follow == nullptr || !is_literal(reading, *follow)) return 0;
-  for (const char* key : trainer::kCampaignFollowKeys)
-    if (const yaml::Node* value = follow->find(key))
-      reading.diagnostics.error(value->mark,
-                                fmt::format("'{}' of follow: is set by the campaign itself", key));
+  if (follow == nullptr) return 0;
+  if (has_token(*follow)) {
+    reading.diagnostics.error(
+        follow->mark, "'follow' can't depend on parameters: its steps are made before; write the value");
+    return 0;
+  }
+  refuse_campaign_keys(reading, *follow, "follow", trainer::kCampaignFollowKeys);
   yaml::Diagnostics later("");  // the last training is checked like any other
   const std::int64_t stages = trainer::read_follow(*follow, later).stages;
   const std::string source = source_step(step);
@@ -99,27 +89,16 @@ Step stage_of(const Step& step, std::int64_t stage, std::int64_t stages) {
 }  // namespace
 
 void expand_follows(Reading& reading) {
-  Study& study = reading.study;
-  const std::vector<std::string> names = step_names(study);
-  std::vector<Step> steps;
-  for (const Step& step : study.steps) {
+  divide_steps(reading, "a stage of", [&](const Step& step) {
     const std::int64_t stages = stages_of(reading, step);
-    if (stages == 0) {
-      steps.push_back(step);
-      continue;
-    }
-    std::vector<Step> list;
+    Division division;
     for (std::int64_t stage = 1; stage <= stages; ++stage) {
-      list.push_back(stage_of(step, stage, stages));
-      if (std::ranges::find(names, list.back().name) != names.end())
-        reading.diagnostics.error(step.mark, fmt::format("the step name '{}' is taken by a stage of '{}'",
-                                                         list.back().name, step.name));
+      division.steps.push_back(stage_of(step, stage, stages));
+      division.names.push_back(division.steps.back().name);
     }
-    list.push_back(stage_of(step, 0, stages));
-    serve_also(study, step.name, list);
-    std::ranges::move(list, std::back_inserter(steps));
-  }
-  study.steps = std::move(steps);
+    if (stages > 0) division.steps.push_back(stage_of(step, 0, stages));
+    return division;
+  });
 }
 
 }  // namespace wflow::specs

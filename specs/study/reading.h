@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -85,7 +86,17 @@ std::string value_text(const yaml::Node& node);
 std::vector<yaml::Node> items_of(const yaml::Node* node);
 
 std::vector<std::string> step_names(const Study& study);
-// Pools that serve `step` serve the steps that it is divided into, too.
-void serve_also(Study& study, const std::string& step, const std::vector<Step>& parts);
+
+// The steps that take the place of one, in order; none: it stays. The last one has its name.
+struct Division {
+  std::vector<Step> steps;
+  std::vector<std::string> names;  // that no other step may have
+};
+// Divides the study's steps. Pools that serve a step serve its parts, too. `part_of` names a part in
+// messages: "a rung of the search of".
+void divide_steps(Reading& reading, const char* part_of, const std::function<Division(const Step&)>& divide);
+// Reports the keys of the block `name` that only the campaign sets.
+void refuse_campaign_keys(Reading& reading, const yaml::Node& block, const char* name,
+                          std::span<const char* const> keys);
 
 }  // namespace wflow::specs

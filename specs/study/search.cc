@@ -21,10 +21,6 @@ std::string rung_suffix(int rung) {
   return ".rung_" + std::to_string(rung);
 }
 
-std::vector<std::string> campaign_search_keys() {
-  return {std::begin(trainer::kCampaignSearchKeys), std::end(trainer::kCampaignSearchKeys)};
-}
-
 std::optional<SearchRung> search_rung(const Step& step) {
   const yaml::Node* search = step.kind == StepKind::train ? step.settings.find("search") : nullptr;
   const yaml::Node* rung = search == nullptr ? nullptr : search->find("rung");
@@ -66,19 +62,15 @@ std::string rung_name(const std::string& step, std::size_t rung) {
 std::vector<std::int64_t> read_rungs(Reading& reading, const Step& step) {
   const yaml::Node* search = step.kind == StepKind::train ? step.settings.find("search") : nullptr;
   if (search == nullptr) return {};
-  for (const std::string& key : campaign_search_keys()) {
-    const yaml::Node* value = search->find(key);
-    if (value != nullptr)
-      reading.diagnostics.error(value->mark,
-                                fmt::format("'{}' of search: is set by the campaign itself", key));
-  }
+  refuse_campaign_keys(reading, *search, "search", trainer::kCampaignSearchKeys);
   return search_rungs(*search, reading.diagnostics);
 }
 
-std::vector<Step> rungs_of(const Step& step, std::size_t rungs) {
-  std::vector<Step> list;
+Division rungs_of(const Step& step, std::size_t rungs) {
+  Division division;
   for (std::size_t rung = 1; rung <= rungs; ++rung) {
-    Step& next = list.emplace_back(step);
+    division.names.push_back(rung_name(step.name, rung));
+    Step& next = division.steps.emplace_back(step);
     set_key(*next.settings.find("search"), "rung", yaml::scalar(std::to_string(rung)));
     if (rung < rungs) next.name = rung_name(step.name, rung);
     if (rung == 1) continue;
@@ -86,32 +78,16 @@ std::vector<Step> rungs_of(const Step& step, std::size_t rungs) {
     // A failed training is not among the best: the others continue.
     if (!next.continue_on) next.continue_on = ContinueOn::soft_fail;
   }
-  return list;
+  return division;
 }
 
 }  // namespace
 
 void expand_searches(Reading& reading) {
-  Study& study = reading.study;
-  const std::vector<std::string> names = step_names(study);
-  std::vector<Step> steps;
-  for (Step& step : study.steps) {
+  divide_steps(reading, "a rung of the search of", [&](const Step& step) {
     const std::size_t rungs = read_rungs(reading, step).size();
-    if (rungs < 2) {
-      steps.push_back(std::move(step));
-      continue;
-    }
-    for (std::size_t rung = 1; rung <= rungs; ++rung) {
-      if (std::ranges::find(names, rung_name(step.name, rung)) != names.end())
-        reading.diagnostics.error(step.mark,
-                                  fmt::format("the step name '{}' is taken by a rung of the search of '{}'",
-                                              rung_name(step.name, rung), step.name));
-    }
-    std::vector<Step> list = rungs_of(step, rungs);
-    serve_also(study, step.name, list);
-    std::ranges::move(list, std::back_inserter(steps));
-  }
-  study.steps = std::move(steps);
+    return rungs < 2 ? Division() : rungs_of(step, rungs);
+  });
 }
 
 void check_search(Reading& reading, const Expansion& expansion, std::size_t index) {

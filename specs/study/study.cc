@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/config_table.h"
 #include "base/file.h"
@@ -69,12 +70,44 @@ std::vector<std::string> step_names(const Study& study) {
   return names;
 }
 
+namespace {
+
 void serve_also(Study& study, const std::string& step, const std::vector<Step>& parts) {
   for (WorkerGroup& group : study.workers) {
     if (std::ranges::find(group.steps, step) == group.steps.end()) continue;
     for (const Step& part : parts)
       if (part.name != step) group.steps.push_back(part.name);
   }
+}
+
+}  // namespace
+
+void divide_steps(Reading& reading, const char* part_of, const std::function<Division(const Step&)>& divide) {
+  Study& study = reading.study;
+  const std::vector<std::string> taken = step_names(study);
+  std::vector<Step> steps;
+  for (const Step& step : study.steps) {
+    Division parts = divide(step);
+    if (parts.steps.empty()) {
+      steps.push_back(step);
+      continue;
+    }
+    for (const std::string& name : parts.names)
+      if (std::ranges::find(taken, name) != taken.end())
+        reading.diagnostics.error(
+            step.mark, fmt::format("the step name '{}' is taken by {} '{}'", name, part_of, step.name));
+    serve_also(study, step.name, parts.steps);
+    std::ranges::move(parts.steps, std::back_inserter(steps));
+  }
+  study.steps = std::move(steps);
+}
+
+void refuse_campaign_keys(Reading& reading, const yaml::Node& block, const char* name,
+                          std::span<const char* const> keys) {
+  for (const char* key : keys)
+    if (const yaml::Node* value = block.find(key))
+      reading.diagnostics.error(value->mark,
+                                fmt::format("'{}' of {}: is set by the campaign itself", key, name));
 }
 
 yaml::Mark place_of(const Reading& reading, const yaml::Node& node, std::string_view token,

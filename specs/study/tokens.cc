@@ -39,6 +39,12 @@ std::optional<Token> find_token(std::string_view text, std::size_t from) {
   return std::nullopt;
 }
 
+bool has_token(const yaml::Node& node) {
+  if (node.is_scalar()) return find_token(node.text).has_value();
+  return std::ranges::any_of(node.items, has_token) ||
+         std::ranges::any_of(node.entries, [](const auto& entry) { return has_token(entry.second); });
+}
+
 bool mentions(std::string_view text, std::string_view name) {
   for (auto token = find_token(text); token; token = find_token(text, token->end)) {
     if (token->name == name) return true;

@@ -26,6 +26,9 @@ std::optional<Token> find_token(std::string_view text, std::size_t from = 0);
 
 bool mentions(std::string_view text, std::string_view name);
 
+// True if a scalar below `node`, but no key, has a token.
+bool has_token(const yaml::Node& node);
+
 // Returns the value of a name; nothing: the token stays unchanged.
 using Resolver = std::function<std::optional<std::string>(std::string_view)>;
 

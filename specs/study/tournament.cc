@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "base/text.h"
 #include "specs/study/blocks.h"
@@ -63,13 +62,6 @@ std::vector<std::string> tournament_steps_before(const std::string& step, const 
 
 namespace {
 
-bool has_token(const yaml::Node& node) {
-  if (node.is_scalar()) return find_token(node.text).has_value();
-  const auto in_item = [](const yaml::Node& item) { return has_token(item); };
-  const auto in_entry = [](const auto& entry) { return has_token(entry.second); };
-  return std::ranges::any_of(node.items, in_item) || std::ranges::any_of(node.entries, in_entry);
-}
-
 // The campaign makes the steps before it knows the values of parameters.
 bool check_literal(Reading& reading, const Step& step) {
   for (const char* key : {"tournament", "epochs", "seed", "ranks", "nodes", "min_nodes"}) {
@@ -85,18 +77,11 @@ bool check_literal(Reading& reading, const Step& step) {
   return true;
 }
 
-void check_keys(Reading& reading, const yaml::Node& block) {
-  for (const char* key : trainer::kCampaignTournamentKeys)
-    if (const yaml::Node* value = block.find(key))
-      reading.diagnostics.error(value->mark,
-                                fmt::format("'{}' of tournament: is set by the campaign itself", key));
-}
-
 // The configuration of a tournament whose parts become steps.
 std::optional<TrainConfig> tournament_in_tasks(Reading& reading, const Step& step) {
   const yaml::Node* block = step.kind == StepKind::train ? step.settings.find("tournament") : nullptr;
   if (block == nullptr || !block->is_map()) return std::nullopt;
-  check_keys(reading, *block);
+  refuse_campaign_keys(reading, *block, "tournament", trainer::kCampaignTournamentKeys);
   const yaml::Node* form = block->find("as");
   if (form == nullptr || form->text != "tasks" || !check_literal(reading, step)) return std::nullopt;
   yaml::Diagnostics later("");  // the step that ranks the trainers is checked like any other
@@ -136,38 +121,27 @@ Step part_of(const Step& step, TrainConfig config, std::int64_t trainer, std::in
   return next;
 }
 
-std::vector<Step> parts_of(const Step& step, const TrainConfig& config) {
+Division parts_of(const Step& step, const TrainConfig& config) {
   const std::int64_t last = trainer::known_rounds(config.tournament, config.epochs).value() + 1;
-  std::vector<Step> steps = {part_of(step, config, 1, 0, false)};
+  Division division;
+  const auto add = [&](std::int64_t trainer, std::int64_t part) {
+    division.steps.push_back(part_of(step, config, trainer, part, false));
+    division.names.push_back(division.steps.back().name);
+  };
+  add(1, 0);
   for (std::int64_t part = 1; part <= last; ++part)
-    for (std::int64_t trainer = 1; trainer <= config.tournament.trainers; ++trainer)
-      steps.push_back(part_of(step, config, trainer, part, false));
-  steps.push_back(part_of(step, config, 1, last + 1, true));
-  return steps;
+    for (std::int64_t trainer = 1; trainer <= config.tournament.trainers; ++trainer) add(trainer, part);
+  division.steps.push_back(part_of(step, config, 1, last + 1, true));
+  return division;
 }
 
 }  // namespace
 
 void expand_tournaments(Reading& reading) {
-  Study& study = reading.study;
-  const std::vector<std::string> names = step_names(study);
-  std::vector<Step> steps;
-  for (Step& step : study.steps) {
+  divide_steps(reading, "a part of the tournament of", [&](const Step& step) {
     const auto config = tournament_in_tasks(reading, step);
-    if (!config) {
-      steps.push_back(std::move(step));
-      continue;
-    }
-    std::vector<Step> parts = parts_of(step, *config);
-    for (const Step& part : parts)
-      if (part.name != step.name && std::ranges::find(names, part.name) != names.end())
-        reading.diagnostics.error(
-            step.mark, fmt::format("the step name '{}' is taken by a part of the tournament of '{}'",
-                                   part.name, step.name));
-    serve_also(study, step.name, parts);
-    std::ranges::move(parts, std::back_inserter(steps));
-  }
-  study.steps = std::move(steps);
+    return config ? parts_of(step, *config) : Division();
+  });
 }
 
 }  // namespace wflow::specs
