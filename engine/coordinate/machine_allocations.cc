@@ -85,7 +85,13 @@ void CoordinatorMachine::Impl::feed_pools() {
     workers.nodes.push_back(worker.capacity.node);
   }
   pools_->set_workers(std::move(by_token));
-  const std::vector<Backlog> backlog = scheduler_.backlog();
+  std::map<ArrayId, double> running_s;
+  for (const auto& [id, worker] : workers_) {
+    // A worker's clock may be off: no longer than this coordinator runs.
+    for (const wire::RunningElement& element : worker.running)
+      running_s[element.array] += std::clamp(now_.unix_s - element.started_s, 0.0, running_s_);
+  }
+  const std::vector<Backlog> backlog = scheduler_.backlog(running_s);
   for (const batch::PoolSpec& pool : pools_->pools()) {
     const Group* group = groups_.find(pool.name);
     batch::Demand demand;

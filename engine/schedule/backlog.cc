@@ -13,7 +13,7 @@ std::uint64_t Scheduler::leased_to(const WorkerId& worker) const {
   return at == leases_.workers().end() ? 0 : at->second.elements;
 }
 
-std::vector<Backlog> Scheduler::backlog() const {
+std::vector<Backlog> Scheduler::backlog(const std::map<ArrayId, double>& running_s) const {
   std::vector<Backlog> pools;
   for (ArrayId id = 0; id < arrays_.size(); ++id) {
     const TaskArray& array = arrays_[id];
@@ -32,8 +32,9 @@ std::vector<Backlog> Scheduler::backlog() const {
     pool.waiting += ready_.waiting_in(id);
     pool.cores += std::ceil(static_cast<double>(runnable) / bundle) * cores;
     if (queue.timed > 0) {
-      pool.core_s +=
-          static_cast<double>(open) * cores * queue.duration_sum_s / static_cast<double>(queue.timed);
+      const auto runs = running_s.find(id);
+      const double sum_s = queue.duration_sum_s + (runs == running_s.end() ? 0 : runs->second);
+      pool.core_s += static_cast<double>(open) * cores * sum_s / static_cast<double>(queue.timed);
     }
     if (runnable == 0) continue;
     pool.measured = pool.measured && queue.timed > 0;

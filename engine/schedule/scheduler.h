@@ -193,8 +193,11 @@ class Scheduler {
   // Tasks on several nodes, one of which is this worker's; and whether another worker holds one of these.
   std::size_t gangs_on(const WorkerId& worker) const;
   bool helps_gang(const WorkerId& worker) const;
-  // The open work by ArraySpec::pool (backlog.cc). Iterates over all arrays.
-  std::vector<Backlog> backlog() const;
+  // The open work by ArraySpec::pool (backlog.cc). Iterates over all arrays. `running_s`: for how long tasks
+  // of an array run by now, summed. It counts for the mean: total time under test by ends, as for exponential
+  // lifetimes that are cut off (Epstein and Sobel 1953). Otherwise a few short tasks hide how long the others
+  // take.
+  std::vector<Backlog> backlog(const std::map<ArrayId, double>& running_s = {}) const;
   // The first array of each queue with something to lease.
   std::vector<ScheduledWait> waits() const;
   // One array of each step that has had ready elements for `waiting_s` without a worker that serves it.

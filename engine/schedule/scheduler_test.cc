@@ -962,6 +962,8 @@ TEST(Walltime, TheBacklogHasWhatRunsAndWhatWaits) {
   EXPECT_TRUE(backlog[0].measured);
   EXPECT_NEAR(backlog[0].core_s, 0.7, 1e-9) << "seven of 0.1 s; of the last one nothing is known";
   EXPECT_NEAR(backlog[0].longest_s, 0.1, 1e-6);
+  backlog = scheduler.backlog({{0, 30.0}});
+  EXPECT_NEAR(backlog[0].core_s, 7 * 30.1, 1e-9) << "one has ended after 0.1 s, and another runs for 30 s";
 }
 
 }  // namespace
