@@ -362,6 +362,7 @@ GraphBuilder::Value GraphBuilder::embedding(std::string name, Value from, std::i
   layer.output.channels = size;
   // A normal distribution of variance 1, as in PyTorch.
   layer.parameters.push_back({layer.name + ".weight", {classes, size}, Initial::he_normal, 2, true});
+  layer.parameters.back().used_alone.assign(static_cast<std::size_t>(classes), size);
   return push(std::move(layer));
 }
 

@@ -49,6 +49,9 @@ struct ParameterSpec {
   bool decays = false;  // has weight decay and layer-wise rates: true for weights, false for biases and norms
   std::string part = {};  // of its layer
   bool frozen = false;
+  // Lengths of parts, in order, of which a batch uses some only: the gradients of the others are 0. Empty: it
+  // uses all.
+  std::vector<std::int64_t> used_alone = {};
   std::int64_t count() const;
 };
 

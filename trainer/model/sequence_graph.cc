@@ -116,6 +116,16 @@ GraphBuilder::Value GraphBuilder::trace_density(std::string name, Value from, Va
     layer.parameters.push_back(
         drawn(fmt::format("{}.{}", layer.name, kNames[i]), shapes[i], i == 0 ? 1 : units, weight && i > 0));
   }
+  const auto use_alone = [&](ParameterSpec& parameter, const std::vector<std::int64_t>& rows) {
+    const std::int64_t row = parameter.count() / std::max<std::int64_t>(1, parameter.shape[0]);
+    for (const std::int64_t count : rows) parameter.used_alone.push_back(count * row);
+  };
+  std::vector<std::int64_t> head_rows;
+  for (const auto& head : traces::heads_of(*addresses_, sizes.components).heads)
+    head_rows.push_back(static_cast<std::int64_t>(head.count));
+  use_alone(layer.parameters[0], std::vector<std::int64_t>(addresses_->size() + 1, 1));
+  use_alone(layer.parameters[7], head_rows);
+  use_alone(layer.parameters[8], head_rows);
   layer.output = {1, {1, 1, 1}};
   return push(std::move(layer));
 }

@@ -59,6 +59,7 @@ class Communicator::Group {
 
   // `parts`: for a reduce-scatter.
   void reduce(std::span<float> values, const Wire& wire, const OwnedParts* parts = nullptr);
+  void reduce_sparse(std::span<float> values, const ValueParts& parts, const Wire& wire);
   void gather(std::span<float> values, const OwnedParts& parts);
   std::vector<std::string> gather(const std::string& bytes);
   void broadcast(std::string& bytes);
@@ -86,6 +87,7 @@ class Communicator::Group {
   const bool alone_ = false;
   MpiThread::Line line_;
   std::atomic<double> reduction_seconds_ = 0;
+  std::atomic<std::uint64_t> summed_values_ = 0;
 
  private:
   void send_from(int root, std::string& bytes);
@@ -95,6 +97,7 @@ class Communicator::Group {
   MPI_Comm ranks_;
   MPI_Comm messages_ = MPI_COMM_NULL;  // of exchanges: returns errors
   std::unique_ptr<RankSums> sums_;
+  std::vector<float> compact_;
 };
 
 Communicator::Group::Group(MpiThread& thread, MPI_Comm ranks, int ranks_per_group)
@@ -145,7 +148,40 @@ void Communicator::Group::reduce(std::span<float> values, const Wire& wire, cons
   } else {
     sums().sum(values, wire, {parts, 0});
   }
+  summed_values_ += values.size();
   count_seconds(begin);
+}
+
+void Communicator::Group::reduce_sparse(std::span<float> values, const ValueParts& parts, const Wire& wire) {
+  if (size_ == 1 || alone_) return;
+  std::vector<float> used;
+  for (const auto& [begin, end] : parts) {
+    const std::span<const float> part = values.subspan(begin, end - begin);
+    used.push_back(std::ranges::any_of(part, [](float value) { return value != 0; }) ? 1.0F : 0.0F);
+  }
+  reduce(used, {});
+  // Calls `visit` for the values that are sent, in order.
+  const auto for_each_sent = [&](const auto& visit) {
+    std::size_t at = 0;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      if (used[i] != 0) continue;
+      visit(values.subspan(at, parts[i].first - at));
+      at = parts[i].second;
+    }
+    visit(values.subspan(at));
+  };
+  compact_.clear();
+  for_each_sent([&](std::span<float> sent) { compact_.insert(compact_.end(), sent.begin(), sent.end()); });
+  reduce(compact_, wire);
+  auto from = compact_.cbegin();
+  for_each_sent([&](std::span<float> sent) {
+    std::copy_n(from, sent.size(), sent.begin());
+    from += static_cast<std::ptrdiff_t>(sent.size());
+  });
+  // A sum of zeros is +0, whatever their signs.
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (used[i] == 0) std::fill(values.begin() + parts[i].first, values.begin() + parts[i].second, 0.0F);
+  }
 }
 
 void Communicator::Group::gather(std::span<float> values, const OwnedParts& parts) {
@@ -286,6 +322,13 @@ Communicator::Ticket Communicator::start_all_reduce(std::span<float> values, con
   return thread_->post(group_->line_, [group = group_.get(), values, wire] { group->reduce(values, wire); });
 }
 
+Communicator::Ticket Communicator::start_sparse_all_reduce(std::span<float> values, ValueParts parts,
+                                                           const Wire& wire) {
+  return thread_->post(group_->line_, [group = group_.get(), values, parts = std::move(parts), wire] {
+    group->reduce_sparse(values, parts, wire);
+  });
+}
+
 Communicator::Ticket Communicator::start_reduce_scatter(std::span<float> values, OwnedParts parts,
                                                         const Wire& wire, std::function<void()> done) {
   return thread_->post(
@@ -361,6 +404,10 @@ double Communicator::exposed_seconds() const {
 }
 double Communicator::reduction_seconds() const {
   return group_->reduction_seconds_.load();
+}
+
+std::uint64_t Communicator::summed_values() const {
+  return group_->summed_values_.load();
 }
 
 }  // namespace wflow::trainer

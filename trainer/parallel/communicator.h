@@ -42,6 +42,9 @@ struct OwnedPart {
 // In order, without overlap. Values at other positions belong to all ranks.
 using OwnedParts = std::vector<OwnedPart>;
 
+// The values at positions [begin, end) of an array, for several of them.
+using ValueParts = std::vector<std::pair<std::size_t, std::size_t>>;
+
 class MpiThread;
 
 // An error that every rank throws at the same place: no rank is left waiting, and only rank 0 prints it.
@@ -88,6 +91,10 @@ class Communicator final : public RankGroup {
   void wait(Ticket ticket);
   void all_reduce(std::span<float> values, const Wire& wire = {}) { wait(start_all_reduce(values, wire)); }
 
+  // The same sums for values of which `parts`, in order and without overlap, are often 0 as a whole. Where a
+  // part is 0 on all ranks, it is not sent; which these are, the ranks tell each other first.
+  Ticket start_sparse_all_reduce(std::span<float> values, ValueParts parts, const Wire& wire = {});
+
   // The same sums, but each rank gets only those at the positions that it owns or that belong to all. The
   // other values are undefined afterwards. `done` is called on the communication thread then.
   Ticket start_reduce_scatter(std::span<float> values, OwnedParts parts, const Wire& wire = {},
@@ -126,6 +133,8 @@ class Communicator final : public RankGroup {
   // Seconds that wait() has blocked, and that reductions and gathers took on the communication thread.
   double exposed_seconds() const;
   double reduction_seconds() const;
+  // Values that sums have had since the start: those that are not sent do not count.
+  std::uint64_t summed_values() const;
 
  private:
   class Group;

@@ -284,6 +284,39 @@ void buckets_are_summed(Communicator& c) {
   }
 }
 
+// Parts that are 0 on all ranks are not sent; the sums are those of all values.
+void sparse_sums_are_the_same(Communicator& c) {
+  constexpr std::size_t kParts = 40, kLength = 250, kBefore = 1000;
+  ValueParts parts;
+  for (std::size_t i = 0; i < kParts; ++i)
+    parts.emplace_back(kBefore + i * kLength, kBefore + (i + 1) * kLength);
+  std::vector<float> all(kBefore + kParts * kLength + 77);
+  for (std::size_t i = 0; i < all.size(); ++i)
+    all[i] = std::sin(static_cast<float>(i * 7 + 13) * (1.0F + static_cast<float>(c.rank())));
+  // Part i is used by rank i % 10, if there is one: with at most 9 ranks there are parts that no rank uses.
+  for (std::size_t i = 0; i < kParts; ++i) {
+    if (i % 10 == static_cast<std::size_t>(c.rank())) continue;
+    for (std::size_t k = parts[i].first; k < parts[i].second; ++k) all[k] = k % 2 == 0 ? 0.0F : -0.0F;
+  }
+  for (const std::int64_t bucket : {std::int64_t{1} << 20, std::int64_t{4500}}) {
+    std::vector<float> dense = all;
+    std::vector<float> sparse = all;
+    GradientExchange(c, dense, bucket).finish();
+    const std::uint64_t before = c.summed_values();
+    GradientExchange exchange(c, sparse, bucket);
+    exchange.send_used(parts);
+    exchange.finish();
+    bool same = true;
+    for (std::size_t i = 0; i < all.size(); ++i) same = same && dense[i] == sparse[i];
+    check(c, same, "sums without the parts that nobody uses");
+    if (c.size() == 1 || c.size() > 9) continue;
+    const std::uint64_t values = c.summed_values() - before;
+    const std::size_t unused = kParts / 10 * (10 - static_cast<std::size_t>(c.size())) * kLength;
+    check(c, values >= all.size() - unused && values <= all.size() - unused + 4 * kParts,
+          "parts that are 0 are sent");
+  }
+}
+
 void values_that_are_left_out_stay(Communicator& c) {
   std::vector<float> values(10'000, 1.0F);
   GradientExchange exchange(c, values, 1000);
@@ -515,6 +548,7 @@ void all_tests(Communicator& c) {
   half_keeps_what_is_not_finite(c);
   different_lengths_are_refused(c);
   bytes_reach_all(c);
+  sparse_sums_are_the_same(c);
   values_that_are_left_out_stay(c);
   buckets_are_summed(c);
   messages_reach_their_ranks(c);

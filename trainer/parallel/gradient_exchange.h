@@ -15,6 +15,7 @@
 namespace wflow::trainer {
 
 inline constexpr std::int64_t kBucketFloats = 1 << 20;
+inline constexpr std::size_t kLeastSparse = 1 << 12;  // values of a bucket for which send_used() acts
 
 // The first positions of the buckets, from the last bucket to the first.
 inline std::vector<std::int64_t> bucket_begins(std::int64_t values,
@@ -44,6 +45,10 @@ class GradientExchange {
     end_ = static_cast<std::size_t>(end);
   }
 
+  // Parts of the array that are often 0 as a whole, in order: they are left out of a sum where all ranks have
+  // 0. Few values are not worth the message before it, and are sent.
+  void send_used(ValueParts parts) { sparse_ = std::move(parts); }
+
   // Each rank gets only the sums that it owns. `owners`: those of the values from one position to before
   // another, at positions that count from the first. `done` is called for such values on the communication
   // thread, when they are summed.
@@ -63,6 +68,7 @@ class GradientExchange {
 
  private:
   void start(std::size_t begin, std::size_t end);
+  ValueParts sparse_parts(std::size_t begin, std::size_t end) const;
 
   Communicator& communicator_;
   std::span<float> values_;
@@ -73,7 +79,8 @@ class GradientExchange {
   std::size_t begin_ = 0;
   std::size_t end_;
   Communicator::Ticket last_ = 0;
-  OwnersOf owners_;  // share_out()
+  ValueParts sparse_;  // send_used()
+  OwnersOf owners_;    // share_out()
   Done done_;
 };
 
@@ -103,13 +110,29 @@ inline void GradientExchange::start(std::size_t begin, std::size_t end) {
   if (begin >= end) return;
   const std::span<float> values = values_.subspan(begin, end - begin);
   if (!owners_) {
-    last_ = communicator_.start_all_reduce(values, wire_.at(begin));
+    ValueParts sparse = sparse_parts(begin, end);
+    last_ = sparse.empty()
+                ? communicator_.start_all_reduce(values, wire_.at(begin))
+                : communicator_.start_sparse_all_reduce(values, std::move(sparse), wire_.at(begin));
     return;
   }
   const auto from = static_cast<std::int64_t>(begin);
   const auto to = static_cast<std::int64_t>(end);
   last_ = communicator_.start_reduce_scatter(values, owners_(from, to), wire_.at(begin),
                                              [this, from, to] { done_(from, to); });
+}
+
+// Those among the positions [begin, end), counted from `begin`; none if they are few.
+inline ValueParts GradientExchange::sparse_parts(std::size_t begin, std::size_t end) const {
+  ValueParts found;
+  std::size_t values = 0;
+  auto part = std::ranges::upper_bound(sparse_, begin, {}, &ValueParts::value_type::second);
+  for (; part != sparse_.end() && part->first < end; ++part) {
+    found.emplace_back(std::max(begin, part->first) - begin, std::min(end, part->second) - begin);
+    values += found.back().second - found.back().first;
+  }
+  if (values < kLeastSparse) found.clear();
+  return found;
 }
 
 inline void GradientExchange::finish() {

@@ -295,7 +295,8 @@ nlohmann::json result_of(Session& session, const TrainingCounters& counters, con
             {"waited_for_data_this_segment", times.data_wait},
             {"waited_for_checkpoints_this_segment", times.checkpoint_wait},
             {"waited_for_ranks_this_segment", session.waited_seconds()},
-            {"reductions_this_segment", communicator.reduction_seconds()}}}};
+            {"reductions_this_segment", communicator.reduction_seconds()}}},
+          {"summed_values_this_segment", communicator.summed_values()}};
 }
 
 // Class weights that follow from the data: of the only head, or by the heads' names.

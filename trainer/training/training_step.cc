@@ -16,6 +16,19 @@ void multiply(std::span<float> values, double factor) {
   for (float& value : values) value *= static_cast<float>(factor);
 }
 
+// Gradients that are 0 in a batch that does not use their weights, as parts of the exchange array.
+ValueParts used_alone(const FlatState& flat) {
+  ValueParts parts;
+  for (const FlatEntry& entry : flat.parameters().entries) {
+    auto at = static_cast<std::size_t>(flat.gradients_begin() + entry.offset);
+    for (const std::int64_t length : entry.spec.used_alone) {
+      if (length > 0) parts.emplace_back(at, at + static_cast<std::size_t>(length));
+      at += static_cast<std::size_t>(length);
+    }
+  }
+  return parts;
+}
+
 }  // namespace
 
 TrainingStep::TrainingStep(Session& session, const Heads& heads, TrainingState& state, Updates& updates,
@@ -31,6 +44,7 @@ TrainingStep::TrainingStep(Session& session, const Heads& heads, TrainingState& 
       stop_wanted_(std::move(stop_wanted)),
       flips_(session.options.bit_flips),
       exchange_(session.summing(), state.flat.exchange()) {
+  exchange_.send_used(used_alone(state.flat));
   SharedState* shared = state.shared.get();
   if (shared == nullptr) return;
   exchange_.share_out([shared](std::int64_t begin, std::int64_t end) { return shared->owners(begin, end); },
