@@ -148,7 +148,7 @@ TraceHost::Outcome TraceHost::infer(void* state, std::uint64_t sample, const dou
     return follow_chain(*request_, state, sample, parameters, random);
   const traces::RunResult result = run_once(state, sample, parameters, *sampler_, random);
   if (!result.mistake.empty()) return {result.exit_code, result.mistake};
-  traces::append_rows(result, sample, unwritten_);
+  traces::append_rows(result, observed_, sample, unwritten_);
   return {};
 }
 
@@ -162,7 +162,7 @@ TraceHost::Outcome TraceHost::follow_chain(const traces::Request& request, void*
   for (std::uint64_t step = 1; step <= request.steps; ++step) {
     chain.step();
     if (step <= request.burn_in || step % request.thin != 0) continue;
-    traces::append_rows(chain.state(), sample, unwritten_);
+    traces::append_rows(chain.state(), observed_, sample, unwritten_);
   }
   if (chain.failed() > 0)
     fmt::print(stderr,

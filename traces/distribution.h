@@ -44,6 +44,8 @@ class Random {
   result_type operator()() { return hash64(key_, drawn_++); }
   double uniform() { return unit_real((*this)()); }
   double normal();
+  // Numbers that do not depend on those of this one, and leave it as it is.
+  Random beside() const { return Random(hash64(~key_, drawn_)); }
 
  private:
   std::uint64_t key_;

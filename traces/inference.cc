@@ -17,6 +17,23 @@ void append(const Row& row, std::vector<double>& rows) {
   rows.insert(rows.end(), row.begin(), row.end());
 }
 
+void append_replicas(const RunResult& result, std::span<const Observed> arrays, std::vector<double>& rows) {
+  std::map<std::string, std::span<const double>> by_name;
+  std::size_t count = 0;
+  for (std::size_t k = 0; k < result.replicas.size(); ++k) {
+    by_name[arrays[k].name] = result.replicas[k];
+    count += result.replicas[k].size();
+  }
+  if (count > kMostReplicas) return;
+  std::size_t written = 0;
+  for (const auto& [name, values] : by_name) {
+    for (const double value : values) {
+      if (written++ % kReplicasInRow == 0) append({0, 0, kReplicaKind, 0, 0, 0, 0, 0}, rows);
+      rows[rows.size() - kReplicasInRow + (written - 1) % kReplicasInRow] = value;
+    }
+  }
+}
+
 }  // namespace
 
 const char* name_of(Method method) {
@@ -56,15 +73,17 @@ Request parse_request(const std::string& text, const std::string& name) {
   }
 }
 
-void append_rows(const RunResult& result, std::uint64_t sample, std::vector<double>& rows) {
+void append_rows(const RunResult& result, std::span<const Observed> arrays, std::uint64_t sample,
+                 std::vector<double>& rows) {
   append({0, 0, kBeginKind, result.log_weight(), result.log_prior, result.log_likelihood,
-          static_cast<double>(sample), 0},
+          static_cast<double>(sample), result.log_likelihood_of_replicas},
          rows);
   for (const TraceDraw& draw : result.draws) append(draw.row, rows);
   for (const auto& [name, value] : result.tags) {
     const std::uint64_t hash = address_hash(name);
     append({high_half(hash), low_half(hash), kTagKind, value, 0, 0, 0, 0}, rows);
   }
+  append_replicas(result, arrays, rows);
 }
 
 }  // namespace wflow::traces

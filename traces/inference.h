@@ -3,9 +3,11 @@
 // and the rows that they leave for it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,7 +16,7 @@
 
 namespace wflow::traces {
 
-inline constexpr int kRequestFormat = 1;
+inline constexpr int kRequestFormat = 2;
 
 // importance: draws from the prior, weighted by the likelihood (is). compiled: draws from the network's
 // proposals (ic). chains: random-walk Metropolis-Hastings (rmh).
@@ -41,10 +43,18 @@ std::string to_text(const Request& request);
 // Error{data} with `name` if the text is no request.
 Request parse_request(const std::string& text, const std::string& name);
 
-// Rows of an inference: for each trace one that begins it, its draws, and one for each tag. They have the
-// columns of RowColumn, and these kinds.
-inline constexpr double kBeginKind = 1000;  // value: log weight; then log prior, log likelihood, sample
-inline constexpr double kTagKind = 1001;    // value: the tag's; its name is an address
-void append_rows(const RunResult& result, std::uint64_t sample, std::vector<double>& rows);
+// Rows of an inference: for each trace one that begins it, its draws, one for each tag, and its replicas.
+// They have the columns of RowColumn, and these kinds.
+inline constexpr double kBeginKind =
+    1000;  // value: log weight; log prior, log likelihood, sample, that of the replicas
+inline constexpr double kTagKind = 1001;  // value: the tag's; its name is an address
+// kReplicasInRow values from `value` on: of all arrays, in order of their names. Only if there are no more
+// than kMostReplicas: then an observation of thousands of values does not make the rows many times as long.
+inline constexpr double kReplicaKind = 1002;
+inline constexpr std::size_t kReplicasInRow = 1 + kRowParameters;
+inline constexpr std::size_t kMostReplicas = 1000;
+// `arrays`: those that the simulator observes.
+void append_rows(const RunResult& result, std::span<const Observed> arrays, std::uint64_t sample,
+                 std::vector<double>& rows);
 
 }  // namespace wflow::traces

@@ -43,12 +43,18 @@ Row row_of(std::uint64_t hash, const Distribution& prior, double value, bool pro
 }
 
 Run::Run(Sampler& sampler, std::span<const Observed> arrays, NameTable& names, Random& random)
-    : sampler_(sampler), arrays_(arrays), names_(names), random_(random), number_(names.begin_run()) {
+    : sampler_(sampler),
+      arrays_(arrays),
+      names_(names),
+      random_(random),
+      number_(names.begin_run()),
+      replica_random_(random.beside()) {
   functions_ = {this, &Run::sample, &Run::sample_until, &Run::observe, &Run::tag};
   for (const Observed& array : arrays) {
     result_.observed.emplace_back(array.values, kNan);
     scores_ = scores_ || !array.truth.empty();
   }
+  if (scores_) result_.replicas = result_.observed;
   sampler_.begin();
 }
 
@@ -273,7 +279,12 @@ double Run::observe_value(const char* array, std::uint64_t index, const Distribu
   if (!std::isnan(value))
     throw std::invalid_argument(fmt::format("value {} of '{}' is observed twice", index, array));
   value = known.truth.empty() ? draw(distribution, random_) : known.truth[index];
-  if (scores_) result_.log_likelihood += log_density(distribution, value);
+  if (scores_) {
+    result_.log_likelihood += log_density(distribution, value);
+    const double replica = draw(distribution, replica_random_);
+    result_.log_likelihood_of_replicas += log_density(distribution, replica);
+    result_.replicas[array_][index] = replica;
+  }
   return value;
 }
 

@@ -72,10 +72,14 @@ struct RunResult {
   std::map<std::string, double> tags;
   double log_prior = 0;       // of the draws; 0 in a run that draws what it observes
   double log_likelihood = 0;  // of the observed values; the same
-  double log_ratio = 0;       // of the draws' density to that of their choice, with the loops' correction
-  std::uint64_t type = 0;     // the hash of the addresses in order, 48 bits
-  std::string mistake;        // empty, or a sentence
-  int exit_code = 1;          // of a run with a mistake
+  // Of a run that scores an observation: other values from the same distributions, as the simulator could
+  // have made them.
+  std::vector<std::vector<double>> replicas;
+  double log_likelihood_of_replicas = 0;
+  double log_ratio = 0;    // of the draws' density to that of their choice, with the loops' correction
+  std::uint64_t type = 0;  // the hash of the addresses in order, 48 bits
+  std::string mistake;     // empty, or a sentence
+  int exit_code = 1;       // of a run with a mistake
   double log_weight() const { return log_ratio + log_likelihood; }
 };
 
@@ -129,8 +133,9 @@ class Run {
   std::span<const Observed> arrays_;
   NameTable& names_;
   Random& random_;
-  std::uint64_t number_;  // of the run
-  bool scores_ = false;   // the densities of draws and observed values are wanted
+  std::uint64_t number_;   // of the run
+  bool scores_ = false;    // the densities of draws and observed values are wanted
+  Random replica_random_;  // so that replicas change no draw
   ::wflow_trace functions_{};
   RunResult result_;
   std::map<const Name*, std::uint64_t> attempts_;  // at a draw of the simulator's own loop, if each is a draw

@@ -111,6 +111,36 @@ void add_calibration(const std::string& task, const nlohmann::json& calibration,
   page.table(table);
 }
 
+// Posterior predictive checks: observed values, and what the simulator makes with draws of the posterior.
+void add_predictive(const std::string& title, const nlohmann::json& predictive, Page& page) {
+  for (const nlohmann::json& array : predictive.at("arrays")) {
+    const std::string name = array.at("name");
+    plot::Figure figure{.id = plot::figure_id(fmt::format("predictive-{}-{}", title, name)),
+                        .kind = plot::Kind::lines,
+                        .title = fmt::format("{}: {} and its replicas", title, name)};
+    figure.caption = "Replicas are values that the simulator draws with the posterior's traces.";
+    figure.x = {.name = "value of " + name};
+    figure.y = {.name = name};
+    const auto add = [&](const char* label, const char* key, bool marks) {
+      plot::Series series{.name = label, .y = array.at(key).get<std::vector<double>>(), .marks = marks};
+      for (std::size_t i = 0; i < series.y.size(); ++i) series.x.push_back(static_cast<double>(i));
+      figure.series.push_back(std::move(series));
+    };
+    add("observed", "observed", true);
+    add("replicas: 5 %", "low", false);
+    add("replicas: median", "median", false);
+    add("replicas: 95 %", "high", false);
+    page.figure(std::move(figure));
+  }
+  std::string text = fmt::format("{:.2f} of the replicas are less likely than the observation",
+                                 predictive.at("p_value").get<double>());
+  if (predictive.contains("values"))
+    text += fmt::format("; {} of {} observed values are within 90 % of theirs",
+                        predictive.at("within_90").get<std::size_t>(),
+                        predictive.at("values").get<std::size_t>());
+  page.paragraph(text + ".");
+}
+
 // How good the weighted traces of a simulator are, or its chains.
 std::string trace_text(const nlohmann::json& posterior) {
   const auto traces = posterior.at("traces").get<std::size_t>();
@@ -143,6 +173,7 @@ void add_posterior(const std::string& task, const nlohmann::json& posterior, Pag
   if (posterior.contains("corner")) add_pairs(title, posterior, page);
   page.table(table);
   if (posterior.contains("traces")) page.paragraph(trace_text(posterior));
+  if (posterior.contains("predictive")) add_predictive(title, posterior.at("predictive"), page);
 }
 
 }  // namespace

@@ -31,13 +31,13 @@
 #include "base/yaml.h"
 #include "traces/inference.h"
 #include "traces/trace_file.h"
-#include "trainer/analysis/training_folder.h"
 #include "trainer/data/roles.h"
 #include "trainer/inference/infer.h"
 #include "trainer/inference/summary.h"
 #include "trainer/inference/trace_posterior.h"
 #include "trainer/predict/predict.h"
 #include "trainer/training/row_file.h"
+#include "trainer/training/training_folder.h"
 
 namespace wflow::trainer {
 namespace {
@@ -53,6 +53,7 @@ constexpr double kAlways = 0.9999;         // presence of a draw that every trac
 constexpr double kPartialPresence = 0.05;  // of other draws in inference.json
 constexpr double kShownPresence = 0.25;    // of those in the table
 constexpr double kFewEffective = 100;
+constexpr double kUnlikely = 0.01;  // p-value of a predictive check
 const std::string kIndexFile = std::string(traces::kTraceName) + traces::kIndexEnding;
 
 // Observations, and the known draws of those from a data set.
@@ -260,10 +261,20 @@ class Campaign {
   std::uint64_t samples_ = 0;
 };
 
+// Those of all arrays, in order of their names.
+std::vector<double> observed_values(const traces::Observation& observation) {
+  std::vector<double> all;
+  for (const auto& [name, values] : observation.values) all.insert(all.end(), values.begin(), values.end());
+  return all;
+}
+
 // The traces that the processes of a campaign have left.
 class TraceReader {
  public:
-  TraceReader(const traces::Request& request) : request_(request), posteriors_(request.observations.size()) {}
+  TraceReader(const traces::Request& request)
+      : request_(request),
+        values_(observed_values(request.observations.front()).size()),
+        posteriors_(request.observations.size()) {}
 
   void read(const fs::path& campaign) {
     std::vector<fs::path> folders;
@@ -298,8 +309,17 @@ class TraceReader {
         posterior = &begin(row);
         continue;
       }
+      if (posterior == nullptr) continue;
+      if (row[traces::kKind] == traces::kReplicaKind) {
+        // The last row of a trace may have room left.
+        const std::size_t missing = posterior->count() * values_ - posterior->replicas.size();
+        const std::span<const double> values =
+            row.subspan(traces::kValue, std::min(missing, traces::kReplicasInRow));
+        posterior->replicas.insert(posterior->replicas.end(), values.begin(), values.end());
+        continue;
+      }
       const auto name = names.find(traces::hash_of_halves(row[traces::kHigh], row[traces::kLow]));
-      if (name == names.end() || posterior == nullptr) continue;
+      if (name == names.end()) continue;
       std::vector<double>& values = posterior->values[name->second];
       if (values.empty() && seen_.insert(name->second).second)
         (row[traces::kKind] == traces::kTagKind ? tags_ : order_).push_back(name->second);
@@ -314,6 +334,8 @@ class TraceReader {
     const bool chains = request_.method == traces::Method::chains;
     posterior.log_weight.push_back(chains ? 0 : row[traces::kValue]);
     posterior.chain.push_back(sample % request_.samples);
+    posterior.log_likelihood.push_back(row[traces::kParameters + 1]);
+    posterior.log_likelihood_of_replica.push_back(row[traces::kParameters + 3]);
     return posterior;
   }
 
@@ -327,6 +349,7 @@ class TraceReader {
 
  private:
   const traces::Request& request_;
+  const std::size_t values_;  // of an observation
   std::vector<TracePosterior> posteriors_;
   std::vector<std::string> order_, tags_;
   std::set<std::string> seen_;
@@ -346,9 +369,41 @@ std::vector<std::string> names_in_all(const TracePosterior& posterior,
   return names;
 }
 
+nlohmann::json predictive_json(const TracePosterior& posterior, const traces::Observation& observation) {
+  const PredictiveCheck check = predictive_check(posterior, observed_values(observation));
+  nlohmann::json json = {{"p_value", check.p_value}, {"arrays", nlohmann::json::array()}};
+  if (check.values.empty()) return json;
+  auto value = check.values.begin();
+  for (const auto& [name, values] : observation.values) {
+    nlohmann::json array = {{"name", name}};
+    for (std::size_t i = 0; i < values.size(); ++i, ++value) {
+      array["observed"].push_back(value->observed);
+      array["low"].push_back(value->low);
+      array["median"].push_back(value->median);
+      array["high"].push_back(value->high);
+      array["below"].push_back(value->below);
+    }
+    json["arrays"].push_back(array);
+  }
+  json["values"] = check.values.size();
+  json["within_90"] = std::ranges::count_if(check.values, &PredictiveCheck::Value::within_90);
+  return json;
+}
+
+std::string predictive_text(const nlohmann::json& predictive) {
+  const double p = predictive["p_value"];
+  std::string out =
+      fmt::format("predictive check: {:.2f} of the replicas are less likely than the observation", p);
+  if (predictive.contains("values"))
+    out += fmt::format("; {} of {} observed values are within 90 % of theirs",
+                       predictive["within_90"].get<std::size_t>(), predictive["values"].get<std::size_t>());
+  if (p < kUnlikely) out += ": the simulator hardly makes such observations";
+  return out + "\n";
+}
+
 nlohmann::json json_of(const TracePosterior& posterior, std::int64_t id,
-                       const std::vector<std::string>& order, const std::map<std::string, double>& truth,
-                       traces::Method method, std::uint64_t key) {
+                       const traces::Observation& observation, const std::vector<std::string>& order,
+                       const std::map<std::string, double>& truth, traces::Method method, std::uint64_t key) {
   const std::vector<double> weights = posterior.weights();
   const std::vector<std::string> names = names_in_all(posterior, order);
   std::vector<ParameterSummary> summaries;
@@ -374,6 +429,7 @@ nlohmann::json json_of(const TracePosterior& posterior, std::int64_t id,
                                 {"deviation", summary.deviation},
                                 {"quantiles", summary.quantiles}});
   }
+  one["predictive"] = predictive_json(posterior, observation);
   if (method == traces::Method::chains) return one;
   const Evidence evidence = evidence_of(posterior.log_weight);
   one["effective_samples"] = effective_samples(weights);
@@ -403,9 +459,11 @@ std::string table_of(const nlohmann::json& one) {
     std::string name;
     for (const nlohmann::json& entry : one["parameters"])
       if (entry.value("r_hat", 0.0) > worst) worst = entry["r_hat"], name = entry["name"];
-    return out + fmt::format("{} states of the chains; largest R-hat {:.3f} ({}){}\n",
-                             one["traces"].get<std::size_t>(), worst, name,
-                             worst > 1.05 ? ": they do not agree yet, raise --traces" : "");
+    return out +
+           fmt::format("{} states of the chains; largest R-hat {:.3f} ({}){}\n",
+                       one["traces"].get<std::size_t>(), worst, name,
+                       worst > 1.05 ? ": they do not agree yet, raise --traces" : "") +
+           predictive_text(one["predictive"]);
   }
   const double effective = one["effective_samples"];
   out +=
@@ -414,7 +472,29 @@ std::string table_of(const nlohmann::json& one) {
                                        : fmt::format("{:.3f} +- {:.3f}\n", one["log_evidence"].get<double>(),
                                                      one["evidence_error"].get<double>());
   if (effective < kFewEffective) out += "fewer than 100 effective traces: raise --traces, or train longer\n";
-  return out;
+  return out + predictive_text(one["predictive"]);
+}
+
+// replicas/NAME: [observations, traces, values of the array].
+void write_replicas(RowFile& file, const Observed& observed, const std::vector<TracePosterior>& posteriors,
+                    std::size_t most) {
+  const std::size_t values = observed_values(observed.values.front()).size();
+  if (posteriors.front().replicas.size() != values * posteriors.front().count()) return;
+  file.use_group("replicas");
+  std::size_t first = 0;
+  for (const auto& [name, array] : observed.values.front().values) {
+    const auto shape =
+        std::vector<std::int64_t>{static_cast<std::int64_t>(most), static_cast<std::int64_t>(array.size())};
+    const std::size_t dataset = file.add(name.c_str(), shape, true);
+    for (std::size_t k = 0; k < posteriors.size(); ++k) {
+      std::vector<double> rows(most * array.size(), std::numeric_limits<double>::quiet_NaN());
+      for (std::size_t i = 0; i < posteriors[k].count(); ++i)
+        std::copy_n(posteriors[k].replicas.begin() + static_cast<std::ptrdiff_t>(i * values + first),
+                    array.size(), rows.begin() + static_cast<std::ptrdiff_t>(i * array.size()));
+      file.write(dataset, k, rows);
+    }
+    first += array.size();
+  }
 }
 
 void write_draws(const fs::path& path, const TraceInferOptions& options, const Observed& observed,
@@ -445,6 +525,7 @@ void write_draws(const fs::path& path, const TraceInferOptions& options, const O
       return found == posterior.values.end() ? std::vector<double>() : found->second;
     });
   }
+  write_replicas(file, observed, posteriors, most);
   file.publish();
 }
 
@@ -523,7 +604,7 @@ void infer_traces(const TraceInferOptions& options) {
                                               observed.ids[k], first_failure(runs), runs.string()));
   nlohmann::json found = nlohmann::json::array();
   for (std::size_t k = 0; k < std::min(posteriors.size(), kJsonObservations); ++k)
-    found.push_back(json_of(posteriors[k], observed.ids[k], reader.names(),
+    found.push_back(json_of(posteriors[k], observed.ids[k], observed.values[k], reader.names(),
                             observed.truths.empty() ? std::map<std::string, double>() : observed.truths[k],
                             request.method, hash64(options.seed, k)));
   nlohmann::json all = {{"wflow_format", kInferenceFormat},

@@ -90,6 +90,38 @@ ParameterSummary summary_of(std::span<const double> values, std::span<const doub
   return summary;
 }
 
+PredictiveCheck predictive_check(const TracePosterior& posterior, std::span<const double> observed) {
+  const std::vector<double> weights = posterior.weights();
+  const auto share_below = [&](const auto& value_of, const auto& limit_of) {
+    double share = 0;
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      const double value = value_of(i);
+      const double limit = limit_of(i);
+      share += weights[i] * (value < limit ? 1 : value == limit ? 0.5 : 0);
+    }
+    return share;
+  };
+  PredictiveCheck check;
+  check.p_value = share_below([&](std::size_t i) { return posterior.log_likelihood_of_replica[i]; },
+                              [&](std::size_t i) { return posterior.log_likelihood[i]; });
+  if (posterior.replicas.size() != weights.size() * observed.size()) return check;
+  std::vector<std::size_t> order(weights.size());
+  for (std::size_t k = 0; k < observed.size(); ++k) {
+    const auto replica = [&](std::size_t i) { return posterior.replicas[i * observed.size() + k]; };
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::ranges::sort(order, {}, replica);
+    const auto quantile = [&](double level) {
+      double below = 0;
+      for (const std::size_t i : order)
+        if ((below += weights[i]) >= level) return replica(i);
+      return replica(order.back());
+    };
+    check.values.push_back({observed[k], quantile(0.05), quantile(0.5), quantile(0.95),
+                            share_below(replica, [&](std::size_t) { return observed[k]; })});
+  }
+  return check;
+}
+
 double split_r_hat(std::span<const double> values, std::span<const std::uint64_t> chains) {
   std::vector<std::span<const double>> halves;
   for (std::size_t begin = 0; begin < values.size();) {

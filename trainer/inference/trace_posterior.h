@@ -19,6 +19,12 @@ struct TracePosterior {
   std::vector<std::uint64_t> chain;  // rmh: the number of the chain
   // For each name of a draw or tag the value in each trace; NaN where a trace does not have it.
   std::map<std::string, std::vector<double>> values;
+  // Of each trace: log likelihood of the observation, and of a replica of it, which the trace's distributions
+  // have made.
+  std::vector<double> log_likelihood, log_likelihood_of_replica;
+  // [traces, observed values]: the replicas. Empty if the observation has more than traces::kMostReplicas
+  // values.
+  std::vector<double> replicas;
 
   std::size_t count() const { return log_weight.size(); }
   // Sum to 1. All zero if no trace can have made the observation.
@@ -38,6 +44,21 @@ Evidence evidence_of(std::span<const double> log_weights);
 ParameterSummary summary_of(std::span<const double> values, std::span<const double> weights);
 // The weight of the traces that have a value.
 double presence_of(std::span<const double> values, std::span<const double> weights);
+
+// Posterior predictive check (Gelman, Meng and Stern 1996): how the observation lies among its replicas.
+struct PredictiveCheck {
+  // Share of replicas that are less likely than the observation, given their traces. Near 0: the simulator
+  // hardly makes such observations.
+  double p_value = 0;
+  struct Value {
+    double observed = 0;
+    double low = 0, median = 0, high = 0;  // of the replicas: quantiles 0.05, 0.5 and 0.95
+    double below = 0;  // share of the replicas below the observed value, and half of the equal ones
+    bool within_90() const { return below >= 0.05 && below <= 0.95; }
+  };
+  std::vector<Value> values;  // none if there are no replicas
+};
+PredictiveCheck predictive_check(const TracePosterior& posterior, std::span<const double> observed);
 
 // Potential scale reduction of chains that are split in two (Gelman et al. 2013, "Bayesian Data Analysis",
 // section 11.4). 1: they agree; NaN if a state has no value or nothing varies.
