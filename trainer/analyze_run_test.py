@@ -107,6 +107,37 @@ class Analyze(whole.TrainRun):
         self.analyze(self.root / "one")
         self.assertEqual((self.root / "one/analysis.json").read_bytes(), same)
 
+    def test_errors_by_cross_validation(self):
+        self.train_network("folded", epochs=3)
+        before = (self.root / "folded/model.pt").read_bytes()
+        done = self.analyze(self.root / "folded", "--folds", 3, "--points", 64)
+        self.assertEqual(done.stderr.count("fold "), 3)
+        errors = self.analysis("folded")["outputs"][0]["network"]["errors"]
+        self.assertRegex(done.stdout, rf"(?m)^  3_fold_r2: {errors['3_fold_r2']:.2f}")
+        folders = [self.root / f"folded/folds-3/fold-{fold}" for fold in (1, 2, 3)]
+        predicted, squares, variance = [], 0, 0
+        for folder in folders:
+            with open(folder / "predictions.csv", newline="") as file:
+                rows = [row for row in csv.DictReader(file)]
+            predicted += [int(row["id"]) for row in rows]
+            true, found = (numpy.array([float(row[key]) for row in rows]) for key in self.columns(rows[0]))
+            squares += ((true - found) ** 2).sum()
+            variance += ((true - true.mean()) ** 2).sum()
+            self.assertLess(json.loads((folder / "result.json").read_text())["data"]["train"], 0.8 * SAMPLES)
+        self.assertEqual(len(predicted), SAMPLES)
+        self.assertEqual(len(set(predicted)), SAMPLES)
+        self.assertAlmostEqual(errors["3_fold_rmse"], (squares / SAMPLES) ** 0.5, delta=1e-4)
+        self.assertAlmostEqual(errors["3_fold_r2"], 1 - squares / variance, delta=1e-4)
+        models = [(folder / "model.pt").read_bytes() for folder in folders]
+        self.assertEqual(len({*models, before}), 4)
+        self.analyze(self.root / "folded", "--folds", 3, "--points", 64)
+        self.assertEqual([(folder / "model.pt").read_bytes() for folder in folders], models)
+
+    @staticmethod
+    def columns(row):
+        true = next(key for key in row if key.startswith("y") and "pred" not in key)
+        return true, next(key for key in row if "pred" in key)
+
     def test_intervals_of_members_are_wider(self):
         self.train_network("members", members=2, epochs=20)
         self.analyze(self.root / "members")

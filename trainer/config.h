@@ -316,6 +316,10 @@ struct TrainConfig {
   std::vector<RandomInput> random_inputs;
   std::uint64_t seed = 1;
   std::int64_t members = 1;  // trainings with different seeds; their mean is the prediction
+  // Above 1: the training samples are so many parts, of which one, from 1 on, is the test split
+  // (data/trainer_part.h).
+  std::int64_t folds = 1;
+  std::int64_t fold = 1;
   std::int64_t epochs = 10;
   std::int64_t batch = 16;  // samples a step, over all ranks
   // Keys of an order in which neighbouring samples come together, in runs of batch_run; empty: any samples.

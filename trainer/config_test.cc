@@ -336,7 +336,8 @@ TEST(TrainConfig, RefusesContradictions) {
 // A training without newer keys keeps its configuration file, and in a campaign its hash.
 TEST(TrainConfig, NewerKeysAreNotWrittenWithoutAValue) {
   const std::string text = yaml::emit(to_yaml(read("{data: d}").config));
-  for (const char* key : {"plateau_epochs", "batch_epochs", "batch_factor", "noise_scale", "exclude_slow"})
+  for (const char* key :
+       {"plateau_epochs", "batch_epochs", "batch_factor", "noise_scale", "exclude_slow", "fold"})
     EXPECT_THAT(text, Not(HasSubstr(key)));
 }
 
@@ -344,6 +345,14 @@ TEST(TrainConfig, OneMemberIsNotWritten) {
   EXPECT_THAT(yaml::emit(to_yaml(read("{data: d}").config)), Not(HasSubstr("members")));
   EXPECT_EQ(read("{data: d, members: 1}").config, read("{data: d}").config);
   EXPECT_THAT(yaml::emit(to_yaml(read("{data: d, members: 5}").config)), HasSubstr("members: 5"));
+}
+
+TEST(TrainConfig, AFoldIsOneOfThem) {
+  const ReadResult folded = read("{data: d, folds: 5, fold: 2}");
+  EXPECT_EQ(folded.messages, "");
+  EXPECT_EQ(read(yaml::emit(to_yaml(folded.config))).config, folded.config);
+  EXPECT_THAT(read("{data: d, folds: 2, fold: 3}").messages,
+              HasSubstr("'fold' is 3, and there are 2 ('folds')"));
 }
 
 TEST(TrainConfig, ReadsBackEqual) {

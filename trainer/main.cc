@@ -284,6 +284,7 @@ Examples:
   wflow analyze campaign/train                           shares of the variance by input, with 95 % intervals
   wflow analyze training --points 16384 --seed 2         narrower intervals, from other points
   wflow analyze training --gaussian-process              of few samples: beside a Gaussian process of them
+  wflow analyze training --folds 5                       its errors by cross-validation: trains five networks
 
 TRAINING is the folder of a finished training whose inputs are numbers. analysis.json and analysis.csv are written into it.)";
 
@@ -307,6 +308,12 @@ CLI::App& add_analyze(CLI::App& app, AnalyzeArguments& arguments) {
   command.add_flag("--gaussian-process", options.gaussian_process,
                    "fit a Gaussian process to the training samples, at most 2,000, and analyze it beside the "
                    "network");
+  command
+      .add_option(
+          "--folds", options.folds,
+          "cross-validation: train the network again without each of so many parts of its samples, and "
+          "test it on that part")
+      ->check(CLI::Range(std::size_t{2}, std::size_t{1000}));
   command.add_option("--data", options.data, "its data set [that of the training]");
   add_threads(command, arguments.threads);
   return command;

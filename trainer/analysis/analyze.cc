@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
@@ -17,8 +18,9 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "trainer/analysis/analysis.h"
+#include "trainer/analysis/cross_validation.h"
 #include "trainer/analysis/gaussian_process.h"
-#include "trainer/analysis/training_folder.h"
+#include "trainer/training/training_folder.h"
 
 namespace wflow::trainer {
 namespace {
@@ -130,6 +132,11 @@ std::size_t add_members(const fs::path& folder, const nlohmann::json& result, co
   return members;
 }
 
+void add_fold_errors(std::size_t folds, const FoldErrors& errors, nlohmann::json& to) {
+  to[fmt::format("{}_fold_rmse", folds)] = errors.rmse;
+  to[fmt::format("{}_fold_r2", folds)] = errors.r2;
+}
+
 // Root mean square and R2 of predictions.
 nlohmann::json errors_of(std::span<const double> truths, std::span<const double> predictions) {
   const auto count = static_cast<double>(truths.size());
@@ -139,8 +146,9 @@ nlohmann::json errors_of(std::span<const double> truths, std::span<const double>
     variance += (truths[n] - mean) * (truths[n] - mean);
     squares += (truths[n] - predictions[n]) * (truths[n] - predictions[n]);
   }
-  return {{fmt::format("{}_fold_rmse", kFolds), std::sqrt(squares / count)},
-          {fmt::format("{}_fold_r2", kFolds), 1 - squares / variance}};
+  nlohmann::json errors;
+  add_fold_errors(kFolds, {std::sqrt(squares / count), 1 - squares / variance}, errors);
+  return errors;
 }
 
 // `points`: those of the design, [rows, inputs]; `units`: those of the samples, [samples, inputs].
@@ -208,8 +216,12 @@ void analyze(const AnalyzeOptions& options) {
   analysis.field_means = network.has_fields();
   analysis.inputs = network.inputs();
   const std::vector<std::string> names = network.outputs();
+  std::map<std::string, FoldErrors> of_folds;
+  if (options.folds > 1) of_folds = cross_validate(folder, options.folds, options.data);
   for (std::size_t k = 0; k < names.size(); ++k) {
     found[k].errors = test_errors(result, names[k]);
+    if (const auto errors = of_folds.find(names[k]); errors != of_folds.end())
+      add_fold_errors(options.folds, errors->second, found[k].errors);
     analysis.outputs.push_back({names[k], {std::move(found[k])}});
   }
   if (options.gaussian_process) add_processes(options, network, design, analysis);

@@ -15,6 +15,7 @@ struct AnalyzeOptions {
   std::size_t resamples = 200;    // of the bootstrap
   bool gaussian_process = false;  // fit one to the training samples, too
   std::string data;               // their data set; empty: the one that the training names
+  std::size_t folds = 0;          // above 1: errors by cross-validation, which trains so many networks
 };
 
 // Writes analysis.json and analysis.csv into the folder and a table to standard output. Error{usage} or

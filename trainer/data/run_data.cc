@@ -141,6 +141,7 @@ RunData::RunData(const TrainConfig& config, Communicator& communicator, const Tr
     : config_(config),
       staging_(stages_shards(config) ? std::make_unique<Staging>(config, communicator) : nullptr),
       dataset_(staging_ ? staging_->open_dataset() : open_dataset(config.data)),
+      all_folds_(leave_fold_out(dataset_, config)),
       beside_(take_part(dataset_.train, part)),
       roles_(roles_of(config, dataset_.info)),
       heads_(heads_of(config)),

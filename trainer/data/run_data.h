@@ -130,6 +130,7 @@ class RunData {
   std::unique_ptr<Staging> staging_;
   ChunkSharing sharing_;  // outlives the readers
   Dataset dataset_;
+  std::unique_ptr<SampleSource> all_folds_;  // leave_fold_out()
   SamplesBeside beside_;
   DataRoles roles_;
   std::vector<HeadConfig> heads_;

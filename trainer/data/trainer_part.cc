@@ -16,6 +16,7 @@ namespace {
 // Keys of hash64(seed, key). Those of the other uses of a training's seed are smaller.
 constexpr std::uint64_t kTrainerKey = 21;
 constexpr std::uint64_t kHeldOutKey = 22;
+constexpr std::uint64_t kFoldKey = 23;
 
 class SampleSubset final : public SampleSource {
  public:
@@ -83,6 +84,25 @@ DividedSamples divided(const SampleSource& samples, const TrainerPart& part) {
             samples.size(), part.trainers, part.trainer + 1, divided.training.size(),
             divided.held_out.size()));
   return divided;
+}
+
+std::unique_ptr<SampleSource> leave_fold_out(Dataset& dataset, const TrainConfig& config) {
+  if (config.folds == 1) return nullptr;
+  std::vector<std::size_t> training, left_out;
+  const auto folds = static_cast<std::uint64_t>(config.folds);
+  for (std::size_t i = 0; i < dataset.train->size(); ++i) {
+    const auto identity = static_cast<std::uint64_t>(dataset.train->id(i));
+    const std::uint64_t fold = 1 + hash64(hash64(config.seed, kFoldKey), identity) % folds;
+    (fold == static_cast<std::uint64_t>(config.fold) ? left_out : training).push_back(i);
+  }
+  if (training.empty() || left_out.empty())
+    throw CommonError(ExitCode::data,
+                      fmt::format("{} training samples are too few for {} folds: fold {} has {}",
+                                  dataset.train->size(), folds, config.fold, left_out.size()));
+  std::unique_ptr<SampleSource> all = std::move(dataset.train);
+  dataset.train = std::make_unique<SampleSubset>(*all, std::move(training));
+  dataset.test = std::make_unique<SampleSubset>(*all, std::move(left_out));
+  return all;
 }
 
 SamplesBeside take_part(std::unique_ptr<SampleSource>& training, const TrainerPart* part) {

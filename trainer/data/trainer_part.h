@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "trainer/config.h"
 #include "trainer/data/sample_source.h"
 
 namespace wflow::trainer {
@@ -37,6 +38,11 @@ struct SamplesBeside {
   std::unique_ptr<SampleSource> all;       // of all trainers; nullptr: there is one
   std::unique_ptr<SampleSource> held_out;  // nullptr: none
 };
+
+// Cross-validation (`folds`): leaves one part of the training samples out, which takes the place of the test
+// split. Returns all of them, of which both are parts from now on; nullptr without folds. CommonError{data}
+// if one of them is empty.
+std::unique_ptr<SampleSource> leave_fold_out(Dataset& dataset, const TrainConfig& config);
 // Replaces `training` by the samples that the trainer trains on. Without a part it changes nothing.
 SamplesBeside take_part(std::unique_ptr<SampleSource>& training, const TrainerPart* part);
 

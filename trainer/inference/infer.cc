@@ -18,13 +18,13 @@
 #include "base/random.h"
 #include "base/text.h"
 #include "base/version.h"
-#include "trainer/analysis/training_folder.h"
 #include "trainer/config.h"
 #include "trainer/data/roles.h"
 #include "trainer/inference/posterior.h"
 #include "trainer/inference/summary.h"
 #include "trainer/predict/predict.h"
 #include "trainer/training/row_file.h"
+#include "trainer/training/training_folder.h"
 
 namespace wflow::trainer {
 namespace {

@@ -10,10 +10,9 @@
 
 #include "base/checksum.h"
 #include "base/error.h"
-#include "base/file.h"
-#include "base/yaml.h"
 #include "trainer/data/roles.h"
 #include "trainer/data/sample_source.h"
+#include "trainer/training/training_folder.h"
 #include "trainer/training/training_state.h"
 
 namespace wflow::trainer {
@@ -113,14 +112,8 @@ ScaledRun scaled_run(const SmallRun& small, double noise_scale, std::int64_t bat
 SmallRun read_small_run(const fs::path& folder) {
   SmallRun run;
   run.folder = folder.string();
-  const fs::path file = folder / "train.yaml";
-  yaml::Diagnostics diagnostics(file.string());
-  run.config = read_train_config(yaml::parse(read_file(file), diagnostics), diagnostics);
-  diagnostics.throw_if_errors();
-  const nlohmann::json result = nlohmann::json::parse(read_file(folder / "result.json"), nullptr, false);
-  if (!result.is_object())
-    throw Error(ExitCode::data,
-                fmt::format("{} is damaged: run the training again", (folder / "result.json").string()));
+  run.config = config_of_training(folder);
+  const nlohmann::json result = finished_result(folder);
   const nlohmann::json scale =
       result.value("noise_scale", nlohmann::json::object()).value("second_half", nlohmann::json());
   if (!scale.is_number())

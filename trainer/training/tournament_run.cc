@@ -20,6 +20,7 @@
 #include "trainer/training/report.h"
 #include "trainer/training/tournament.h"
 #include "trainer/training/trainer.h"
+#include "trainer/training/training_folder.h"
 #include "trainer/training/training_state.h"
 
 namespace wflow::trainer {
@@ -263,12 +264,7 @@ void rank_tasks(TrainConfig config) {
   }
   const Ranking ranking = ranked(std::move(ends), std::move(folders), tournament_metrics(config));
   const fs::path best = before.at(ranking.best());
-  yaml::Diagnostics diagnostics((best / "train.yaml").string());
-  Contest::End end = {read_train_config(yaml::parse(read_file(diagnostics.file()), diagnostics), diagnostics),
-                      ranking.ends[ranking.best()].at("result"),
-                      {},
-                      {}};
-  diagnostics.throw_if_errors();
+  Contest::End end = {config_of_training(best), ranking.ends[ranking.best()].at("result"), {}, {}};
   end.config.output = best.string();
   make_directories(config.output);
   const auto ranks = static_cast<int>(config.tournament.trainers) * end.result.at("ranks").get<int>();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/analysis/training_folder.h"
+#include "trainer/training/training_folder.h"
 
 #include <fmt/format.h>
 
@@ -56,12 +56,17 @@ nlohmann::json model_checksum(const nlohmann::json& result) {
   return result.value("checksums", nlohmann::json::object()).value("model.pt", nlohmann::json());
 }
 
-fs::path data_of_training(const fs::path& folder, const std::string& given) {
-  if (!given.empty()) return given;
+TrainConfig config_of_training(const fs::path& folder) {
   const fs::path file = folder / "train.yaml";
   yaml::Diagnostics diagnostics(file.string());
-  const TrainConfig config = read_train_config(yaml::parse(read_file(file), diagnostics), diagnostics);
+  TrainConfig config = read_train_config(yaml::parse(read_file(file), diagnostics), diagnostics);
   diagnostics.throw_if_errors();
+  return config;
+}
+
+fs::path data_of_training(const fs::path& folder, const std::string& given) {
+  if (!given.empty()) return given;
+  const TrainConfig config = config_of_training(folder);
   if (!fs::exists(config.data))
     throw Error(ExitCode::data,
                 fmt::format("the training's data set {} is not there: name it, --data FOLDER", config.data));
