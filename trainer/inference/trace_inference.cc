@@ -311,7 +311,7 @@ class TraceReader {
       }
       if (posterior == nullptr) continue;
       if (row[traces::kKind] == traces::kReplicaKind) {
-        // The last row of a trace may have room left.
+        // The last row of a trace may be only partly used.
         const std::size_t missing = posterior->count() * values_ - posterior->replicas.size();
         const std::span<const double> values =
             row.subspan(traces::kValue, std::min(missing, traces::kReplicasInRow));
