@@ -19,7 +19,8 @@ struct TracePosterior {
   std::vector<std::uint64_t> chain;  // rmh: the number of the chain
   // For each name of a draw or tag the value in each trace; NaN where a trace does not have it.
   std::map<std::string, std::vector<double>> values;
-  // For each trace the log likelihood of the observation, and of a replica, which its distributions have made.
+  // For each trace the log likelihood of the observation, and of a replica, which its distributions have
+  // made.
   std::vector<double> log_likelihood, log_likelihood_of_replica;
   // [traces, observed values]: the replicas. Empty if the observation has more than traces::kMostReplicas
   // values.
