@@ -1736,383 +1736,263 @@ config::Key<TrainConfig> exclude_slow_key() {
       });
 }
 
+config::Key<TrainConfig> folds_key() {
+  return config::integer(
+             "folds", &TrainConfig::folds, 1, 1000,
+             "above 1: cross-validation. The training samples are divided into so many parts, by `seed` and "
+             "their numbers; one is left out, and is the test split. `wflow analyze --folds` trains without "
+             "each ([analyze.md](analyze.md#errors-by-cross-validation))")
+      .unless_default();
+}
+
+config::Key<TrainConfig> fold_key() {
+  return config::integer("fold", &TrainConfig::fold, 1, 1000, "with `folds`: the part that is left out")
+      .unless_default()
+      .then([](yaml::MapReader& reader, TrainConfig& config) {
+        if (config.fold > config.folds)
+          reader.diagnostics().error(
+              reader.mark_of("fold"),
+              fmt::format("'fold' is {}, and there are {} ('folds')", config.fold, config.folds));
+      });
+}
+
 const config::Table<TrainConfig>& train_table() {
-  static const config::Table<TrainConfig> table("the train: block",
-                                                {config::text("data", &TrainConfig::data,
-                                                              "folder of a data set (a path with a `/`); in "
-                                                              "a campaign the name of a `convert:` step")
-                                                     .required(),
-                                                 config::text("output", &TrainConfig::output,
-                                                              "folder for all results"),
-                                                 config::texts("inputs", &TrainConfig::inputs,
-                                                               "what the network reads: [fields and "
-                                                               "labels](#fields-and-labels)")
-                                                     .usually("all inputs"),
-                                                 config::texts(
-                                                     "targets", &TrainConfig::targets,
-                                                     "what it learns: labels, or fields of one grid")
-                                                     .usually("all targets")
-                                                     .emitted_if(has_one_head),
-                                                 random_inputs_key(),
-                                                 config::integer(
-                                                     "seed", &TrainConfig::seed, 0,
-                                                     std::numeric_limits<std::int64_t>::max(),
-                                                     "seed of weights, order, augmentation, dropout"),
-                                                 config::integer(
-                                                     "members", &TrainConfig::members, 1, 100,
-                                                     "networks of an [ensemble of "
-                                                     "seeds](#ensembles-of-seeds): their mean predicts, and "
-                                                     "their spread says "
-                                                     "how sure it is")
-                                                     .only_if_set(),
-                                                 config::integer(
-                                                     "folds", &TrainConfig::folds, 1, 1000,
-                                                     "above 1: cross-validation. The training samples are "
-                                                     "divided into so many parts, by `seed` and "
-                                                     "their numbers; one is left out, and is the test split. "
-                                                     "`wflow analyze --folds` trains without "
-                                                     "each "
-                                                     "([analyze.md](analyze.md#errors-by-cross-validation))")
-                                                     .unless_default(),
-                                                 config::integer("fold", &TrainConfig::fold, 1, 1000,
-                                                                 "with `folds`: the part that is left out")
-                                                     .unless_default()
-                                                     .then([](yaml::MapReader& reader, TrainConfig& config) {
-                                                       if (config.fold > config.folds)
-                                                         reader.diagnostics().error(
-                                                             reader.mark_of("fold"),
-                                                             fmt::format(
-                                                                 "'fold' is {}, and there are {} ('folds')",
-                                                                 config.fold, config.folds));
-                                                     }),
-                                                 config::custom<TrainConfig>(
-                                                     "init_from", {{"type", "string"}},
-                                                     "weights to begin with: `last`, where the data have "
-                                                     "changed, those of this training's last model; "
-                                                     "or a "
-                                                     "checkpoint, or the folder of a training "
-                                                     "([growing.md](growing.md#training-on))",
-                                                     [](yaml::MapReader& reader, std::string_view key,
-                                                        TrainConfig& config) {
-                                                       config.init_from = reader.string(key);
-                                                       if (config.init_from == "none")
-                                                         config.init_from.clear();
-                                                     },
-                                                     [](const TrainConfig& config) {
-                                                       return yaml::quoted(config.init_from);
-                                                     })
-                                                     .usually("`none`: random")
-                                                     .only_if_set(),
-                                                 config::custom<TrainConfig>(
-                                                     "epochs", config::integer_schema(1, kMostEpochs),
-                                                     "passes over the training samples", read_epochs,
-                                                     [](const TrainConfig& config) {
-                                                       return config::emit_integer(config.epochs);
-                                                     }),
-                                                 config::integer("batch", &TrainConfig::batch, 1, 1 << 24,
-                                                                 "samples a step, over all ranks"),
-                                                 config::texts(
-                                                     "batch_by", &TrainConfig::batch_by,
-                                                     "makes batches of samples that are alike: keys of an "
-                                                     "order, the first decides. A key is a "
-                                                     "label or input of one number, or `length` (of the "
-                                                     "ragged field). Runs of neighbours in "
-                                                     "this order come together, and the runs are shuffled. "
-                                                     "Sort the data set by the same keys "
-                                                     "with `wflow shards sort`, so that a run is also a "
-                                                     "range of a shard")
-                                                     .unless_default(),
-                                                 config::integer("batch_run", &TrainConfig::batch_run, 0,
-                                                                 1 << 24,
-                                                                 "with `batch_by`: samples of a run. `batch` "
-                                                                 "divided by the number of ranks gives each "
-                                                                 "rank one run of each batch")
-                                                     .usually("`batch`")
-                                                     .unless_default()
-                                                     .then([](yaml::MapReader& reader, TrainConfig& config) {
-                                                       if (config.batch_run > 0 && config.batch_by.empty())
-                                                         reader.diagnostics().error(
-                                                             reader.mark_of("batch_run"),
-                                                             "'batch_run' needs 'batch_by', the order whose "
-                                                             "neighbours make a run");
-                                                     }),
-                                                 config::integer("accumulate", &TrainConfig::accumulate, 1,
-                                                                 1 << 20,
-                                                                 "passes that a rank makes over its part of "
-                                                                 "a batch: more need less memory"),
-                                                 config::integer(
-                                                     "ranks", &TrainConfig::ranks, 1, 1 << 20,
-                                                     "MPI processes, for the launcher. A world of one where "
-                                                     "more were asked for is an error, and so "
-                                                     "is, in a "
-                                                     "campaign, any world that does not have "
-                                                     "`WFLOW_WORLD_SIZE` ranks (code 5; "
-                                                     "`--allow-any-ranks`)"),
-                                                 grid_key(),
-                                                 memory_key(),
-                                                 read_elsewhere<TrainConfig>(
-                                                     "nodes", config::integer_schema(1, 1 << 20),
-                                                     "in a campaign whose workers run in allocations: the "
-                                                     "nodes that the ranks spread over "
-                                                     "([cluster.md](cluster.md))")
-                                                     .usually("1")
-                                                     .then([](yaml::MapReader& reader, TrainConfig&) {
-                                                       reader.integer("nodes", 1, 1, 1 << 20);
-                                                     }),
-                                                 read_elsewhere<TrainConfig>(
-                                                     "min_nodes", config::integer_schema(1, 1 << 20),
-                                                     "so many nodes are enough where there are no more: with "
-                                                     "fewer ranks, from the last "
-                                                     "checkpoint")
-                                                     .usually("`nodes`")
-                                                     .then([](yaml::MapReader& reader, TrainConfig&) {
-                                                       reader.integer("min_nodes", 1, 1, 1 << 20);
-                                                     }),
-                                                 config::integer("threads", &TrainConfig::threads, 1, 4096,
-                                                                 "threads of a rank, for computing. The last "
-                                                                 "bits of the results depend on it"),
-                                                 config::integer(
-                                                     "loader_threads", &TrainConfig::loader_threads, 1, 256,
-                                                     "threads of a rank, for reading and augmenting"),
-                                                 config::bytes("cache", &TrainConfig::cache_bytes,
-                                                               "bytes of samples a rank keeps: decoded, or "
-                                                               "compressed where not all fit decoded. Free "
-                                                               "is what the kernel "
-                                                               "has available and the limits of the control "
-                                                               "groups leave")
-                                                     .usually("a quarter of the free memory")
-                                                     .only_if_set(),
-                                                 stage_key(),
-                                                 exclude_slow_key(),
-                                                 config::custom<TrainConfig>(
-                                                     "model",
-                                                     config::any_of(
-                                                         {model_table().schema()["properties"]["name"],
-                                                          {{"type", "string"}, {"pattern", "\\.pt$"}},
-                                                          model_table().schema(),
-                                                          {{"type", "null"}}}),
-                                                     "a name, a [list of layers](#layers), a [TorchScript "
-                                                     "file](#a-network-of-your-own), or a "
-                                                     "[mapping](#keys-of-model). By default from a field to "
-                                                     "numbers `cosmoflow` (three dimensions) or "
-                                                     "`cnn` (one and "
-                                                     "two), from numbers to numbers `mlp`, to a field "
-                                                     "`decoder`, from a field to a field `unet`",
-                                                     [](yaml::MapReader& reader, std::string_view key,
-                                                        TrainConfig& config) {
-                                                       config.model =
-                                                           read_model(reader.find(key), input_names(config),
-                                                                      reader.diagnostics());
-                                                     },
-                                                     [](const TrainConfig& config) {
-                                                       return model_table().write(config.model);
-                                                     })
-                                                     .usually("by the data's shapes"),
-                                                 config::custom<TrainConfig>(
-                                                     "transform", transform_schema(),
-                                                     "`{log: OFFSET}`, `log1p`, `none` of the first input, "
-                                                     "before normalisation; of other fields the "
-                                                     "`convert:` block "
-                                                     "has [transforms](convert.md#transforms)",
-                                                     [](yaml::MapReader& reader, std::string_view key,
-                                                        TrainConfig& config) {
-                                                       config.transform = read_transform(
-                                                           reader.find(key), reader.diagnostics());
-                                                     },
-                                                     transform_node),
-                                                 config::boolean(
-                                                     "normalise", &TrainConfig::normalise,
-                                                     "normalise each channel as the data set [records "
-                                                     "it](convert.md#transforms): by mean "
-                                                     "and deviation of "
-                                                     "all training samples, or `min_max`; after `transform` "
-                                                     "by mean and deviation of (up "
-                                                     "to 256) training "
-                                                     "samples"),
-                                                 config::custom<TrainConfig>(
-                                                     "augment", augment_schema(),
-                                                     "list of `shift` (periodic), `flip`, `permute` "
-                                                     "(exchanges axes of as many cells). With `flip`: "
-                                                     "the 48 symmetries "
-                                                     "of a cube, the 8 of a square. `{noise: 0.01}` adds "
-                                                     "Gaussian noise to input fields, in deviations "
-                                                     "of each channel",
-                                                     [](yaml::MapReader& reader, std::string_view,
-                                                        TrainConfig& config) {
-                                                       config.augment =
-                                                           read_augment(reader, reader.diagnostics());
-                                                     },
-                                                     augment_node)
-                                                     .usually("none"),
-                                                 config::block(
-                                                     "loss", &TrainConfig::loss, loss_table(),
-                                                     "a [name](#losses) or a [mapping](#keys-of-loss), on "
-                                                     "normalised targets",
-                                                     "name")
-                                                     .usually("`mse`")
-                                                     .emitted_if(has_one_head),
-                                                 heads_key(),
-                                                 alternate_key(),
-                                                 config::block("optimizer", &TrainConfig::optimizer,
-                                                               optimizer_table(),
-                                                               "a [name](#optimizers) or a "
-                                                               "[mapping](#keys-of-optimizer)",
-                                                               "name")
-                                                     .usually("`adamw`"),
-                                                 parts_key(),
-                                                 config::block("gradients", &TrainConfig::gradients,
-                                                               gradient_table(),
-                                                               "how gradients are summed over the ranks: "
-                                                               "[keys](#keys-of-gradients), [several "
-                                                               "nodes](#several-nodes)")
-                                                     .usually("`{wire: full}`"),
-                                                 config::block(
-                                                     "schedule", &TrainConfig::schedule, schedule_table(),
-                                                     "learning rate over the training: how it falls, or a "
-                                                     "[mapping](#keys-of-schedule)",
-                                                     "decay")
-                                                     .usually("`cosine`"),
-                                                 config::block(
-                                                     "checkpoint",
-                                                     &TrainConfig::checkpoint, checkpoint_table(),
-                                                     "how often: [keys](#keys-of-checkpoint)")
-                                                     .usually("every epoch"),
-                                                 config::
-                                                     custom<TrainConfig>("guard",
-                                                                         config::any_of(
-                                                                             {config::boolean_schema(),
-                                                                              guard_table().schema()}),
-                                                                         "goes back to a checkpoint where "
-                                                                         "memory or a rank has failed "
-                                                                         "([guard](#guard)): `false`, or a "
-                                                                         "[mapping](#keys-of-guard)",
-                                                                         read_guard,
-                                                                         [](const TrainConfig& config) {
-                                                                           return config.guard.on
-                                                                                      ? guard_table().write(
-                                                                                            config.guard)
-                                                                                      : config::emit_boolean(
-                                                                                            false);
-                                                                         })
-                                                         .usually("`true`"),
-                                                 config::choice("shard", &TrainConfig::shard, kShards,
-                                                                "what the ranks divide among them, so that "
-                                                                "each needs less memory: `optimizer`, the "
-                                                                "optimizer's state; `gradients`, also the "
-                                                                "gradients; `weights`, also the weights "
-                                                                "([Shared state](#shared-state))")
-                                                     .only_if_set(),
-                                                 config::choice(
-                                                     "recompute", &TrainConfig::recompute, kRecomputes,
-                                                     "`blocks`: convolutions before a norm or a pool are "
-                                                     "computed again in the backward pass, "
-                                                     "so that a step needs less memory ([Memory of a "
-                                                     "step](#memory-of-a-step))")
-                                                     .only_if_set(),
-                                                 config::choice("select", &TrainConfig::select, kSelects,
-                                                                "weights for test and model: of the last "
-                                                                "epoch, or `best` in validation"),
-                                                 config::custom<TrainConfig>(
-                                                     "metrics",
-                                                     {{"type", "object"},
-                                                      {"additionalProperties", config::text_schema()}},
-                                                     "[metrics of your own](#metrics-of-your-own): formulas "
-                                                     "by name, such as `{relative_error: "
-                                                     "\"abs(prediction - target) / target\"}`",
-                                                     read_metrics, metrics_node)
-                                                     .usually("none")
-                                                     .only_if_set(),
-                                                 config::
-                                                     custom<TrainConfig>("metric", config::text_schema(),
-                                                                         "the [metric](#metrics) in "
-                                                                         "validation by which `select: "
-                                                                         "best`, `early_stop` and "
-                                                                         "`keep_best` "
-                                                                         "compare epochs, "
-                                                                         "such as `mean_iou` or `r2/TARGET`",
-                                                                         read_metric,
-                                                                         [](const TrainConfig& config) {
-                                                                           return yaml::scalar(
-                                                                               config.metric.text());
-                                                                         })
-                                                         .only_if_set(),
-                                                 config::real(
-                                                     "ema", &TrainConfig::ema, 0, 0.999999,
-                                                     "decay a step of averaged weights; they are then what "
-                                                     "is validated, tested and exported. 0: none"),
-                                                 config::integer("early_stop",
-                                                                 &TrainConfig::early_stop_epochs, 0, kMany,
-                                                                 "epochs without a better validation after "
-                                                                 "which to stop; 0: never"),
-                                                 config::real("min_improvement",
-                                                              &TrainConfig::min_improvement, 0, 1,
-                                                              "`early_stop` and `decay: plateau` count an "
-                                                              "epoch as better only if its validation is "
-                                                              "lower by more than this "
-                                                              "part of the best one, such as 0.01")
-                                                     .only_if_set(),
-                                                 config::integer(
-                                                     "noise_scale", &TrainConfig::noise_scale_every, 0, kMany,
-                                                     "steps between measurements of the [gradient noise "
-                                                     "scale](#gradient-noise-scale); 0: none")
-                                                     .only_if_set(),
-                                                 config::boolean("shuffle_labels",
-                                                                 &TrainConfig::shuffle_labels,
-                                                                 "leak test: training labels in random "
-                                                                 "order; ratios must stay near 1"),
-                                                 config::custom<TrainConfig>(
-                                                     "deterministic",
-                                                     config::any_of({config::boolean_schema(),
-                                                                     config::choice_schema(
-                                                                         std::array<std::string, 1>{"grid"}),
-                                                                     cuts_table().schema()}),
-                                                     "`true`: ask libtorch for deterministic kernels; "
-                                                     "`grid`, or a [mapping](#keys-of-deterministic): "
-                                                     "also [the same bits on any number of "
-                                                     "ranks](#the-same-bits-on-any-number-of-ranks)",
-                                                     read_deterministic, deterministic_node)
-                                                     .usually("`true`"),
-                                                 config::choice(
-                                                     "backend",
-                                                     &TrainConfig::backend, kBackends,
-                                                     "what computes on a processor: `torch` (libtorch, and "
-                                                     "wflow's kernels for few "
-                                                     "channels), `onednn` (oneDNN "
-                                                     "on its blocked layout wherever it has fast kernels; "
-                                                     "refused where it has none), or "
-                                                     "`auto`: the faster "
-                                                     "of them for each layer; dense layers by oneDNN with "
-                                                     "both of the latter. The weights "
-                                                     "agree to about 1e-4 "
-                                                     "a step, so a training may go on with another"),
-                                                 config::choice("precision", &TrainConfig::precision,
-                                                                kPrecisions,
-                                                                "precision of the products in convolutions "
-                                                                "and linear layers: `full`, `bf16` or `fp16` "
-                                                                "([precision and "
-                                                                "GPUs](#precision-and-gpus))"),
-                                                 config::seconds("max_seconds", &TrainConfig::max_seconds,
-                                                                 "after this time, write a checkpoint and "
-                                                                 "end with exit code 6; 0: no limit"),
-                                                 read_elsewhere<TrainConfig>(
-                                                     "search",
-                                                     config::any_of({{{"$ref", "#/$defs/token"}},
-                                                                     search_table().schema()}),
-                                                     "[successive halving](#searching) over the trainings of "
-                                                     "a campaign's step",
-                                                     [](const TrainConfig& config) {
-                                                       return to_yaml(config.search);
-                                                     })
-                                                     .usually("none")
-                                                     .emitted_if([](const TrainConfig& config) {
-                                                       return config.search.on();
-                                                     })
-                                                     .only_if_set(),
-                                                 tournament_key(),
-                                                 groups_key(),
-                                                 follow_key(),
-                                                 until_key()},
-                                                check_train);
+  static const config::Table<TrainConfig> table(
+      "the train: block",
+      {config::text("data", &TrainConfig::data,
+                    "folder of a data set (a path with a `/`); in a campaign the name of a `convert:` step")
+           .required(),
+       config::text("output", &TrainConfig::output, "folder for all results"),
+       config::texts("inputs", &TrainConfig::inputs,
+                     "what the network reads: [fields and labels](#fields-and-labels)")
+           .usually("all inputs"),
+       config::texts("targets", &TrainConfig::targets, "what it learns: labels, or fields of one grid")
+           .usually("all targets")
+           .emitted_if(has_one_head),
+       random_inputs_key(),
+       config::integer("seed", &TrainConfig::seed, 0, std::numeric_limits<std::int64_t>::max(),
+                       "seed of weights, order, augmentation, dropout"),
+       config::integer("members", &TrainConfig::members, 1, 100,
+                       "networks of an [ensemble of seeds](#ensembles-of-seeds): their mean predicts, and "
+                       "their spread says "
+                       "how sure it is")
+           .only_if_set(),
+       folds_key(),
+       fold_key(),
+       config::custom<TrainConfig>(
+           "init_from", {{"type", "string"}},
+           "weights to begin with: `last`, where the data have changed, those of this training's last model; "
+           "or a "
+           "checkpoint, or the folder of a training ([growing.md](growing.md#training-on))",
+           [](yaml::MapReader& reader, std::string_view key, TrainConfig& config) {
+             config.init_from = reader.string(key);
+             if (config.init_from == "none") config.init_from.clear();
+           },
+           [](const TrainConfig& config) { return yaml::quoted(config.init_from); })
+           .usually("`none`: random")
+           .only_if_set(),
+       config::custom<TrainConfig>(
+           "epochs", config::integer_schema(1, kMostEpochs), "passes over the training samples", read_epochs,
+           [](const TrainConfig& config) { return config::emit_integer(config.epochs); }),
+       config::integer("batch", &TrainConfig::batch, 1, 1 << 24, "samples a step, over all ranks"),
+       config::texts(
+           "batch_by", &TrainConfig::batch_by,
+           "makes batches of samples that are alike: keys of an order, the first decides. A key is a "
+           "label or input of one number, or `length` (of the ragged field). Runs of neighbours in "
+           "this order come together, and the runs are shuffled. Sort the data set by the same keys "
+           "with `wflow shards sort`, so that a run is also a range of a shard")
+           .unless_default(),
+       config::integer("batch_run", &TrainConfig::batch_run, 0, 1 << 24,
+                       "with `batch_by`: samples of a run. `batch` divided by the number of ranks gives each "
+                       "rank one run of each batch")
+           .usually("`batch`")
+           .unless_default()
+           .then([](yaml::MapReader& reader, TrainConfig& config) {
+             if (config.batch_run > 0 && config.batch_by.empty())
+               reader.diagnostics().error(
+                   reader.mark_of("batch_run"),
+                   "'batch_run' needs 'batch_by', the order whose neighbours make a run");
+           }),
+       config::integer("accumulate", &TrainConfig::accumulate, 1, 1 << 20,
+                       "passes that a rank makes over its part of a batch: more need less memory"),
+       config::integer(
+           "ranks", &TrainConfig::ranks, 1, 1 << 20,
+           "MPI processes, for the launcher. A world of one where more were asked for is an error, and so "
+           "is, in a "
+           "campaign, any world that does not have `WFLOW_WORLD_SIZE` ranks (code 5; `--allow-any-ranks`)"),
+       grid_key(),
+       memory_key(),
+       read_elsewhere<TrainConfig>(
+           "nodes", config::integer_schema(1, 1 << 20),
+           "in a campaign whose workers run in allocations: the nodes that the ranks spread over "
+           "([cluster.md](cluster.md))")
+           .usually("1")
+           .then([](yaml::MapReader& reader, TrainConfig&) { reader.integer("nodes", 1, 1, 1 << 20); }),
+       read_elsewhere<TrainConfig>(
+           "min_nodes", config::integer_schema(1, 1 << 20),
+           "so many nodes are enough where there are no more: with fewer ranks, from the last "
+           "checkpoint")
+           .usually("`nodes`")
+           .then([](yaml::MapReader& reader, TrainConfig&) { reader.integer("min_nodes", 1, 1, 1 << 20); }),
+       config::integer("threads", &TrainConfig::threads, 1, 4096,
+                       "threads of a rank, for computing. The last bits of the results depend on it"),
+       config::integer("loader_threads", &TrainConfig::loader_threads, 1, 256,
+                       "threads of a rank, for reading and augmenting"),
+       config::bytes("cache", &TrainConfig::cache_bytes,
+                     "bytes of samples a rank keeps: decoded, or compressed where not all fit decoded. Free "
+                     "is what the kernel "
+                     "has available and the limits of the control groups leave")
+           .usually("a quarter of the free memory")
+           .only_if_set(),
+       stage_key(),
+       exclude_slow_key(),
+       config::custom<TrainConfig>(
+           "model",
+           config::any_of({model_table().schema()["properties"]["name"],
+                           {{"type", "string"}, {"pattern", "\\.pt$"}},
+                           model_table().schema(),
+                           {{"type", "null"}}}),
+           "a name, a [list of layers](#layers), a [TorchScript file](#a-network-of-your-own), or a "
+           "[mapping](#keys-of-model). By default from a field to numbers `cosmoflow` (three dimensions) or "
+           "`cnn` (one and "
+           "two), from numbers to numbers `mlp`, to a field `decoder`, from a field to a field `unet`",
+           [](yaml::MapReader& reader, std::string_view key, TrainConfig& config) {
+             config.model = read_model(reader.find(key), input_names(config), reader.diagnostics());
+           },
+           [](const TrainConfig& config) { return model_table().write(config.model); })
+           .usually("by the data's shapes"),
+       config::custom<TrainConfig>(
+           "transform", transform_schema(),
+           "`{log: OFFSET}`, `log1p`, `none` of the first input, before normalisation; of other fields the "
+           "`convert:` block "
+           "has [transforms](convert.md#transforms)",
+           [](yaml::MapReader& reader, std::string_view key, TrainConfig& config) {
+             config.transform = read_transform(reader.find(key), reader.diagnostics());
+           },
+           transform_node),
+       config::boolean("normalise", &TrainConfig::normalise,
+                       "normalise each channel as the data set [records it](convert.md#transforms): by mean "
+                       "and deviation of "
+                       "all training samples, or `min_max`; after `transform` by mean and deviation of (up "
+                       "to 256) training "
+                       "samples"),
+       config::custom<TrainConfig>(
+           "augment", augment_schema(),
+           "list of `shift` (periodic), `flip`, `permute` (exchanges axes of as many cells). With `flip`: "
+           "the 48 symmetries "
+           "of a cube, the 8 of a square. `{noise: 0.01}` adds Gaussian noise to input fields, in deviations "
+           "of each channel",
+           [](yaml::MapReader& reader, std::string_view, TrainConfig& config) {
+             config.augment = read_augment(reader, reader.diagnostics());
+           },
+           augment_node)
+           .usually("none"),
+       config::block("loss", &TrainConfig::loss, loss_table(),
+                     "a [name](#losses) or a [mapping](#keys-of-loss), on normalised targets", "name")
+           .usually("`mse`")
+           .emitted_if(has_one_head),
+       heads_key(),
+       alternate_key(),
+       config::block("optimizer", &TrainConfig::optimizer, optimizer_table(),
+                     "a [name](#optimizers) or a [mapping](#keys-of-optimizer)", "name")
+           .usually("`adamw`"),
+       parts_key(),
+       config::block("gradients", &TrainConfig::gradients, gradient_table(),
+                     "how gradients are summed over the ranks: [keys](#keys-of-gradients), [several "
+                     "nodes](#several-nodes)")
+           .usually("`{wire: full}`"),
+       config::block("schedule", &TrainConfig::schedule, schedule_table(),
+                     "learning rate over the training: how it falls, or a [mapping](#keys-of-schedule)",
+                     "decay")
+           .usually("`cosine`"),
+       config::block("checkpoint", &TrainConfig::checkpoint, checkpoint_table(),
+                     "how often: [keys](#keys-of-checkpoint)")
+           .usually("every epoch"),
+       config::custom<TrainConfig>(
+           "guard", config::any_of({config::boolean_schema(), guard_table().schema()}),
+           "goes back to a checkpoint where memory or a rank has failed ([guard](#guard)): `false`, or a "
+           "[mapping](#keys-of-guard)",
+           read_guard,
+           [](const TrainConfig& config) {
+             return config.guard.on ? guard_table().write(config.guard) : config::emit_boolean(false);
+           })
+           .usually("`true`"),
+       config::choice("shard", &TrainConfig::shard, kShards,
+                      "what the ranks divide among them, so that each needs less memory: `optimizer`, the "
+                      "optimizer's state; `gradients`, also the gradients; `weights`, also the weights "
+                      "([Shared state](#shared-state))")
+           .only_if_set(),
+       config::choice(
+           "recompute", &TrainConfig::recompute, kRecomputes,
+           "`blocks`: convolutions before a norm or a pool are computed again in the backward pass, "
+           "so that a step needs less memory ([Memory of a step](#memory-of-a-step))")
+           .only_if_set(),
+       config::choice("select", &TrainConfig::select, kSelects,
+                      "weights for test and model: of the last epoch, or `best` in validation"),
+       config::custom<TrainConfig>(
+           "metrics", {{"type", "object"}, {"additionalProperties", config::text_schema()}},
+           "[metrics of your own](#metrics-of-your-own): formulas by name, such as `{relative_error: "
+           "\"abs(prediction - target) / target\"}`",
+           read_metrics, metrics_node)
+           .usually("none")
+           .only_if_set(),
+       config::custom<TrainConfig>(
+           "metric", config::text_schema(),
+           "the [metric](#metrics) in validation by which `select: best`, `early_stop` and `keep_best` "
+           "compare epochs, "
+           "such as `mean_iou` or `r2/TARGET`",
+           read_metric, [](const TrainConfig& config) { return yaml::scalar(config.metric.text()); })
+           .only_if_set(),
+       config::real(
+           "ema", &TrainConfig::ema, 0, 0.999999,
+           "decay a step of averaged weights; they are then what is validated, tested and exported. 0: none"),
+       config::integer("early_stop", &TrainConfig::early_stop_epochs, 0, kMany,
+                       "epochs without a better validation after which to stop; 0: never"),
+       config::real("min_improvement", &TrainConfig::min_improvement, 0, 1,
+                    "`early_stop` and `decay: plateau` count an epoch as better only if its validation is "
+                    "lower by more than this "
+                    "part of the best one, such as 0.01")
+           .only_if_set(),
+       config::integer(
+           "noise_scale", &TrainConfig::noise_scale_every, 0, kMany,
+           "steps between measurements of the [gradient noise scale](#gradient-noise-scale); 0: none")
+           .only_if_set(),
+       config::boolean("shuffle_labels", &TrainConfig::shuffle_labels,
+                       "leak test: training labels in random order; ratios must stay near 1"),
+       config::custom<TrainConfig>(
+           "deterministic",
+           config::any_of({config::boolean_schema(),
+                           config::choice_schema(std::array<std::string, 1>{"grid"}), cuts_table().schema()}),
+           "`true`: ask libtorch for deterministic kernels; `grid`, or a [mapping](#keys-of-deterministic): "
+           "also [the same bits on any number of ranks](#the-same-bits-on-any-number-of-ranks)",
+           read_deterministic, deterministic_node)
+           .usually("`true`"),
+       config::choice("backend", &TrainConfig::backend, kBackends,
+                      "what computes on a processor: `torch` (libtorch, and wflow's kernels for few "
+                      "channels), `onednn` (oneDNN "
+                      "on its blocked layout wherever it has fast kernels; refused where it has none), or "
+                      "`auto`: the faster "
+                      "of them for each layer; dense layers by oneDNN with both of the latter. The weights "
+                      "agree to about 1e-4 "
+                      "a step, so a training may go on with another"),
+       config::choice("precision", &TrainConfig::precision, kPrecisions,
+                      "precision of the products in convolutions and linear layers: `full`, `bf16` or `fp16` "
+                      "([precision and "
+                      "GPUs](#precision-and-gpus))"),
+       config::seconds("max_seconds", &TrainConfig::max_seconds,
+                       "after this time, write a checkpoint and end with exit code 6; 0: no limit"),
+       read_elsewhere<TrainConfig>("search",
+                                   config::any_of({{{"$ref", "#/$defs/token"}}, search_table().schema()}),
+                                   "[successive halving](#searching) over the trainings of a campaign's step",
+                                   [](const TrainConfig& config) { return to_yaml(config.search); })
+           .usually("none")
+           .emitted_if([](const TrainConfig& config) { return config.search.on(); })
+           .only_if_set(),
+       tournament_key(),
+       groups_key(),
+       follow_key(),
+       until_key()},
+      check_train);
   return table;
 }
 

@@ -18,8 +18,8 @@ class FailingDisk : public ::testing::Test {
   }
   // Made before a Vfs is SQLite's default.
   static const SimulatedStudy& first_study() {
-    static const auto kStudies = make_studies();
-    return *kStudies.front();
+    static const Studies kStudies = make_studies();
+    return *kStudies.all.front();
   }
   // A new process.
   std::unique_ptr<engine::store::Store> open(const std::string& host = "host",

@@ -701,7 +701,7 @@ void History::check_end(engine::ElementState state, bool may_run, ArrayId array,
               });
       break;
     case ElementState::skipped:
-      right = !may_run;
+      right = !may_run || may_be_skipped_.contains(array);
       break;
     case ElementState::cancelled:
       right = truth.cancel_asked;
@@ -716,6 +716,20 @@ void History::check_end(engine::ElementState state, bool may_run, ArrayId array,
           "{} ended as {}; what it waits for lets it {}, it ran {} times and ended by itself {} times",
           name(array, element), engine::name_of(state), may_run ? "run" : "not run", truth.executions,
           truth.ends.size()));
+}
+
+void History::enough_samples(ArrayId stage) {
+  for (const specs::Edge& data : study_.arrays[stage].edges) {
+    for (const specs::Edge& samples : study_.arrays[data.parent].edges) {
+      if (data.kind != specs::EdgeKind::block || samples.kind != specs::EdgeKind::block) continue;
+      for (const ArrayId array : chain_of(samples)) {
+        const auto waits_by_element = [](const specs::Edge& edge) {
+          return edge.kind == specs::EdgeKind::element;
+        };
+        if (std::ranges::none_of(study_.arrays[array].edges, waits_by_element)) may_be_skipped_.insert(array);
+      }
+    }
+  }
 }
 
 void History::check_final(const engine::store::Restored& restored) {

@@ -130,6 +130,10 @@ class History {
   // The state that a new coordinator, or the final check, finds in the database.
   void check_restored(const engine::store::Restored& restored);
 
+  // A task of this stage of a training reports that it needs no more samples: those that have not begun may
+  // be skipped.
+  void enough_samples(ArrayId stage);
+
   // The worker runs in a job that a coordinator has decided to cancel: failures there count as caused by
   // that.
   void job_is_cancelled(WorkerNumber worker) { in_cancelled_jobs_.insert(worker); }
@@ -188,6 +192,7 @@ class History {
   bool floors_due_ = false;
   std::vector<Acknowledged> opened_;  // successes whose element was leased again; the next commit says why
   std::set<WorkerNumber> in_cancelled_jobs_;
+  std::set<ArrayId> may_be_skipped_;  // enough_samples()
   // Files of simulations that conversions with a limit delete, by array.
   std::map<ArrayId, std::set<Element>> raw_;
   // Blocks of conversions of which something was opened again, cancelled or lost: files of theirs may be

@@ -34,8 +34,6 @@ struct JobResult {
   std::vector<std::uint64_t> failed;
 };
 
-using Studies = std::vector<std::unique_ptr<SimulatedStudy>>;
-
 JobResult run_jobs(const Studies& studies, Vfs& vfs, const JobOptions& options);
 // Says what was broken, and how to see it again. Runs the seed once more for its last lines.
 void report_failure(const Studies& studies, Vfs& vfs, std::uint64_t seed, const RunOptions& run);

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/random.h"
 #include "engine/schedule/graph.h"
 #include "engine/store/store.h"
 #include "specs/study/study.h"
@@ -166,6 +167,25 @@ study:
   return kTexts;
 }
 
+// Added later: a part of the schedules has them, so that the seeds of the others still mean the same.
+const std::vector<StudyText>& later_texts() {
+  static const std::vector<StudyText> kTexts = {
+      {"follow",
+       R"(
+samples: {design: uniform, count: N, parameters: {x: [0, 1]}}
+study:
+  - {name: prepare, run: {cmd: prepare $(x)}}
+  - {name: simulate, run: {cmd: sim $(x), max_retries: 1, depends: [prepare]}}
+  - name: data
+    convert: {from: simulate, file: u.h5, dataset: density, targets: [x], shard_samples: 6}
+  - name: train
+    train: {data: data, follow: {stages: 3, epochs: 2}, until: validation_error < 0.5}
+)",
+       {24, 60}},
+  };
+  return kTexts;
+}
+
 std::unique_ptr<SimulatedStudy> make_study(const std::filesystem::path& folder, const StudyText& text,
                                            int count) {
   std::string body = text.text;
@@ -179,8 +199,11 @@ std::unique_ptr<SimulatedStudy> make_study(const std::filesystem::path& folder, 
   specs::Plan plan(specs::read_study(file, options).study, std::filesystem::path("/simulated") / name);
   const std::filesystem::path campaign = folder / name;
   engine::store::Store::create(campaign, plan);
-  auto study = std::make_unique<SimulatedStudy>(SimulatedStudy{name, std::move(plan), {}, {}, {}, 0, false});
+  auto study = std::make_unique<SimulatedStudy>(SimulatedStudy{.name = name, .plan = std::move(plan)});
   study->arrays = engine::array_specs(study->plan);
+  for (const specs::PlannedStep& step : study->plan.steps()) {
+    if (step.name.find(".follow_") != std::string::npos) study->stages.insert(step.first_array);
+  }
   for (const engine::ArraySpec& array : study->arrays)
     study->gangs = study->gangs || array.gang.spans_nodes();
   study->database = read_file(engine::store::database_path(campaign));
@@ -193,14 +216,25 @@ std::unique_ptr<SimulatedStudy> make_study(const std::filesystem::path& folder, 
 
 }  // namespace
 
-std::vector<std::unique_ptr<SimulatedStudy>> make_studies() {
+const SimulatedStudy& Studies::of(std::uint64_t seed) const {
+  const std::size_t later = all.size() - first_later;
+  if (hash64(seed, 6) % 20 == 0) return *all[first_later + hash64(seed, 1) % later];
+  return *all[hash64(seed, 1) % first_later];
+}
+
+Studies make_studies() {
   std::string name = (std::filesystem::temp_directory_path() / "wflow-simulation-XXXXXX").string();
   if (::mkdtemp(name.data()) == nullptr) throw Error(ExitCode::system, "no temporary directory");
   const std::filesystem::path folder = std::filesystem::canonical(name);
-  std::vector<std::unique_ptr<SimulatedStudy>> studies;
-  for (const StudyText& text : texts()) {
-    for (const int count : text.counts) studies.push_back(make_study(folder, text, count));
-  }
+  Studies studies;
+  const auto make = [&](const std::vector<StudyText>& list) {
+    for (const StudyText& text : list) {
+      for (const int count : text.counts) studies.all.push_back(make_study(folder, text, count));
+    }
+  };
+  make(texts());
+  studies.first_later = studies.all.size();
+  make(later_texts());
   std::filesystem::remove_all(folder);
   return studies;
 }

@@ -240,6 +240,10 @@ std::vector<wire::TaskEvent> TaskTable::take_events(RunningTask& task) const {
                         wire::Note{"half way"}};
   if (number == 2) event.body = wire::Metric{"loss", 1, number, 0.5};
   if (number == 3) event.body = wire::Progress{1, 2, "steps"};
+  if (number == 1 && around_.study.stages.contains(task.lease.array)) {
+    event.body = wire::OtherEvent{"enough_samples", R"({"reason": "the goal is met"})"};
+    around_.history.enough_samples(task.lease.array);
+  }
   events.push_back(std::move(event));
   return events;
 }

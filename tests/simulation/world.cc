@@ -60,6 +60,7 @@ TaskOptions some_tasks(Draw draw, const SimulatedStudy& study) {
   if (draw.chance(0.2)) options.stops = 2.0 / static_cast<double>(study.elements + 10);
   if (draw.chance(0.3)) options.children = 0.3;
   if (draw.chance(0.3)) options.events = 0.4;
+  if (!study.stages.empty()) options.events = 0.7;
   if (draw.chance(0.1)) options.poison = 1.0 / static_cast<double>(study.elements);
   return options;
 }
@@ -74,17 +75,11 @@ NetworkOptions some_network(Draw draw) {
   return options;
 }
 
-const SimulatedStudy& some_study(std::uint64_t seed,
-                                 const std::vector<std::unique_ptr<SimulatedStudy>>& studies) {
-  return *studies[hash64(seed, 1) % studies.size()];
-}
-
 }  // namespace
 
-World::World(std::uint64_t seed, const std::vector<std::unique_ptr<SimulatedStudy>>& studies, Vfs& vfs,
-             const RunOptions& options)
+World::World(std::uint64_t seed, const Studies& studies, Vfs& vfs, const RunOptions& options)
     : seed_(seed),
-      study_(some_study(seed, studies)),
+      study_(studies.of(seed)),
       options_(options),
       draw_(seed, Concern::faults),
       allocations_(seed, Concern::allocations),

@@ -50,8 +50,7 @@ struct Settings {
 
 class World {
  public:
-  World(std::uint64_t seed, const std::vector<std::unique_ptr<SimulatedStudy>>& studies, Vfs& vfs,
-        const RunOptions& options);
+  World(std::uint64_t seed, const Studies& studies, Vfs& vfs, const RunOptions& options);
   RunResult run();
 
  private:
