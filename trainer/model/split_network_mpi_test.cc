@@ -402,7 +402,8 @@ std::vector<Case> layer_cases() {
        [](GraphBuilder& b, Value x) {
          const Value more = b.convolution("c", x, 8 * 2, {1});
          return b.pixel_shuffle("q", more, 2);
-       }},
+       },
+       Bits::rounded},  // on some processors oneDNN takes other kernels for 16 channels of short lines
       {"slice of channels",
        [](GraphBuilder& b, Value x) { return b.slice("s", x, LayerAxis::channels, 1, 3); }},
       {"slice of cells",
