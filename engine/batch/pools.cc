@@ -275,7 +275,11 @@ void Pools::follow(const std::string& token, Live& live, Now now) {
   Pool& pool = pool_of(allocation);
   if (workers.count > 0) {
     for (const std::string& host : workers.hosts) live.hosts.insert(short_name(host));
-    live.manned.insert(workers.nodes.begin(), workers.nodes.end());
+    if (workers.incarnation > live.manned_in) live.manned.clear();
+    if (workers.incarnation >= live.manned_in) {
+      live.manned_in = workers.incarnation;
+      live.manned.insert(workers.nodes.begin(), workers.nodes.end());
+    }
     live.joined = live.had_workers = true;
     live.left_since_s.reset();
     pool.failures = 0;

@@ -113,7 +113,8 @@ struct AllocationWorkers {
   int slots = 0;        // the largest
   std::vector<std::string> hosts;
   bool worked = false;             // one of them has ended a task
-  std::vector<std::string> nodes;  // theirs, as the scheduler calls them
+  std::vector<std::string> nodes;  // of workers of the newest incarnation, as the scheduler calls them
+  int incarnation = 0;             // that one: a requeued job has a new one
 };
 
 struct Forecast {
@@ -148,8 +149,8 @@ class Pools {
   // True after a request to cancel it, or if its scheduler reports it as cancelled or preempted: later
   // reports of failures in it count as caused by that.
   bool is_cancelled(const std::string& token) const;
-  // True if it ended because it was given back, or for a cause that can no longer be known: its losses charge
-  // no attempt.
+  // True if it ended after this coordinator had asked to cancel it to give it back, or for a cause that can
+  // no longer be known: its losses charge no attempt.
   bool was_given_back(const std::string& token) const { return given_back_.contains(token); }
   // Nothing more is submitted; what waits is cancelled, what runs is given back once its workers have left.
   void stop_submitting();
@@ -221,7 +222,8 @@ class Pools {
     bool by_person = false;          // a request cancels it
     std::vector<std::string> nodes;  // as the scheduler named them last
     std::set<std::string> hosts;     // hosts of workers that joined, without the domain
-    std::set<std::string> manned;    // nodes of workers that joined, as the scheduler calls them
+    std::set<std::string> manned;    // nodes of workers that joined, as the scheduler calls them, ...
+    int manned_in = 0;               // ... in this incarnation, which no list may have named yet
     std::string failure;             // why it is given back, if not for want of work
     bool leaving = false;            // it is given back, ...
     bool left = false;               // ... because its workers left unasked, ...

@@ -185,7 +185,8 @@ void Pools::learn(const JobStatus& job, Now now) {
     live.joined = live.had_workers = live.worked = false;
     live.hosts.clear();
     live.nodes.clear();
-    live.manned.clear();
+    // Workers of this start may have joined before the first list that names it.
+    if (live.manned_in != job.restarts) live.manned.clear();
     live.left_since_s.reset();
     if (live.left) live.left = live.goes_on = live.leaving = live.cancel_asked = false;
     live.since_s = now.steady_s;
@@ -265,7 +266,8 @@ void Pools::ended(Allocation& allocation, JobEnd end, const std::string& reason,
                                             : why(end, reason);
   changed(allocation);
   if (allocation.id.empty()) return;  // it never was
-  if (given_back) given_back_.insert(allocation.token);
+  // Draining ends no task: before a cancellation, a task may have caused the end itself.
+  if (given_back && cancelled_.contains(allocation.token)) given_back_.insert(allocation.token);
   if (!given_back || live.by_person)
     note(fmt::format("allocation {} has ended: {}", allocation.id, allocation.reason));
   // Workers of a recovered one may well have come, to the coordinator before.

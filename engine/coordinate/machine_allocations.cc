@@ -82,7 +82,9 @@ void CoordinatorMachine::Impl::feed_pools() {
     workers.silent = workers.silent || running_s_ - worker.heard_s > silent_s;
     workers.slots = std::max(workers.slots, worker.capacity.cores);
     workers.hosts.push_back(worker.guardian.host);
-    workers.nodes.push_back(worker.capacity.node);
+    if (worker.incarnation > workers.incarnation) workers.nodes.clear();
+    workers.incarnation = std::max(workers.incarnation, worker.incarnation);
+    if (worker.incarnation == workers.incarnation) workers.nodes.push_back(worker.capacity.node);
   }
   pools_->set_workers(std::move(by_token));
   std::map<ArrayId, double> running_s;

@@ -512,6 +512,50 @@ TEST(Allocations, TasksOfAJobThatTheSchedulerSaysIsGoneRunAgainAtOnce) {
   EXPECT_EQ(campaign.failure_rows().at(0).counts, (AttemptCounts{1, 0, 0, false, 1}));
 }
 
+// tests/simulation, seed 5030236: the first list with the job's new start comes once a worker of it has
+// joined, and its node was lost.
+TEST(Allocations, ANodeThatIsLostBeforeTheListOfTheRequeueIsKnown) {
+  Campaign campaign(1);
+  campaign.options.pools[0].job.nodes = 2;
+  campaign.start();
+  campaign.accept();
+  campaign.list({campaign.job(batch::JobState::running)});
+  wire::Hello hello = campaign.hello_from(kThere);
+  hello.incarnation = 1;
+  campaign.say(kThere.id, std::move(hello));
+  campaign.beat(kThere.id);
+  const auto leases = campaign.leases(kThere.id);
+  ASSERT_EQ(leases.size(), 1U);
+  campaign.beat(kThere.id, {{leases[0].array, leases[0].first, 1}});
+  campaign.pass(10);
+  EXPECT_TRUE(campaign.reads.empty());
+  batch::JobStatus again = campaign.job(batch::JobState::running);
+  again.restarts = 1;
+  again.nodes = {"other"};
+  campaign.list({again});
+  campaign.pass(2);
+  EXPECT_EQ(campaign.reads.size(), 1U);
+}
+
+// A list of an earlier start names other nodes than those of the workers of the present one.
+TEST(Allocations, AListOfAnEarlierStartTakesNoNodeOfAWorkerOut) {
+  Campaign campaign(1);
+  campaign.options.pools[0].job.nodes = 2;
+  campaign.start();
+  campaign.accept();
+  campaign.list({campaign.job(batch::JobState::running)});
+  wire::Hello hello = campaign.hello_from(kThere);
+  hello.incarnation = 2;
+  campaign.say(kThere.id, std::move(hello));
+  campaign.beat(kThere.id);
+  ASSERT_EQ(campaign.leases(kThere.id).size(), 1U);
+  batch::JobStatus second = campaign.job(batch::JobState::running);
+  second.restarts = 1;
+  second.nodes = {"other"};
+  campaign.list({second});
+  EXPECT_FALSE(campaign.has_history("has taken there out"));
+}
+
 TEST(Allocations, AWorkerThatStillTalksIsNotLostByTheSchedulersWord) {
   Campaign campaign(1);
   campaign.start();
@@ -524,6 +568,49 @@ TEST(Allocations, AWorkerThatStillTalksIsNotLostByTheSchedulersWord) {
     campaign.pass(1);
   }
   EXPECT_TRUE(campaign.reads.empty());
+}
+
+// tests/simulation, seed 5034295: a task ended its workers, and so their allocations, each time while the
+// campaign waited for its workers to leave. The allocations counted as given back, and nothing was charged.
+TEST(Allocations, ATaskThatEndsAnAllocationThatDrainsIsCharged) {
+  Campaign campaign(1);
+  campaign.start();
+  campaign.accept();
+  campaign.list({campaign.job(batch::JobState::running)});
+  campaign.join_from(kThere);
+  const auto leases = campaign.leases(kThere.id);
+  ASSERT_EQ(leases.size(), 1U);
+  campaign.beat(kThere.id, {{leases[0].array, leases[0].first, 1}});
+  campaign.say("client", wire::Query{wire::AllocationsCommand{wire::AllocationsVerb::drain, "1", 1}});
+  campaign.pass(10);
+  campaign.list({campaign.job(batch::JobState::failed, batch::JobEnd::exit)});
+  campaign.pass(2);
+  EXPECT_TRUE(campaign.cancels.empty());
+  ASSERT_EQ(campaign.reads.size(), 1U);
+  campaign.handle(event::JournalRead{kThere.id, {}, {}, 0});
+  ASSERT_EQ(campaign.failures(), 1U);
+  EXPECT_EQ(campaign.failure_rows().at(0).outcome.reason, EndReason::worker_lost);
+  EXPECT_EQ(campaign.failure_rows().at(0).counts.crashes, 1U);
+}
+
+TEST(Allocations, ALossOnceTheAllocationIsCancelledIsNotCharged) {
+  Campaign campaign(1);
+  campaign.start();
+  campaign.accept();
+  campaign.list({campaign.job(batch::JobState::running)});
+  campaign.join_from(kThere);
+  const auto leases = campaign.leases(kThere.id);
+  ASSERT_EQ(leases.size(), 1U);
+  campaign.beat(kThere.id, {{leases[0].array, leases[0].first, 1}});
+  campaign.say("client", wire::Query{wire::AllocationsCommand{wire::AllocationsVerb::cancel, "1", 1}});
+  campaign.pass(10);
+  ASSERT_EQ(campaign.cancels.size(), 1U);
+  campaign.list({campaign.job(batch::JobState::failed, batch::JobEnd::exit)});
+  campaign.pass(2);
+  ASSERT_EQ(campaign.reads.size(), 1U);
+  campaign.handle(event::JournalRead{kThere.id, {}, {}, 0});
+  ASSERT_EQ(campaign.failures(), 1U);
+  EXPECT_EQ(campaign.failure_rows().at(0).counts.crashes, 0U);
 }
 
 // It ends the worker, and with it its allocation of one node.
