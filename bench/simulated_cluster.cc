@@ -56,8 +56,12 @@ using Endings = std::priority_queue<Ending, std::vector<Ending>, std::greater<>>
 
 constexpr std::size_t kConnecting = 200;
 
+// The bytes of one message in so many are counted.
+constexpr std::uint64_t kSample = 16;
+
 struct Counts {
   std::uint64_t tasks = 0, sent = 0, received = 0;
+  std::uint64_t bytes = 0;     // of messages both ways, without what encryption adds; estimated from a sample
   std::size_t connecting = 0;  // nodes that were not let in yet
 };
 
@@ -75,10 +79,13 @@ class Node {
         running_(options.slots),
         machine_(agent_options(options, number, keys), now()) {}
 
+  // Takes what has come from the coordinator, and does what is due.
   void turn() {
+    if (waits_ && counts_.connecting < kConnecting) look_up();
     for (; socket_; ++counts_.received) {
       auto message = socket_->receive();
       if (!message) break;
+      if (counts_.received % kSample == 0) counts_.bytes += kSample * wire::encode(*message).size();
       if (!welcome_ && std::holds_alternative<wire::Welcome>(*message)) {
         welcome_ = true;
         --counts_.connecting;
@@ -89,10 +96,18 @@ class Node {
       lose_socket();
       give(workers::event::ConnectionLost{});
     }
-    if (changed_ || machine_.wake_at_s() <= steady_now_s()) {
-      changed_ = false;
+    if (changed_ || wake_s_ <= steady_now_s()) settle();
+  }
+
+  // The next tasks start, results go out.
+  void settle() {
+    constexpr int kTurns = 4;  // not all tasks start in one
+    int turns = 0;
+    do {
       give(workers::event::Time{});
-    }
+      changed_ = false;
+      wake_s_ = machine_.wake_at_s();  // goes through all slots
+    } while (wake_s_ <= steady_now_s() && ++turns < kTurns);
   }
 
   void end(workers::SlotId slot, std::uint64_t number) {
@@ -109,6 +124,10 @@ class Node {
                                    unix_now_s() - duration_s, duration_s, 0.9 * duration_s,
                                    (100U << 20) + 4096 * (lease.first % 1000), 1U << 20, 2U << 20});
     give(std::move(ended));
+  }
+
+  void settle_ends() {
+    if (changed_) settle();
   }
 
   bool is_full() const { return machine_.running() == options_.slots; }
@@ -155,13 +174,18 @@ class Node {
     }
   }
 
-  // Their handshakes take this process's time: a few at once.
+  // Their handshakes take this process's time: a few at once, the others wait for their turn.
   void perform(workers::action::LookUp&) {
-    workers::event::EndpointRead read;
-    const wire::Endpoint& found = endpoint_;
-    if (counts_.connecting < kConnecting)
-      read.address = {found.local, found.remote, found.host, found.pid, found.epoch, found.others};
-    pending_.emplace_back(std::move(read));
+    waits_ = counts_.connecting >= kConnecting;
+    if (!waits_) pending_.emplace_back(found());
+  }
+  void look_up() {
+    waits_ = false;
+    give(found());
+  }
+  workers::event::EndpointRead found() const {
+    const wire::Endpoint& at = endpoint_;
+    return {workers::CoordinatorAddress{at.local, at.remote, at.host, at.pid, at.epoch, at.others}};
   }
   void perform(workers::action::Connect& connect) {
     const workers::CoordinatorAddress& at = connect.address;
@@ -171,7 +195,7 @@ class Node {
     pending_.emplace_back(workers::event::Connected{});
   }
   void perform(workers::action::Send& send) {
-    ++counts_.sent;
+    if (counts_.sent++ % kSample == 0) counts_.bytes += kSample * wire::encode(send.message).size();
     if (!socket_ || socket_->send(send.message)) return;
     lose_socket();
     pending_.emplace_back(workers::event::ConnectionLost{});
@@ -207,6 +231,8 @@ class Node {
   std::optional<wire::ClientSocket> socket_;
   std::deque<workers::AgentEvent> pending_;
   bool changed_ = true, welcome_ = false;
+  bool waits_ = false;  // to connect
+  double wake_s_ = 0;
 };
 
 double own_cpu_s() {
@@ -222,10 +248,11 @@ void report(const Nodes& nodes, const Counts& counts) {
   const auto number_of = [&](bool (Node::*is)() const) {
     return std::ranges::count_if(nodes, [is](const auto& node) { return ((*node).*is)(); });
   };
-  fmt::print(R"({{"welcome": {}, "full": {}, "tasks": {}, "sent": {}, "received": {}, "cpu_s": {:.3f}}})"
-             "\n",
-             number_of(&Node::is_welcome), number_of(&Node::is_full), counts.tasks, counts.sent,
-             counts.received, own_cpu_s());
+  fmt::print(
+      R"({{"welcome": {}, "full": {}, "tasks": {}, "sent": {}, "received": {}, "bytes": {}, "cpu_s": {:.3f}}})"
+      "\n",
+      number_of(&Node::is_welcome), number_of(&Node::is_full), counts.tasks, counts.sent, counts.received,
+      counts.bytes, own_cpu_s());
   std::fflush(stdout);
 }
 
@@ -243,16 +270,23 @@ void report(const Nodes& nodes, const Counts& counts) {
   Nodes nodes;
   for (std::size_t i = 0; i < options.nodes; ++i)
     nodes.push_back(std::make_unique<Node>(options, i, keys, *endpoint, context, endings, counts));
-  // A look at a socket without a message costs little, but not at thousands of them.
-  const auto turn = std::chrono::milliseconds(std::clamp<std::size_t>(options.nodes / 50, 5, 50));
-  for (double report_s = steady_now_s();;) {
-    const auto next = std::chrono::steady_clock::now() + turn;
+  // A look at a socket without a message is a system call or two: at thousands of them ten times a second.
+  constexpr auto kTick = std::chrono::milliseconds(5);
+  const double look_s = 1e-3 * static_cast<double>(std::clamp<std::size_t>(options.nodes / 20, 5, 100));
+  std::vector<std::size_t> ended;
+  for (double report_s = 0, next_look_s = 0;;) {
+    const auto next = std::chrono::steady_clock::now() + kTick;
     while (!endings.empty() && endings.top().at_s <= steady_now_s()) {
       const Ending ending = endings.top();
       endings.pop();
       nodes[ending.node]->end(ending.slot, ending.number);
+      ended.push_back(ending.node);
     }
-    for (const auto& node : nodes) node->turn();
+    for (const std::size_t node : std::exchange(ended, {})) nodes[node]->settle_ends();
+    if (steady_now_s() >= next_look_s) {
+      next_look_s = steady_now_s() + look_s;
+      for (const auto& node : nodes) node->turn();
+    }
     if (steady_now_s() >= report_s) {
       report(nodes, counts);
       report_s = steady_now_s() + 1;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kBusyBar = 12;
 constexpr int kWorkerColumns = 16;
-constexpr double kSilent_s = 5;  // heartbeats come every second or so
+constexpr double kSilent_s = 5;  // heartbeats come every second, or every third
 
 std::string allocation_text(const wire::AllocationView& allocation, double now_s) {
   std::string text = fmt::format("{} {}: {}", allocation.scheduler,

@@ -88,7 +88,7 @@ std::vector<std::string> slow_lines(const CampaignStatus& status) {
 
 // Lines about silent workers that do not count as lost yet: their tasks wait for that.
 std::vector<std::string> silent_lines(const CampaignStatus& status) {
-  constexpr double kSilent_s = 5;  // heartbeats come every second
+  constexpr double kSilent_s = 5;  // heartbeats come every second, or every third
   constexpr double kGivenUp_s = engine::Timing().lost_s + engine::Timing().margin_s;
   constexpr std::size_t kShown = 3;
   std::vector<std::string> lines;

@@ -22,6 +22,10 @@ void Coordinator::carry_out() {
     unreachable_.clear();
     for (CoordinatorAction& action : machine_->take_actions())
       std::visit([&](auto& value) { on(value); }, action);
+    // Once for all: a look at the processes of this host takes milliseconds, and a rack may be lost at once.
+    if (std::exchange(has_new_readings_, false)) {
+      for (event::JournalRead& journal : take_journals()) answers_.emplace_back(std::move(journal));
+    }
     if (answers_.empty()) return;
     for (CoordinatorEvent& event : std::exchange(answers_, {})) handle(std::move(event));
   } while (true);
@@ -58,7 +62,7 @@ void Coordinator::on(action::Kill& kill) {
 
 void Coordinator::on(action::ReadJournal& read) {
   readings_.emplace_back(plan_.campaign(), read);
-  for (event::JournalRead& journal : take_journals()) answers_.emplace_back(std::move(journal));
+  has_new_readings_ = true;
 }
 
 void Coordinator::on(action::LookAtJournal& look) {

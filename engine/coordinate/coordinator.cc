@@ -329,17 +329,21 @@ void Coordinator::set_state(CampaignState state) {
 void Coordinator::show(double now_s, bool last) {
   if (!last && now_s < next_status_s_) return;
   next_status_s_ = now_s + options_.status_interval_s;
-  const auto views = machine_->scheduler().workers();
-  std::vector<WorkerStatus> workers;
-  std::vector<std::pair<WorkerId, RunningElement>> running;
-  for (const auto& peer : machine_->peers(now_s)) {
-    const auto view = views.find(peer.worker);
-    if (view == views.end()) continue;
-    for (const RunningElement& element : peer.running) running.emplace_back(peer.worker, element);
-    workers.push_back({peer.worker, peer.host, view->second.capacity.cores, peer.running.size(),
-                       view->second.elements, peer.silent_s, view->second.draining, peer.ended});
+  // Several times a second: nothing is copied that grows with the number of running tasks.
+  const auto peers = machine_->peers(now_s);
+  std::vector<WorkerStatus> listed;
+  std::size_t workers = 0;
+  std::vector<LiveStatus::RunningOn> running;
+  running.reserve(peers.size());
+  for (const auto& peer : peers) {
+    const auto view = machine_->scheduler().worker(peer.worker);
+    if (!view) continue;
+    running.push_back({peer.worker, peer.running});
+    if (++workers > kListedWorkers) continue;
+    listed.push_back({peer.worker, peer.host, view->capacity.cores, peer.running.size(), view->elements,
+                      peer.silent_s, view->draining, peer.ended});
   }
-  status_.set_workers(std::move(workers));
+  status_.set_workers(std::move(listed), workers);
   std::map<std::size_t, std::string> held = machine_->held();
   held.merge(machine_->held_back());
   status_.set_held(std::move(held));

@@ -119,6 +119,7 @@ class Coordinator {
   std::unique_ptr<CoordinatorMachine> machine_;
   std::vector<CoordinatorEvent> answers_;  // to actions; handled once all actions are carried out
   std::vector<JournalReading> readings_;   // under way
+  bool has_new_readings_ = false;          // which were not looked at yet
   std::set<PeerId> unreachable_;           // a Send of these actions has failed: send nothing else to them
   CampaignState state_ = CampaignState::running;
   double next_status_s_ = 0;

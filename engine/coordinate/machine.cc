@@ -19,8 +19,9 @@ namespace {
 
 // Time after which the machine asks an unknown peer again for a Hello.
 constexpr double kIdentifyAgain_s = 120;
-// While results are gathered, commits wait this many times as long, a second at most: by then most of a
-// lease has ended, and neighbouring ends share a row.
+// While results are gathered, commits wait this many times as long as a message for each worker takes (a
+// second for 1,000 workers), but no longer than Timing::longest_commit_s: by then most of a lease has ended,
+// and neighbouring ends share a row.
 constexpr double kCommitGathers = 5;
 
 // The table of legal moves between phases.
@@ -142,11 +143,18 @@ void CoordinatorMachine::Impl::pulse() {
   check_silence();
   check_gangs();
   std::erase_if(identified_, [&](const auto& peer) { return running_s_ - peer.second > kIdentifyAgain_s; });
+  const double pulse_s = options_.timing.pulse_s;
+  const bool gathers = gather_s() > 0;
   for (auto& [id, worker] : workers_) {
     if (worker.peer.empty()) continue;
-    // A worker that gets other messages all the time needs no pulse.
-    const bool hears = gather_s() > 0 && now_.steady_s - worker.sent_s < options_.timing.pulse_s;
-    hears ? say_acknowledged(worker) : send(worker, pulse_for(worker));
+    // With many workers, one that gets other messages, as the answers to its heartbeats, needs no pulse.
+    // Where heartbeats are rare, so are pulses: the worker finds its coordinator silent after three of them.
+    const bool hears = gathers && now_.steady_s - worker.sent_s < std::max(worker.heartbeat_s, pulse_s);
+    if (!hears) {
+      send(worker, pulse_for(worker));
+    } else if (worker.heartbeat_s <= pulse_s) {
+      say_acknowledged(worker);
+    }
     if (std::exchange(worker.identify, false)) act(action::Send{worker.peer, wire::Identify{}});
   }
 }
@@ -232,10 +240,10 @@ void CoordinatorMachine::Impl::begin_to_dismiss() {
 // Waits for workers on other hosts only while they still send messages.
 bool CoordinatorMachine::Impl::workers_are_gone() const {
   if (!processes_.empty()) return false;
-  const double talked_s = running_s_ - 3 * options_.timing.heartbeat_s;
   return std::none_of(workers_.begin(), workers_.end(), [&](const auto& entry) {
     const Worker& worker = entry.second;
     if (worker.here || worker.reading) return true;
+    const double talked_s = running_s_ - 3 * worker.heartbeat_s;
     return !killed_all_ && worker.state != WorkerState::awaited && worker.heard_s > talked_s;
   });
 }
@@ -351,7 +359,10 @@ void CoordinatorMachine::Impl::commit() {
     return;
   }
   if (now_.steady_s < next_commit_s_ && may_gather()) return;
-  next_commit_s_ = now_.steady_s + kCommitGathers * gather_s();
+  if (gather_s() > 0) {
+    const double each_s = static_cast<double>(workers_.size()) / options_.timing.results_per_s;
+    next_commit_s_ = now_.steady_s + std::min(kCommitGathers * each_s, options_.timing.longest_commit_s);
+  }
   for (const ArrayId array : std::exchange(changed_arrays_, {}))
     batch_.totals.push_back({array, scheduler_.progress(array)});
   committing_ = true;

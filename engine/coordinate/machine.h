@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <variant>
@@ -293,8 +294,8 @@ class CoordinatorMachine {
   struct PeerView {  // one worker in the status
     std::string worker, host;
     double silent_s = 0;
-    std::vector<wire::RunningElement> running;
-    std::uint64_t ended = 0;  // elements that ended on it under this coordinator
+    std::span<const wire::RunningElement> running;  // until the next event
+    std::uint64_t ended = 0;                        // elements that ended on it under this coordinator
   };
   std::vector<PeerView> peers(double steady_s) const;
   // The campaign's batch allocations; `ended`: include ended ones.

@@ -90,6 +90,7 @@ struct CoordinatedWorker {
   bool identify = false;           // request that Hello
   std::set<ArrayId> templates;     // sent on this connection
   std::uint64_t heartbeat = 0;     // the last one on this connection
+  double heartbeat_s = 1;          // between two of them, as its Welcome says
   double heard_s = 0;              // running time of its last message
   double sent_s = 0;               // steady time of the last message to it
   std::uint64_t acknowledge = 0;   // committed sequence that has not been acknowledged yet; 0: none
@@ -205,6 +206,7 @@ struct CoordinatorMachine::Impl {
   void send(Worker& worker, wire::Message message);
   void send_templates(Worker& worker, ArrayId array);
   double gather_s() const;
+  double gather_s(const Worker& worker) const;
   void acknowledge(Worker& worker, std::uint64_t sequence);
   void say_acknowledged(Worker& worker);
 

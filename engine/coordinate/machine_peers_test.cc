@@ -82,6 +82,56 @@ TEST(Connections, ManyWorkersAreToldLess) {
   EXPECT_EQ(edge.batches.size(), commits + 2) << "somebody waits for it";
 }
 
+// A worker with work for many seconds needs no new lease soon, so that it may send its results later.
+TEST(Connections, AWorkerWithSpareLeasesGathersForLonger) {
+  TestEdge edge("", 50);
+  edge.options.timing.results_per_s = 10;
+  edge.options.timing.patient_results_per_s = 2;
+  edge.start();
+  edge.join(kThere);
+  EXPECT_DOUBLE_EQ(edge.sent<wire::Pulse>(kThere.id).back().gather_s, 0.1) << "it has none yet";
+  const wire::Lease lease = edge.leases(kThere.id).at(0);
+  edge.say(kThere.id, wire::Results{1, {{lease.id, lease.array, lease.first, 1, 0, 10, 100, 1}}, {}, {}});
+  edge.pass(1);
+  EXPECT_GE(edge.machine().scheduler().spare_s(kThere.id), 10);
+  edge.beat(kThere.id);
+  EXPECT_DOUBLE_EQ(edge.sent<wire::Pulse>(kThere.id).back().gather_s, 0.5);
+}
+
+// Ten thousand heartbeats a second, and as many answers, would cost more than the results do.
+TEST(Connections, ManyWorkersSendFewerHeartbeats) {
+  TestEdge edge("", 1);
+  edge.options.timing.results_per_s = 10;
+  edge.options.timing.heartbeats_per_s = 0.4;
+  edge.start();
+  edge.join(kThere);
+  EXPECT_DOUBLE_EQ(edge.sent<wire::Welcome>(kThere.id).at(0).heartbeat_s, 2.5);
+  edge.join(kOther);
+  EXPECT_DOUBLE_EQ(edge.sent<wire::Welcome>(kOther.id).at(0).heartbeat_s, 3) << "no more than this";
+  const std::size_t pulses = edge.sent<wire::Pulse>(kThere.id).size();
+  edge.pass(2.3);
+  EXPECT_EQ(edge.sent<wire::Pulse>(kThere.id).size(), pulses) << "the next heartbeat will be answered";
+  edge.pass(2);
+  EXPECT_GT(edge.sent<wire::Pulse>(kThere.id).size(), pulses) << "three times would be silence";
+  EXPECT_TRUE(edge.looks.empty());
+  edge.pass(20);
+  EXPECT_FALSE(edge.looks.empty()) << "neither has said anything";
+  EXPECT_TRUE(edge.reads.empty());
+  edge.pass(edge.options.timing.lost_s + edge.options.timing.margin_s);
+  EXPECT_EQ(edge.reads.size(), 2U) << "the fence is the same";
+}
+
+TEST(Connections, AShortFenceHasSeveralHeartbeats) {
+  Timing timing;
+  EXPECT_DOUBLE_EQ(timing.heartbeat_of(1), 1);
+  EXPECT_DOUBLE_EQ(timing.heartbeat_of(1000), 2);
+  EXPECT_DOUBLE_EQ(timing.heartbeat_of(10'000), 3);
+  timing.lost_s = 9;
+  EXPECT_DOUBLE_EQ(timing.heartbeat_of(10'000), 1.5);
+  timing.lost_s = 3;
+  EXPECT_DOUBLE_EQ(timing.heartbeat_of(10'000), 1);
+}
+
 TEST(Connections, TemplatesGoOutOncePerConnection) {
   TestEdge edge("", 1);
   edge.start();

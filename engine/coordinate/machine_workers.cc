@@ -145,7 +145,8 @@ void CoordinatorMachine::Impl::welcome(Worker& worker) {
   wire::Welcome welcome;
   welcome.campaign_directory = plan_.campaign().string();
   if (plan_.study().samples) welcome.samples = plan_.study().samples->design;
-  welcome.heartbeat_s = timing.heartbeat_s;
+  worker.heartbeat_s = timing.heartbeat_of(workers_.size());
+  welcome.heartbeat_s = worker.heartbeat_s;
   welcome.lost_s = worker.here ? timing.lost_here_s : timing.lost_s;
   send(worker, std::move(welcome));
   // Its templates were lost with its connection: leases that it still holds need theirs again.
@@ -240,6 +241,8 @@ constexpr std::size_t kKills = 4096;
 constexpr double kLongestGather_s = 0.4 * kAhead_s;
 // Below this a message is sent at once.
 constexpr double kLeastGather_s = 0.02;
+// A worker with spare leases for kPatient_s may gather longer: it runs out of work no earlier.
+constexpr double kPatient_s = 4, kLongestPatientGather_s = 1;
 // A worker with so many unacknowledged results gets the acknowledgement at once: they fill its journal.
 constexpr std::size_t kUnacknowledged = 1000;
 
@@ -287,6 +290,7 @@ void CoordinatorMachine::Impl::on_message(Worker& worker, wire::Message& message
 
 // An ended element may be leased to it again before its next heartbeat: a loss must not count it as running.
 void CoordinatorMachine::Impl::forget_running(Worker& worker, const wire::Results& results) {
+  if (worker.running.empty()) return;
   std::erase_if(worker.running, [&](const wire::RunningElement& running) {
     const auto in_run = [&](const wire::DoneRun& run) {
       return run.array == running.array && running.element - run.first < run.count;
@@ -446,8 +450,18 @@ double CoordinatorMachine::Impl::gather_s() const {
   return gather_s < kLeastGather_s ? 0 : std::min(gather_s, kLongestGather_s);
 }
 
+// How long this worker may gather its results. What waits is work that others wait for, too, so that workers
+// gather for longer only where they are many.
+double CoordinatorMachine::Impl::gather_s(const Worker& worker) const {
+  const double common_s = gather_s();
+  if (common_s <= 0 || worker.drain || phase_ != Phase::running) return common_s;
+  if (scheduler_.spare_s(worker.id) < kPatient_s) return common_s;
+  const double patient_s = static_cast<double>(workers_.size()) / options_.timing.patient_results_per_s;
+  return std::max(common_s, std::min(patient_s, kLongestPatientGather_s));
+}
+
 wire::Pulse CoordinatorMachine::Impl::pulse_for(const Worker& worker) const {
-  return {worker.heartbeat, static_cast<std::uint32_t>(scheduler_.gangs_on(worker.id)), gather_s(),
+  return {worker.heartbeat, static_cast<std::uint32_t>(scheduler_.gangs_on(worker.id)), gather_s(worker),
           running_s_ < watched_until_s_};
 }
 
@@ -691,10 +705,10 @@ void CoordinatorMachine::Impl::check_silence() {
                        worker.state == WorkerState::draining;
     const double silent_s = running_s_ - worker.heard_s;
     if (!talks || worker.here) continue;
-    if (silent_s > (worker.gone.empty() ? limit_s : kGoneHeartbeats * timing.heartbeat_s))
+    if (silent_s > (worker.gone.empty() ? limit_s : kGoneHeartbeats * worker.heartbeat_s))
       silent.push_back(id);
-    const bool looks = silent_s > kLookHeartbeats * timing.heartbeat_s && worker.gone.empty() &&
-                       running_s_ - worker.looked_s > kLookHeartbeats * timing.heartbeat_s;
+    const double look_s = kLookHeartbeats * worker.heartbeat_s;
+    const bool looks = silent_s > look_s && worker.gone.empty() && running_s_ - worker.looked_s > look_s;
     if (!looks) continue;
     worker.looked_s = running_s_;
     act(action::LookAtJournal{id});

@@ -83,8 +83,8 @@ void LiveStatus::apply(const store::Batch& batch) {
   keep_bounds(status_);
 }
 
-void LiveStatus::set_workers(std::vector<WorkerStatus> workers) {
-  status_.workers_total = workers.size();
+void LiveStatus::set_workers(std::vector<WorkerStatus> workers, std::size_t all) {
+  status_.workers_total = all;
   if (workers.size() > kListedWorkers) workers.resize(kListedWorkers);
   status_.workers = std::move(workers);
 }
@@ -225,19 +225,21 @@ void LiveStatus::estimate(std::size_t index, double steady_s) {
   step.left_s = static_cast<double>(total - std::min(done, total)) / step.rate_per_s;
 }
 
-void LiveStatus::set_running(const std::vector<std::pair<WorkerId, RunningElement>>& running, double unix_s) {
+void LiveStatus::set_running(std::span<const RunningOn> workers, double unix_s) {
   status_.slow.clear();
   std::map<std::size_t, double> usual;  // per step, computed once
-  for (const auto& [worker, element] : running) {
-    if (element.array >= plan_.array_count()) continue;
-    const std::size_t step = plan_.step_of(element.array);
-    const auto [at, is_new] = usual.try_emplace(step, 0);
-    if (is_new) at->second = usual_duration_s(usage_, plan_.steps()[step].name);
-    const double usual_s = at->second;
-    const double running_s = unix_s - element.started_s;
-    if (usual_s <= 0 || running_s < kFarBeyond * usual_s || running_s - usual_s < kLeastBeyond_s) continue;
-    status_.slow.push_back(
-        {specs::task_name(plan_, element.array, element.element), worker, running_s, usual_s});
+  for (const auto& [worker, elements] : workers) {
+    for (const RunningElement& element : elements) {
+      const double running_s = unix_s - element.started_s;
+      if (running_s < kLeastBeyond_s || element.array >= plan_.array_count()) continue;
+      const std::size_t step = plan_.step_of(element.array);
+      const auto [at, is_new] = usual.try_emplace(step, 0);
+      if (is_new) at->second = usual_duration_s(usage_, plan_.steps()[step].name);
+      const double usual_s = at->second;
+      if (usual_s <= 0 || running_s < kFarBeyond * usual_s || running_s - usual_s < kLeastBeyond_s) continue;
+      status_.slow.push_back(
+          {specs::task_name(plan_, element.array, element.element), std::string(worker), running_s, usual_s});
+    }
   }
   std::ranges::sort(status_.slow, std::greater<>(), &wire::SlowView::running_s);
   status_.slow_total = status_.slow.size();

@@ -7,7 +7,9 @@
 #include <deque>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/monitor/metric_curves.h"
@@ -28,13 +30,18 @@ class LiveStatus {
 
   // Takes a batch that is being committed. In order, each batch once.
   void apply(const store::Batch& batch);
-  void set_workers(std::vector<WorkerStatus> workers);
+  // The first `kListedWorkers` of so many.
+  void set_workers(std::vector<WorkerStatus> workers, std::size_t all);
   void set_allocations(wire::AllocationsAnswer allocations) { status_.allocations = std::move(allocations); }
   void set_refused(const wire::RefusedView& refused) { status_.refused = refused; }
   // Why no task of a step starts, by the step's place in the plan.
   void set_held(std::map<std::size_t, std::string> held) { held_ = std::move(held); }
   // The running tasks and their workers, to find tasks that have run for far longer than usual.
-  void set_running(const std::vector<std::pair<WorkerId, RunningElement>>& running, double unix_s);
+  struct RunningOn {
+    std::string_view worker;
+    std::span<const RunningElement> elements;
+  };
+  void set_running(std::span<const RunningOn> workers, double unix_s);
   // A move that campaign_state.h does not allow is a defect.
   void set_state(CampaignState state);
   void set_coordinator(std::string text) { status_.coordinator = std::move(text); }

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -87,7 +88,7 @@ TEST_F(LiveStatusTest, ListsAreBounded) {
     batch.events.push_back(event(0, wire::Artifact{"shard", "/s" + std::to_string(i)}));
   }
   status.apply(batch);
-  status.set_workers(std::vector<WorkerStatus>(20'000));
+  status.set_workers(std::vector<WorkerStatus>(kListedWorkers), 20'000);
   store_->commit(TestCampaign::failures({0, 99}));
   const CampaignStatus& now = update(status);
   EXPECT_EQ(now.failures.size(), kListedFailures);
@@ -187,7 +188,9 @@ TEST_F(LiveStatusTest, ReasonsHaveABound) {
 TEST_F(LiveStatusTest, TasksFarBeyondTheUsualArePointedOut) {
   LiveStatus status = begin();
   const auto running = [&](double seconds) {
-    status.set_running({{"w", {0, 7, 1e9}}, {"w", {0, 8, 1e9 + seconds - 1}}}, 1e9 + seconds);
+    const std::array<RunningElement, 2> elements = {{{0, 7, 1e9}, {0, 8, 1e9 + seconds - 1}}};
+    const LiveStatus::RunningOn worker{"w", elements};
+    status.set_running({&worker, 1}, 1e9 + seconds);
     return update(status).slow;
   };
   EXPECT_TRUE(running(1e6).empty()) << "nobody knows what is usual";

@@ -13,6 +13,11 @@ std::uint64_t Scheduler::leased_to(const WorkerId& worker) const {
   return at == leases_.workers().end() ? 0 : at->second.elements;
 }
 
+double Scheduler::spare_s(const WorkerId& worker) const {
+  const auto at = leases_.workers().find(worker);
+  return at == leases_.workers().end() ? 0 : at->second.spare_s;
+}
+
 std::vector<Backlog> Scheduler::backlog(const std::map<ArrayId, double>& running_s) const {
   std::vector<Backlog> pools;
   for (ArrayId id = 0; id < arrays_.size(); ++id) {

@@ -29,6 +29,7 @@ Worker* LeaseTable::find_worker(const WorkerId& id) {
 }
 
 Worker& LeaseTable::join(const WorkerId& id, const WorkerCapacity& capacity) {
+  largest_memory_.clear();
   const auto [at, added] = workers_.try_emplace(id);
   Worker& worker = at->second;
   if (added) {
@@ -55,11 +56,13 @@ Worker& LeaseTable::join(const WorkerId& id, const WorkerCapacity& capacity) {
 }
 
 void LeaseTable::set_draining(Worker& worker) {
+  largest_memory_.clear();
   worker.draining = true;
   index(worker);
 }
 
 void LeaseTable::leave(const WorkerId& id) {
+  largest_memory_.clear();
   const auto found = workers_.find(id);
   WFLOW_CHECK(found != workers_.end() && found->second.leases.empty());
   Worker& worker = found->second;
@@ -69,12 +72,15 @@ void LeaseTable::leave(const WorkerId& id) {
     if (members->second.empty()) allocations_.erase(members);
   }
   unindex(found->second);
+  if (found->second.moves) std::erase(moving_, &found->second);
   queues_.count_worker(found->second.serves, found->second.capacity.cores, -1);
   workers_.erase(found);
 }
 
 std::int64_t LeaseTable::largest_memory(QueueId queue) const {
-  std::int64_t largest = 0;
+  const auto [known, is_new] = largest_memory_.try_emplace(queue, 0);
+  std::int64_t& largest = known->second;
+  if (!is_new) return largest;
   for (const auto& [id, worker] : workers_) {
     if (!worker.draining && worker.serves[queue]) largest = std::max(largest, worker.capacity.memory_bytes);
   }
@@ -295,7 +301,7 @@ void LeaseTable::charge(Worker& worker, const LeaseState& lease, double elements
     worker.scarce_s.clear();
     worker.spare_s = worker.spare_cores = 0;
   }
-  index(worker);
+  index_later(worker);
 }
 
 // Its place among the workers that want more.
@@ -313,7 +319,20 @@ std::optional<DemandKey> LeaseTable::demand_key(Worker& worker) {
   return DemandKey(!has_free, worker.load.core_s / cores, worker.number);
 }
 
-// Puts the worker where first_demand() looks for it; this happens with every end, so its node is used again.
+void LeaseTable::index_later(Worker& worker) {
+  if (!std::exchange(worker.moves, true)) moving_.push_back(&worker);
+}
+
+void LeaseTable::find_places() {
+  for (Worker* worker : moving_) {
+    worker->moves = false;
+    index(*worker);
+  }
+  moving_.clear();
+}
+
+// Puts the worker where first_demand() looks for it; this happens with every message, so its node is used
+// again.
 void LeaseTable::index(Worker& worker) {
   const std::optional<DemandKey> key = demand_key(worker);
   if (!worker.key || !key) {

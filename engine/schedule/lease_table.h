@@ -107,15 +107,25 @@ class LeaseTable {
   void reserve(Worker& worker, double cores, double from_s);
 
   // ---- demand
-  void set_time(double now_s) { now_s_ = now_s; }
+  void set_time(double now_s) {
+    find_places();  // the times since when workers are free are those of their events
+    now_s_ = now_s;
+  }
   // Workers that want more: the idlest first.
-  Worker* first_demand() const { return demand_.empty() ? nullptr : demand_.begin()->second; }
+  Worker* first_demand() {
+    find_places();
+    return demand_.empty() ? nullptr : demand_.begin()->second;
+  }
   // Nothing is ready for it, until retry_unserved().
   void set_unserved(const Worker& worker) {
+    find_places();
     if (!worker.key) return;
     if (auto node = demand_.extract(*worker.key)) unserved_.insert(std::move(node));
   }
-  void retry_unserved() { demand_.merge(unserved_); }
+  void retry_unserved() {
+    find_places();
+    demand_.merge(unserved_);
+  }
   // Leases to take back, for workers that have been idle for too long (split.cc); to be revoked by their
   // bounds, and only what has not started.
   std::vector<LeaseId> split_back();
@@ -134,11 +144,15 @@ class LeaseTable {
   void attach_missing(Worker& worker);
   double end_s(const LeaseState& lease) const;
   std::optional<DemandKey> demand_key(Worker& worker);
+  // A message may end a hundred elements of a worker: its place is found once, before it is needed.
+  void index_later(Worker& worker);
+  void find_places();
   void index(Worker& worker);
   void unindex(Worker& worker);
   std::vector<Worker*> idle_workers() const;
   std::vector<Owner> owners();
-  bool split_from(Worker& owner, const Worker& idle, std::vector<LeaseId>& taken);
+  enum class Split : std::uint8_t { taken, nothing_for_it, nothing_left };
+  Split split_from(Worker& owner, const Worker& idle, std::vector<LeaseId>& taken);
 
   const std::vector<TaskArray>& arrays_;
   ReadyQueues& queues_;
@@ -148,6 +162,8 @@ class LeaseTable {
   std::map<std::string, Members> allocations_;
   std::set<LeaseId> incomplete_;  // gangs with nodes whose workers have not joined
   std::map<DemandKey, Worker*> demand_, unserved_;
+  std::vector<Worker*> moving_;                             // those with Worker::moves
+  mutable std::map<QueueId, std::int64_t> largest_memory_;  // as far as known since a worker came or went
   std::uint64_t leased_ = 0;
   std::size_t spares_ = 0;  // leases with spare elements that were not revoked
   std::uint64_t joined_ = 0;

@@ -398,6 +398,12 @@ Scheduler::LeasePage Scheduler::leases(LeaseCursor from, std::size_t limit) cons
   return page;
 }
 
+std::optional<Scheduler::WorkerView> Scheduler::worker(const WorkerId& id) const {
+  const auto at = leases_.workers().find(id);
+  if (at == leases_.workers().end()) return std::nullopt;
+  return WorkerView{at->second.capacity, at->second.elements, at->second.draining};
+}
+
 std::map<WorkerId, Scheduler::WorkerView> Scheduler::workers() const {
   std::map<WorkerId, WorkerView> views;
   for (const auto& [id, worker] : leases_.workers()) {

@@ -186,6 +186,8 @@ class Scheduler {
   bool ended() const { return open_ == 0; }
   std::uint64_t leased() const { return leases_.leased(); }
   std::uint64_t leased_to(const WorkerId& worker) const;
+  // The worker's spare leases, in seconds in which it can run them all. 0 for one that is not known.
+  double spare_s(const WorkerId& worker) const;
   // The workers of a lease on several nodes, the one that holds it first; empty for others.
   std::vector<WorkerId> gang_of(LeaseId lease) const;
   // One of its nodes is lost, or it is leased no more.
@@ -247,6 +249,7 @@ class Scheduler {
     bool draining = false;
   };
   std::map<WorkerId, WorkerView> workers() const;
+  std::optional<WorkerView> worker(const WorkerId& worker) const;
   // True if an ended state counts as a failure that retry_failed() opens again.
   static bool can_retry(ElementState state) {
     return state == ElementState::failed || state == ElementState::hard_failed ||

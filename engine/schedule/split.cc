@@ -11,23 +11,31 @@ namespace wflow::engine {
 // Takes back only elements that have not started, and only for a worker that has had a free core for as long
 // as a lease should last: if the estimates were right, nothing is left to take then.
 std::vector<LeaseId> LeaseTable::split_back() {
+  find_places();
   std::vector<LeaseId> taken;
   if (!next_split_s_ || now_s_ < *next_split_s_) return taken;
   next_split_s_.reset();
   const std::vector<Worker*> idle = idle_workers();
   if (idle.empty() || leased_ == 0) return taken;
   next_split_s_ = now_s_ + kAhead_s;
-  const std::vector<Owner> busy = owners();
+  std::vector<Owner> busy = owners();
+  std::size_t first =
+      0;  // those before it have nothing left: 5,000 idle workers must not ask 5,000 others each
   for (Worker* worker : idle) {
     const double due_s = *worker->free_since_s + kAhead_s;
     if (now_s_ < due_s - 1e-9) {
       next_split_s_ = std::min(*next_split_s_, due_s);
       continue;
     }
-    const bool found = std::any_of(busy.begin(), busy.end(), [&](const Owner& owner) {
-      return split_from(*owner.second, *worker, taken);
-    });
-    if (found) worker->free_since_s = now_s_;  // it comes within a round trip
+    while (first < busy.size() && busy[first].second == nullptr) ++first;
+    for (std::size_t i = first; i < busy.size(); ++i) {
+      if (busy[i].second == nullptr) continue;
+      const Split split = split_from(*busy[i].second, *worker, taken);
+      if (split == Split::nothing_left) busy[i].second = nullptr;
+      if (split != Split::taken) continue;
+      worker->free_since_s = now_s_;  // it comes within a round trip
+      break;
+    }
   }
   return taken;
 }
@@ -56,9 +64,8 @@ std::vector<LeaseTable::Owner> LeaseTable::owners() {
   return owners;
 }
 
-// Takes half of the elements that the owner cannot run at once, from those that it would start last. False if
-// it has none for the idle worker.
-bool LeaseTable::split_from(Worker& owner, const Worker& idle, std::vector<LeaseId>& taken) {
+// Takes half of the elements that the owner cannot run at once, from those that it would start last.
+LeaseTable::Split LeaseTable::split_from(Worker& owner, const Worker& idle, std::vector<LeaseId>& taken) {
   std::vector<std::pair<std::pair<int, LeaseId>, double>> leases;  // in reverse order of the worker's queue
   double excess = owner.load.cores + owner.spare_cores - owner.capacity.cores;
   for (const LeaseId id : owner.leases) {
@@ -73,7 +80,8 @@ bool LeaseTable::split_from(Worker& owner, const Worker& idle, std::vector<Lease
       leases.push_back({{lease_priority(queue, lease.spare > 0), ~id}, cores});
     }
   }
-  if (excess < 1e-6 || leases.empty()) return false;
+  if (excess < 1e-6) return Split::nothing_left;
+  if (leases.empty()) return Split::nothing_for_it;
   std::sort(leases.begin(), leases.end());
   double asked = 0;
   for (const auto& [key, cores] : leases) {
@@ -86,7 +94,7 @@ bool LeaseTable::split_from(Worker& owner, const Worker& idle, std::vector<Lease
   }
   owner.untried = true;
   index(owner);
-  return true;
+  return Split::taken;
 }
 
 }  // namespace wflow::engine

@@ -57,6 +57,7 @@ struct Worker {
   double reserved_s = 0;
   std::optional<double> free_since_s;      // it has cores without work
   std::optional<DemandKey> key;            // its place among the workers that want more
+  bool moves = false;                      // its place is to be found anew (LeaseTable)
   std::map<LeaseId, IntervalSet> missing;  // neither held nor reported when it joined again
 };
 

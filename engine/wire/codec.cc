@@ -7,6 +7,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <limits>
 #include <msgpack.hpp>
@@ -89,6 +90,12 @@ bool Reader::byte(std::uint8_t& value) {
 bool Reader::big_endian(std::size_t bytes, std::uint64_t& value) {
   if (failed_ || rest_.size() < bytes) return fail();
   value = 0;
+  if (bytes == sizeof value && std::endian::native == std::endian::little) {  // most of what Results have
+    std::memcpy(&value, rest_.data(), sizeof value);
+    value = __builtin_bswap64(value);
+    rest_.remove_prefix(sizeof value);
+    return true;
+  }
   for (std::size_t i = 0; i < bytes; ++i) value = value << 8 | static_cast<std::uint8_t>(rest_[i]);
   rest_.remove_prefix(bytes);
   return true;

@@ -126,7 +126,11 @@ namespace {
 constexpr int kQueuedMessages = 100'000;  // per peer; beyond it send() returns false
 constexpr std::size_t kUnheard = 1024;    // connections without a message yet
 constexpr int kBacklog = 4096;            // an allocation's workers come all at once
-constexpr int kHeartbeatMs = 2'000;       // TCP's own keep-alive takes hours to detect a lost node
+// TCP's own keep-alive takes hours to detect a lost node by default. Only the client's end asks
+// for ZeroMQ's heartbeats: libzmq finds the timer of each by going through those of all connections
+// (cancel_timer in its poller_base.cpp), so that those of 10,000 would keep a coordinator's thread busy.
+constexpr int kHeartbeatMs = 5'000;
+constexpr int kKeepAlive_s = 20, kKeepAliveAgain_s = 10, kKeepAlives = 3;
 constexpr int kHeartbeatTimeoutMs = 20'000;
 constexpr int kHandshakeMs = 20'000;
 constexpr int kConnectMs = 5'000;  // an address that does not answer must not keep from trying the next one
@@ -163,8 +167,6 @@ void set_common(zmq::socket_t& socket) {
   socket.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(kMaxMessageBytes));
   socket.set(zmq::sockopt::sndhwm, kQueuedMessages);
   socket.set(zmq::sockopt::rcvhwm, kQueuedMessages);
-  socket.set(zmq::sockopt::heartbeat_ivl, kHeartbeatMs);
-  socket.set(zmq::sockopt::heartbeat_timeout, kHeartbeatTimeoutMs);
   socket.set(zmq::sockopt::handshake_ivl, kHandshakeMs);
   socket.set(zmq::sockopt::linger, kLingerMs);
 }
@@ -249,6 +251,10 @@ struct ServerSocket::Impl {
     zap.set(zmq::sockopt::linger, 0);
     zap.bind(kZapAddress);  // before the router binds, or its first peers would be let in unchecked
     set_common(router);
+    router.set(zmq::sockopt::tcp_keepalive, 1);
+    router.set(zmq::sockopt::tcp_keepalive_idle, kKeepAlive_s);
+    router.set(zmq::sockopt::tcp_keepalive_intvl, kKeepAliveAgain_s);
+    router.set(zmq::sockopt::tcp_keepalive_cnt, kKeepAlives);
     router.set(zmq::sockopt::backlog, kBacklog);
     router.set(zmq::sockopt::router_mandatory, true);
     router.set(zmq::sockopt::router_handover, true);
@@ -429,6 +435,8 @@ struct ClientSocket::Impl {
         monitor(shared ? *shared : *own, ZMQ_PAIR) {
     const std::string events = fmt::format("inproc://wflow.monitor.{}", number);
     set_common(dealer);
+    dealer.set(zmq::sockopt::heartbeat_ivl, kHeartbeatMs);
+    dealer.set(zmq::sockopt::heartbeat_timeout, kHeartbeatTimeoutMs);
     dealer.set(zmq::sockopt::reconnect_ivl, -1);
     dealer.set(zmq::sockopt::connect_timeout, kConnectMs);
     dealer.set(zmq::sockopt::curve_serverkey, keys.server.public_key);

@@ -311,7 +311,8 @@ void Coordinator::expect_leased_again() {
     if (known && worker->gone() && &worker->host() != &host()) gone.push_back(id);
   }
   if (gone.empty()) return;
-  const double limit_s = 3 * around_.timing.heartbeat_s + kLeasedAgain_s;
+  constexpr std::size_t kMany = 1'000'000;  // workers: the longest time between two heartbeats
+  const double limit_s = 3 * around_.timing.heartbeat_of(kMany) + kLeasedAgain_s;
   around_.timeline.after(limit_s, [this, gone, pauses = pauses_] {
     if (!runs() || failing_ || pauses != pauses_) return;
     for (const std::string& id : gone) {

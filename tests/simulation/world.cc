@@ -32,7 +32,9 @@ engine::Timing quick_timing() {
   timing.dismiss_s = 6;
   timing.end_agent_s = 1.5;
   timing.gang_silent_s = 4;
-  timing.results_per_s = 40;  // a few workers gather, as hundreds do
+  timing.results_per_s = 40;  // a few workers gather, as hundreds do, ...
+  timing.patient_results_per_s = 15;
+  timing.heartbeats_per_s = 3;  // ... and send fewer heartbeats
   return timing;
 }
 
