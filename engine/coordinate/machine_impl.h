@@ -201,7 +201,7 @@ struct CoordinatorMachine::Impl {
   void apply(wire::Results& results, const WorkerId& worker);
   void apply_event(wire::TaskEvent& event);
   void exclude_node(const wire::TaskEvent& event, const std::string& line);
-  void skip_rest(const wire::TaskEvent& event, const std::string& line);
+  void skip_rest(ArrayId follower, const std::string& line);
   void identify(const PeerId& peer);
   void send(Worker& worker, wire::Message message);
   void send_templates(Worker& worker, ArrayId array);
@@ -307,10 +307,11 @@ struct CoordinatorMachine::Impl {
   bool end_recorded_ = false;
   bool killed_all_ = false;  // at the end: workers that did not end by themselves
   bool failed_ = false;
-  bool cancelled_ = false;             // the whole campaign: no task may become ready again
-  bool retry_due_ = false;             // MachineOptions::retry or run_again has not been carried out
-  bool recovering_ = true;             // it waits for workers of earlier coordinators
-  double next_pulse_s_ = 0;            // steady
+  bool cancelled_ = false;  // the whole campaign: no task may become ready again
+  bool retry_due_ = false;  // MachineOptions::retry or run_again has not been carried out
+  bool recovering_ = true;  // it waits for workers of earlier coordinators
+  std::vector<std::pair<ArrayId, std::string>> enough_;  // skip_rest() once recovery has ended
+  double next_pulse_s_ = 0;                              // steady
   double next_commit_s_ = 0;           // steady: for batches of ends alone, with many workers
   double time_limit_at_s_ = kNever_s;  // steady
   double phase_due_s_ = kNever_s;      // running time at which stopping or dismissing is given up

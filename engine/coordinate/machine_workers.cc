@@ -201,6 +201,7 @@ void CoordinatorMachine::Impl::settle_worker(Worker& worker) {
 void CoordinatorMachine::Impl::end_recovery() {
   recovering_ = false;
   scheduler_.drop_early_results();
+  for (const auto& [follower, line] : std::exchange(enough_, {})) skip_rest(follower, line);
   run_again(options_.run_again);
   retry_due_ = options_.retry.has_value();
   if (options_.retry) ask_for_retry({}, *options_.retry);
@@ -354,7 +355,7 @@ void CoordinatorMachine::Impl::apply_event(wire::TaskEvent& event) {
   }
   const auto* other = std::get_if<wire::OtherEvent>(&event.body);
   if (other != nullptr && other->type == "exclude_node") exclude_node(event, other->json);
-  if (other != nullptr && other->type == "enough_samples") skip_rest(event, other->json);
+  if (other != nullptr && other->type == "enough_samples") skip_rest(event.array, other->json);
   if (auto followup = followup_of(event); followup && submitted_.insert(followup->source).second) {
     record("submit", fmt::format("{}: {}", plan_.array_name(event.array),
                                  followup->spec.empty() ? followup->directory : followup->spec));
@@ -374,10 +375,12 @@ std::string text_in(const std::string& line, const char* key) {
 }  // namespace
 
 // A training that follows its data set has reached its goal (`until`).
-void CoordinatorMachine::Impl::skip_rest(const wire::TaskEvent& event, const std::string& line) {
-  const std::uint64_t skipped = scheduler_.skip_rest_for(event.array);
+void CoordinatorMachine::Impl::skip_rest(ArrayId follower, const std::string& line) {
+  // Samples that look ready may have succeeded: a worker of an earlier coordinator has not said so yet.
+  if (recovering_) return void(enough_.emplace_back(follower, line));
+  const std::uint64_t skipped = scheduler_.skip_rest_for(follower);
   if (skipped == 0) return;
-  record("note", fmt::format("{}: {}: {} that had not begun {} skipped", plan_.array_name(event.array),
+  record("note", fmt::format("{}: {}: {} that had not begun {} skipped", plan_.array_name(follower),
                              text_in(line, "reason"),
                              text::format_count(skipped) + (skipped == 1 ? " sample" : " samples"),
                              skipped == 1 ? "is" : "are"));

@@ -540,6 +540,9 @@ void History::committed(const engine::store::Batch& batch) {
     for (Element element = end.range.first; element <= end.range.last; ++element) {
       ElementTruth& truth = at(end.array, element);
       truth.committed = end.state == engine::ElementState::done;
+      // It will not run again; what used its result does, without it.
+      if (end.state == engine::ElementState::skipped && truth.result_lost)
+        make_again_below(end.array, element);
       if (engine::has_ended(end.state)) truth.result_lost = false;
       if (!engine::has_ended(end.state)) forget_counts(truth);
     }
