@@ -166,12 +166,18 @@ std::string frame_record(const JournalHeader& header) {
   return frame(kHeader, json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
+namespace {
+
+std::string lost_results(std::uint64_t results) {
+  if (results == 1) return "1 of its results is lost, so that up to 1 finished task runs again";
+  return fmt::format("{0} of its results are lost, so that up to {0} finished tasks run again", results);
+}
+
+}  // namespace
+
 std::string JournalDamage::sentence() const {
   if (newer) return "the journal was written by a newer wflow, which alone can read it";
-  const std::string lost =
-      missing > 0 ? fmt::format("{} of its results {} lost, so that up to {} finished {} run again", missing,
-                                missing == 1 ? "is" : "are", missing, missing == 1 ? "task" : "tasks")
-                  : "tasks whose results stood there run again";
+  const std::string lost = missing > 0 ? lost_results(missing) : "tasks whose results stood there run again";
   if (places == 0) return "the journal was cut or replaced: " + lost;
   return fmt::format("{} of the journal {} damaged ({} bytes): {}",
                      places == 1 ? "one place" : fmt::format("{} places", places), places == 1 ? "is" : "are",
@@ -179,9 +185,7 @@ std::string JournalDamage::sentence() const {
 }
 
 std::string missing_journal(std::uint64_t results) {
-  return fmt::format(
-      "the journal is missing: {} of its results {} lost, so that up to {} finished {} run again", results,
-      results == 1 ? "is" : "are", results, results == 1 ? "task" : "tasks");
+  return "the journal is missing: " + lost_results(results);
 }
 
 std::filesystem::path count_file(std::filesystem::path journal) {
