@@ -45,8 +45,8 @@ Request parse_request(const std::string& text, const std::string& name);
 
 // Rows of an inference: for each trace one that begins it, its draws, one for each tag, and its replicas.
 // They have the columns of RowColumn, and these kinds.
-inline constexpr double kBeginKind =
-    1000;  // value: log weight; log prior, log likelihood, sample, that of the replicas
+// value: log weight; then log prior, log likelihood, sample, log likelihood of the replicas
+inline constexpr double kBeginKind = 1000;
 inline constexpr double kTagKind = 1001;  // value: the tag's; its name is an address
 // kReplicasInRow values from `value` on: of all arrays, in order of their names. Only if there are no more
 // than kMostReplicas: then an observation of thousands of values does not make the rows many times as long.

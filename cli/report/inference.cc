@@ -132,13 +132,7 @@ void add_predictive(const std::string& title, const nlohmann::json& predictive, 
     add("replicas: 95 %", "high", false);
     page.figure(std::move(figure));
   }
-  std::string text = fmt::format("{:.2f} of the replicas are less likely than the observation",
-                                 predictive.at("p_value").get<double>());
-  if (predictive.contains("values"))
-    text += fmt::format("; {} of {} observed values are within 90 % of theirs",
-                        predictive.at("within_90").get<std::size_t>(),
-                        predictive.at("values").get<std::size_t>());
-  page.paragraph(text + ".");
+  page.paragraph(predictive.at("sentence").get<std::string>() + ".");
 }
 
 // How good the weighted traces of a simulator are, or its chains.

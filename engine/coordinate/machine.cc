@@ -138,6 +138,7 @@ void CoordinatorMachine::Impl::check_time() {
 
 void CoordinatorMachine::Impl::pulse() {
   next_pulse_s_ = now_.steady_s + options_.timing.pulse_s;
+  sum_running();
   pools_due_ = true;
   report_unserved();
   check_silence();

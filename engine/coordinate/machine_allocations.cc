@@ -68,6 +68,18 @@ void CoordinatorMachine::Impl::run_pools() {
   check_stuck();
 }
 
+// With each pulse only: thousands of workers run hundreds of thousands of tasks, and pools are fed with each
+// worker that joins.
+void CoordinatorMachine::Impl::sum_running() {
+  so_far_s_.clear();
+  if (!pools_) return;
+  for (const auto& [id, worker] : workers_) {
+    // A worker's clock may be off: no longer than this coordinator runs.
+    for (const wire::RunningElement& element : worker.running)
+      so_far_s_[element.array] += std::clamp(now_.unix_s - element.started_s, 0.0, running_s_);
+  }
+}
+
 void CoordinatorMachine::Impl::feed_pools() {
   std::map<std::string, batch::AllocationWorkers> by_token;
   const double silent_s = 5 * options_.timing.heartbeat_s;
@@ -87,13 +99,7 @@ void CoordinatorMachine::Impl::feed_pools() {
     if (worker.incarnation == workers.incarnation) workers.nodes.push_back(worker.capacity.node);
   }
   pools_->set_workers(std::move(by_token));
-  std::map<ArrayId, double> running_s;
-  for (const auto& [id, worker] : workers_) {
-    // A worker's clock may be off: no longer than this coordinator runs.
-    for (const wire::RunningElement& element : worker.running)
-      running_s[element.array] += std::clamp(now_.unix_s - element.started_s, 0.0, running_s_);
-  }
-  const std::vector<Backlog> backlog = scheduler_.backlog(running_s);
+  const std::vector<Backlog> backlog = scheduler_.backlog(so_far_s_);
   for (const batch::PoolSpec& pool : pools_->pools()) {
     const Group* group = groups_.find(pool.name);
     batch::Demand demand;

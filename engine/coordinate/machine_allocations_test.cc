@@ -39,6 +39,25 @@ class Campaign : public TestEdge {
     say(worker.id, std::move(hello));
     beat(worker.id);
   }
+  // The worker runs in this start of the first job.
+  void join_in(const TestWorker& worker, int incarnation) {
+    wire::Hello hello = hello_from(worker);
+    hello.incarnation = incarnation;
+    say(worker.id, std::move(hello));
+    beat(worker.id);
+  }
+  // The worker says that it runs the task of the only lease that it has.
+  void run_only_lease(const TestWorker& worker) {
+    const auto held = leases(worker.id);
+    ASSERT_EQ(held.size(), 1U);
+    beat(worker.id, {{held[0].array, held[0].first, 1}});
+  }
+  // The first job runs.
+  void start_job() {
+    start();
+    accept();
+    list({job(batch::JobState::running)});
+  }
   void list(std::vector<batch::JobStatus> jobs) {
     handle(event::JobsListed{"slurm", {true, {}, std::move(jobs)}});
     handle(event::Time{});
@@ -113,9 +132,7 @@ TEST(Allocations, ALossWithTheAllocationChargesNoAttempt) {
   campaign.start();
   campaign.accept();
   campaign.join_from(kThere);
-  const auto leases = campaign.leases(kThere.id);
-  ASSERT_EQ(leases.size(), 1U);
-  campaign.beat(kThere.id, {{leases[0].array, leases[0].first, 1}});
+  campaign.run_only_lease(kThere);
   campaign.list({campaign.job(batch::JobState::running)});
   campaign.list({campaign.job(batch::JobState::failed, batch::JobEnd::node)});
   campaign.pass(campaign.options.timing.lost_s + campaign.options.timing.margin_s + 2);
@@ -135,9 +152,7 @@ TEST(Allocations, WhatTheSchedulerSaysAfterTheLossTakesTheChargeBack) {
   campaign.start();
   campaign.accept();
   campaign.join_from(kThere);
-  const auto leases = campaign.leases(kThere.id);
-  ASSERT_EQ(leases.size(), 1U);
-  campaign.beat(kThere.id, {{leases[0].array, leases[0].first, 1}});
+  campaign.run_only_lease(kThere);
   campaign.list({campaign.job(batch::JobState::running)});
   campaign.pass(campaign.options.timing.lost_s + campaign.options.timing.margin_s + 2);
   campaign.handle(event::JournalRead{kThere.id, {}, {}, 0});
@@ -190,10 +205,7 @@ TEST(Allocations, ARequeuedAllocationIsANewIncarnation) {
   EXPECT_EQ(campaign.failure_rows().at(0).outcome.reason, EndReason::preempted);
   EXPECT_EQ(campaign.failure_rows().at(0).counts, (AttemptCounts{1, 0, 0, false, 1}));
   const TestWorker next{"w-next", "there", 400};
-  wire::Hello hello = campaign.hello_from(next);
-  hello.incarnation = 1;
-  campaign.say(next.id, std::move(hello));
-  campaign.beat(next.id);
+  campaign.join_in(next, 1);
   ASSERT_EQ(campaign.leases(next.id).size(), 1U);
   EXPECT_EQ(campaign.leases(next.id)[0].attempt, 1U);
 }
@@ -205,10 +217,7 @@ TEST(Allocations, WorkersOfARequeuedAllocationHaveUntilTheirFence) {
     Campaign campaign(1);
     campaign.start();
     campaign.accept();
-    wire::Hello hello = campaign.hello_from(kThere);
-    hello.incarnation = incarnation;
-    campaign.say(kThere.id, std::move(hello));
-    campaign.beat(kThere.id);
+    campaign.join_in(kThere, incarnation);
     ASSERT_EQ(campaign.leases(kThere.id).size(), 1U);
     batch::JobStatus again = campaign.job(batch::JobState::running);
     again.restarts = 1;
@@ -259,9 +268,7 @@ TEST(Allocations, ALossInAnAllocationThatRunsCountsAsACrash) {
   campaign.start();
   campaign.accept();
   campaign.join_from(kThere);
-  const auto leases = campaign.leases(kThere.id);
-  ASSERT_EQ(leases.size(), 1U);
-  campaign.beat(kThere.id, {{leases[0].array, leases[0].first, 1}});
+  campaign.run_only_lease(kThere);
   campaign.list({campaign.job(batch::JobState::running)});
   campaign.pass(campaign.options.timing.lost_s + campaign.options.timing.margin_s + 2);
   ASSERT_EQ(campaign.reads.size(), 1U);
@@ -411,9 +418,7 @@ TEST(Allocations, PeopleAddCancelAndDrain) {
 // Its tasks may end before its worker does, and the worker's journal is read when all is over.
 TEST(Allocations, WhatFailedInOneThatWasPreemptedIsPreempted) {
   Campaign campaign(1);
-  campaign.start();
-  campaign.accept();
-  campaign.list({campaign.job(batch::JobState::running)});
+  campaign.start_job();
   campaign.join_from(kThere);
   const auto leases = campaign.leases(kThere.id);
   ASSERT_EQ(leases.size(), 1U);
@@ -429,9 +434,7 @@ TEST(Allocations, WhatFailedInOneThatWasPreemptedIsPreempted) {
 
 TEST(Allocations, WhatFailsInAnAllocationThatWasCancelledIsPreempted) {
   Campaign campaign(1);
-  campaign.start();
-  campaign.accept();
-  campaign.list({campaign.job(batch::JobState::running)});
+  campaign.start_job();
   campaign.join_from(kThere);
   const auto leases = campaign.leases(kThere.id);
   ASSERT_EQ(leases.size(), 1U);
@@ -453,9 +456,7 @@ TEST(Allocations, WhatFailsInAnAllocationThatWasCancelledIsPreempted) {
 // Its guardian has written that the agent was killed: 75 s of waiting would be for nothing.
 TEST(Allocations, AKilledAgentIsKnownByItsJournal) {
   Campaign campaign(1);
-  campaign.start();
-  campaign.accept();
-  campaign.list({campaign.job(batch::JobState::running)});
+  campaign.start_job();
   campaign.join_from(kThere);
   const auto leases = campaign.leases(kThere.id);
   campaign.beat(kThere.id, {{leases[0].array, leases[0].first, 1}});
@@ -474,9 +475,7 @@ TEST(Allocations, AKilledAgentIsKnownByItsJournal) {
 // charged.
 TEST(Allocations, ATaskThatEndsItsWorkerBeforeAnyHeartbeatIsCharged) {
   Campaign campaign(1);
-  campaign.start();
-  campaign.accept();
-  campaign.list({campaign.job(batch::JobState::running)});
+  campaign.start_job();
   campaign.join_from(kThere);
   const auto leases = campaign.leases(kThere.id);
   campaign.pass(1);
@@ -491,9 +490,7 @@ TEST(Allocations, ATaskThatEndsItsWorkerBeforeAnyHeartbeatIsCharged) {
 
 TEST(Allocations, TasksOfAJobThatTheSchedulerSaysIsGoneRunAgainAtOnce) {
   Campaign campaign(1);
-  campaign.start();
-  campaign.accept();
-  campaign.list({campaign.job(batch::JobState::running)});
+  campaign.start_job();
   campaign.join_from(kThere);
   const auto leases = campaign.leases(kThere.id);
   campaign.beat(kThere.id, {{leases[0].array, leases[0].first, 1}});
@@ -517,16 +514,9 @@ TEST(Allocations, TasksOfAJobThatTheSchedulerSaysIsGoneRunAgainAtOnce) {
 TEST(Allocations, ANodeThatIsLostBeforeTheListOfTheRequeueIsKnown) {
   Campaign campaign(1);
   campaign.options.pools[0].job.nodes = 2;
-  campaign.start();
-  campaign.accept();
-  campaign.list({campaign.job(batch::JobState::running)});
-  wire::Hello hello = campaign.hello_from(kThere);
-  hello.incarnation = 1;
-  campaign.say(kThere.id, std::move(hello));
-  campaign.beat(kThere.id);
-  const auto leases = campaign.leases(kThere.id);
-  ASSERT_EQ(leases.size(), 1U);
-  campaign.beat(kThere.id, {{leases[0].array, leases[0].first, 1}});
+  campaign.start_job();
+  campaign.join_in(kThere, 1);
+  campaign.run_only_lease(kThere);
   campaign.pass(10);
   EXPECT_TRUE(campaign.reads.empty());
   batch::JobStatus again = campaign.job(batch::JobState::running);
@@ -541,13 +531,8 @@ TEST(Allocations, ANodeThatIsLostBeforeTheListOfTheRequeueIsKnown) {
 TEST(Allocations, AListOfAnEarlierStartTakesNoNodeOfAWorkerOut) {
   Campaign campaign(1);
   campaign.options.pools[0].job.nodes = 2;
-  campaign.start();
-  campaign.accept();
-  campaign.list({campaign.job(batch::JobState::running)});
-  wire::Hello hello = campaign.hello_from(kThere);
-  hello.incarnation = 2;
-  campaign.say(kThere.id, std::move(hello));
-  campaign.beat(kThere.id);
+  campaign.start_job();
+  campaign.join_in(kThere, 2);
   ASSERT_EQ(campaign.leases(kThere.id).size(), 1U);
   batch::JobStatus second = campaign.job(batch::JobState::running);
   second.restarts = 1;
@@ -558,9 +543,7 @@ TEST(Allocations, AListOfAnEarlierStartTakesNoNodeOfAWorkerOut) {
 
 TEST(Allocations, AWorkerThatStillTalksIsNotLostByTheSchedulersWord) {
   Campaign campaign(1);
-  campaign.start();
-  campaign.accept();
-  campaign.list({campaign.job(batch::JobState::running)});
+  campaign.start_job();
   campaign.join_from(kThere);
   campaign.list({campaign.job(batch::JobState::failed, batch::JobEnd::node)});
   for (int i = 0; i < 10; ++i) {
@@ -574,13 +557,9 @@ TEST(Allocations, AWorkerThatStillTalksIsNotLostByTheSchedulersWord) {
 // campaign waited for its workers to leave. The allocations counted as given back, and nothing was charged.
 TEST(Allocations, ATaskThatEndsAnAllocationThatDrainsIsCharged) {
   Campaign campaign(1);
-  campaign.start();
-  campaign.accept();
-  campaign.list({campaign.job(batch::JobState::running)});
+  campaign.start_job();
   campaign.join_from(kThere);
-  const auto leases = campaign.leases(kThere.id);
-  ASSERT_EQ(leases.size(), 1U);
-  campaign.beat(kThere.id, {{leases[0].array, leases[0].first, 1}});
+  campaign.run_only_lease(kThere);
   campaign.say("client", wire::Query{wire::AllocationsCommand{wire::AllocationsVerb::drain, "1", 1}});
   campaign.pass(10);
   campaign.list({campaign.job(batch::JobState::failed, batch::JobEnd::exit)});
@@ -595,13 +574,9 @@ TEST(Allocations, ATaskThatEndsAnAllocationThatDrainsIsCharged) {
 
 TEST(Allocations, ALossOnceTheAllocationIsCancelledIsNotCharged) {
   Campaign campaign(1);
-  campaign.start();
-  campaign.accept();
-  campaign.list({campaign.job(batch::JobState::running)});
+  campaign.start_job();
   campaign.join_from(kThere);
-  const auto leases = campaign.leases(kThere.id);
-  ASSERT_EQ(leases.size(), 1U);
-  campaign.beat(kThere.id, {{leases[0].array, leases[0].first, 1}});
+  campaign.run_only_lease(kThere);
   campaign.say("client", wire::Query{wire::AllocationsCommand{wire::AllocationsVerb::cancel, "1", 1}});
   campaign.pass(10);
   ASSERT_EQ(campaign.cancels.size(), 1U);

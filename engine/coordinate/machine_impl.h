@@ -247,6 +247,7 @@ struct CoordinatorMachine::Impl {
   void on(event::JobsListed& event);
   void on(event::JobsCancelled& event);
   void run_pools();
+  void sum_running();
   void feed_pools();
   void carry_out(batch::PoolActions actions);
   void drain_allocation(const std::string& token);
@@ -355,7 +356,8 @@ struct CoordinatorMachine::Impl {
   std::vector<FailureOnNodes> failures_;  // failures of tasks on several nodes, not decided yet
 
   std::optional<batch::Pools> pools_;
-  bool pools_due_ = false;  // an event may change their decisions
+  bool pools_due_ = false;              // an event may change their decisions
+  std::map<ArrayId, double> so_far_s_;  // for how long running tasks run, summed: sum_running()
   double pools_give_up_s_ =
       kNever_s;  // running time: the campaign ends then with jobs that can't be cancelled
   bool stuck_ = false;

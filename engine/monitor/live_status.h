@@ -30,7 +30,7 @@ class LiveStatus {
 
   // Takes a batch that is being committed. In order, each batch once.
   void apply(const store::Batch& batch);
-  // The first `kListedWorkers` of so many.
+  // Some of so many workers; no more than kListedWorkers are kept.
   void set_workers(std::vector<WorkerStatus> workers, std::size_t all);
   void set_allocations(wire::AllocationsAnswer allocations) { status_.allocations = std::move(allocations); }
   void set_refused(const wire::RefusedView& refused) { status_.refused = refused; }

@@ -88,7 +88,7 @@ TEST_F(LiveStatusTest, ListsAreBounded) {
     batch.events.push_back(event(0, wire::Artifact{"shard", "/s" + std::to_string(i)}));
   }
   status.apply(batch);
-  status.set_workers(std::vector<WorkerStatus>(kListedWorkers), 20'000);
+  status.set_workers(std::vector<WorkerStatus>(20'000), 20'000);
   store_->commit(TestCampaign::failures({0, 99}));
   const CampaignStatus& now = update(status);
   EXPECT_EQ(now.failures.size(), kListedFailures);

@@ -19,8 +19,8 @@ std::vector<LeaseId> LeaseTable::split_back() {
   if (idle.empty() || leased_ == 0) return taken;
   next_split_s_ = now_s_ + kAhead_s;
   std::vector<Owner> busy = owners();
-  std::size_t first =
-      0;  // those before it have nothing left: 5,000 idle workers must not ask 5,000 others each
+  // Those before it have nothing left: 5,000 idle workers must not ask 5,000 others each.
+  std::size_t first = 0;
   for (Worker* worker : idle) {
     const double due_s = *worker->free_since_s + kAhead_s;
     if (now_s_ < due_s - 1e-9) {

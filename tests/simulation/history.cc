@@ -722,15 +722,13 @@ void History::check_end(engine::ElementState state, bool may_run, ArrayId array,
 }
 
 void History::enough_samples(ArrayId stage) {
+  const auto is_by_element = [](const specs::Edge& edge) { return edge.kind == specs::EdgeKind::element; };
   for (const specs::Edge& data : study_.arrays[stage].edges) {
+    if (data.kind != specs::EdgeKind::block) continue;
     for (const specs::Edge& samples : study_.arrays[data.parent].edges) {
-      if (data.kind != specs::EdgeKind::block || samples.kind != specs::EdgeKind::block) continue;
-      for (const ArrayId array : chain_of(samples)) {
-        const auto waits_by_element = [](const specs::Edge& edge) {
-          return edge.kind == specs::EdgeKind::element;
-        };
-        if (std::ranges::none_of(study_.arrays[array].edges, waits_by_element)) may_be_skipped_.insert(array);
-      }
+      if (samples.kind != specs::EdgeKind::block) continue;
+      for (const ArrayId array : chain_of(samples))
+        if (std::ranges::none_of(study_.arrays[array].edges, is_by_element)) may_be_skipped_.insert(array);
     }
   }
 }

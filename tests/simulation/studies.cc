@@ -9,6 +9,7 @@
 #include "base/random.h"
 #include "engine/schedule/graph.h"
 #include "engine/store/store.h"
+#include "specs/study/blocks.h"
 #include "specs/study/study.h"
 
 namespace wflow::simulation {
@@ -202,7 +203,8 @@ std::unique_ptr<SimulatedStudy> make_study(const std::filesystem::path& folder, 
   auto study = std::make_unique<SimulatedStudy>(SimulatedStudy{.name = name, .plan = std::move(plan)});
   study->arrays = engine::array_specs(study->plan);
   for (const specs::PlannedStep& step : study->plan.steps()) {
-    if (step.name.find(".follow_") != std::string::npos) study->stages.insert(step.first_array);
+    const auto stage = specs::follow_stage(study->plan.study().steps[step.study_step]);
+    if (stage && stage->stage > 0) study->stages.insert(step.first_array);
   }
   for (const engine::ArraySpec& array : study->arrays)
     study->gangs = study->gangs || array.gang.spans_nodes();

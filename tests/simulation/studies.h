@@ -21,8 +21,8 @@ struct SimulatedStudy {
   std::vector<engine::ArraySpec> arrays = {};
   std::string database = {};  // bytes of the file that Store::create() makes
   std::vector<engine::LocalGroup> groups = {};
-  std::set<engine::ArrayId> stages =
-      {};  // of trainings that follow their data set: they may report that it is enough
+  // Stages of trainings that follow their data set: they may report that it is enough.
+  std::set<engine::ArrayId> stages = {};
   std::uint64_t elements = 0;
   bool gangs = false;  // some of its tasks take several workers of one allocation
 };

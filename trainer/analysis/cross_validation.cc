@@ -47,7 +47,7 @@ nlohmann::json train_fold(TrainConfig config, const fs::path& folder, std::size_
   const fs::path settings = folder / fmt::format("fold-{}.yaml", fold);
   write_file_durably(settings, yaml::emit(to_yaml(config)));
   SpawnRequest request;
-  request.argv = {executable_directory() + "/wflow-train", settings.string()};
+  request.argv = {sibling_program("wflow-train"), settings.string()};
   const CommandResult done = run_command(request);
   if (done.status == 0) return finished_result(config.output);
   const std::string_view error = text::trim(done.err);

@@ -369,9 +369,19 @@ std::vector<std::string> names_in_all(const TracePosterior& posterior,
   return names;
 }
 
+std::string sentence_of(const PredictiveCheck& check) {
+  const std::string likely =
+      fmt::format("{:.2f} of the replicas are less likely than the observation", check.p_value);
+  if (check.values.empty()) return likely;
+  return fmt::format("{}; {} of {} observed values are within 90 % of theirs", likely,
+                     std::ranges::count_if(check.values, &PredictiveCheck::Value::within_90),
+                     check.values.size());
+}
+
 nlohmann::json predictive_json(const TracePosterior& posterior, const traces::Observation& observation) {
   const PredictiveCheck check = predictive_check(posterior, observed_values(observation));
-  nlohmann::json json = {{"p_value", check.p_value}, {"arrays", nlohmann::json::array()}};
+  nlohmann::json json = {
+      {"p_value", check.p_value}, {"sentence", sentence_of(check)}, {"arrays", nlohmann::json::array()}};
   if (check.values.empty()) return json;
   auto value = check.values.begin();
   for (const auto& [name, values] : observation.values) {
@@ -391,14 +401,9 @@ nlohmann::json predictive_json(const TracePosterior& posterior, const traces::Ob
 }
 
 std::string predictive_text(const nlohmann::json& predictive) {
-  const double p = predictive["p_value"];
-  std::string out =
-      fmt::format("predictive check: {:.2f} of the replicas are less likely than the observation", p);
-  if (predictive.contains("values"))
-    out += fmt::format("; {} of {} observed values are within 90 % of theirs",
-                       predictive["within_90"].get<std::size_t>(), predictive["values"].get<std::size_t>());
-  if (p < kUnlikely) out += ": the simulator hardly makes such observations";
-  return out + "\n";
+  const bool unlikely = predictive["p_value"].get<double>() < kUnlikely;
+  return fmt::format("predictive check: {}{}\n", predictive["sentence"].get<std::string>(),
+                     unlikely ? ": the simulator hardly makes such observations" : "");
 }
 
 nlohmann::json json_of(const TracePosterior& posterior, std::int64_t id,

@@ -66,6 +66,19 @@ double presence_of(std::span<const double> values, std::span<const double> weigh
   return sum;
 }
 
+namespace {
+
+// The first value up to which the weights come to `least`; the last one if none does. Values with their
+// weights, in order.
+double quantile_of(std::span<const std::pair<double, double>> sorted, double least) {
+  double below = 0;
+  for (const auto& [value, weight] : sorted)
+    if ((below += weight) >= least) return value;
+  return sorted.back().first;
+}
+
+}  // namespace
+
 ParameterSummary summary_of(std::span<const double> values, std::span<const double> weights) {
   std::vector<std::pair<double, double>> known;  // value, weight
   double sum = 0;
@@ -81,12 +94,8 @@ ParameterSummary summary_of(std::span<const double> values, std::span<const doub
     variance += (value - summary.mean) * (value - summary.mean) * weight / sum;
   summary.deviation = std::sqrt(variance);
   std::ranges::sort(known);
-  for (const double level : kPosteriorQuantiles) {
-    double below = 0;
-    auto at = known.begin();
-    while (at != known.end() && (below += at->second) < level * sum) ++at;
-    summary.quantiles.push_back(known.empty() ? kNan : (at == known.end() ? known.back() : *at).first);
-  }
+  for (const double level : kPosteriorQuantiles)
+    summary.quantiles.push_back(known.empty() ? kNan : quantile_of(known, level * sum));
   return summary;
 }
 
@@ -105,18 +114,13 @@ PredictiveCheck predictive_check(const TracePosterior& posterior, std::span<cons
   check.p_value = share_below([&](std::size_t i) { return posterior.log_likelihood_of_replica[i]; },
                               [&](std::size_t i) { return posterior.log_likelihood[i]; });
   if (posterior.replicas.size() != weights.size() * observed.size()) return check;
-  std::vector<std::size_t> order(weights.size());
   for (std::size_t k = 0; k < observed.size(); ++k) {
     const auto replica = [&](std::size_t i) { return posterior.replicas[i * observed.size() + k]; };
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::ranges::sort(order, {}, replica);
-    const auto quantile = [&](double level) {
-      double below = 0;
-      for (const std::size_t i : order)
-        if ((below += weights[i]) >= level) return replica(i);
-      return replica(order.back());
-    };
-    check.values.push_back({observed[k], quantile(0.05), quantile(0.5), quantile(0.95),
+    std::vector<std::pair<double, double>> sorted;
+    for (std::size_t i = 0; i < weights.size(); ++i) sorted.emplace_back(replica(i), weights[i]);
+    std::ranges::sort(sorted);
+    check.values.push_back({observed[k], quantile_of(sorted, 0.05), quantile_of(sorted, 0.5),
+                            quantile_of(sorted, 0.95),
                             share_below(replica, [&](std::size_t) { return observed[k]; })});
   }
   return check;
