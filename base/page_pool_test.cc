@@ -14,7 +14,7 @@ namespace wflow {
 namespace {
 
 // A sanitizer takes memory of its own.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(WFLOW_ADDRESS_SANITIZER) || defined(WFLOW_THREAD_SANITIZER)
 constexpr bool kCountsMemory = false;
 #else
 constexpr bool kCountsMemory = true;

@@ -60,6 +60,12 @@ endif()
 if(WFLOW_SANITIZE)
   target_compile_options(wflow_settings INTERFACE
     -fsanitize=${WFLOW_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  # GCC and clang have different ways to ask for it.
+  if(WFLOW_SANITIZE MATCHES "address")
+    target_compile_definitions(wflow_settings INTERFACE WFLOW_ADDRESS_SANITIZER)
+  elseif(WFLOW_SANITIZE MATCHES "thread")
+    target_compile_definitions(wflow_settings INTERFACE WFLOW_THREAD_SANITIZER)
+  endif()
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # GCC's manual: with sanitizers these warn of what is not there. The other presets have them.
     target_compile_options(wflow_settings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized>
@@ -84,14 +90,15 @@ if(WFLOW_FAST_BUILD)
     find_package(GTest REQUIRED)
     add_library(wflow_precompiled_tests STATIC "${CMAKE_SOURCE_DIR}/cmake/precompiled.cc")
     target_link_libraries(wflow_precompiled_tests PRIVATE wflow_settings fmt::fmt nlohmann_json::nlohmann_json GTest::gmock)
-    target_compile_options(wflow_precompiled_tests PRIVATE -O1)
+    if(NOT WFLOW_SANITIZE)
+      target_compile_options(wflow_precompiled_tests PRIVATE -O1)
+    endif()
     target_precompile_headers(wflow_precompiled_tests PRIVATE
       <algorithm> <array> <chrono> <cmath> <cstdint> <cstdlib> <cstring> <filesystem> <fstream> <functional> <map> <memory>
       <optional> <set> <span> <string> <string_view> <utility> <variant> <vector> <fmt/format.h> <nlohmann/json.hpp>
       <gmock/gmock.h> <gtest/gtest.h>)
   endif()
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    # -fpch-preprocess: for ccache. -pthread: some libraries ask for it, and precompiled headers fit one set of flags.
-    target_compile_options(wflow_settings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess> -pthread)
-  endif()
+  # -pthread: some libraries ask for it, and precompiled headers fit one set of flags. The others are for ccache.
+  target_compile_options(wflow_settings INTERFACE
+    $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess> $<$<COMPILE_LANG_AND_ID:CXX,Clang>:SHELL:-Xclang -fno-pch-timestamp> -pthread)
 endif()

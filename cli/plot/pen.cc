@@ -160,7 +160,7 @@ std::string Pen::cut(const std::string& text, double width, double size) {
 
 }  // namespace wflow::cli::plot
 
-#ifdef __SANITIZE_ADDRESS__
+#ifdef WFLOW_ADDRESS_SANITIZER
 // fontconfig, which cairo uses to find fonts, does not free its memory.
 extern "C" const char* __lsan_default_suppressions();
 extern "C" const char* __lsan_default_suppressions() {

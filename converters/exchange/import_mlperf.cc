@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <ranges>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -70,12 +69,11 @@ std::vector<ImportFile> find_import_files(const ImportOptions& options) {
   std::sort(files.begin(), files.end(), [](const auto& a, const auto& b) { return a.path < b.path; });
   const auto same = [](const auto& a, const auto& b) { return a.path == b.path; };
   files.erase(std::unique(files.begin(), files.end(), same), files.end());
-  if (files.empty())
+  if (files.empty()) {
+    const std::vector<std::string> searched(options.sources.begin(), options.sources.end());
     throw Error(ExitCode::data,
-                fmt::format("there is no .hdf5, .h5 or .tfrecord file in {}",
-                            fmt::join(options.sources |
-                                          std::views::transform([](const fs::path& p) { return p.string(); }),
-                                      ", ")));
+                fmt::format("there is no .hdf5, .h5 or .tfrecord file in {}", fmt::join(searched, ", ")));
+  }
   const auto placed = static_cast<std::size_t>(
       std::count_if(files.begin(), files.end(), [](const auto& file) { return file.split.has_value(); }));
   if (placed > 0 && placed < files.size()) {

@@ -212,7 +212,7 @@ TEST_F(ReaderTest, TfrecordsAreReadAndDamageIsNamed) {
 // Any damage is an error with a sentence, or harmless; memory stays in proportion to the file.
 TEST_F(ReaderTest, DamagedFilesAreErrors) {
   for (const TestFile& each : files_) {
-#ifdef __SANITIZE_ADDRESS__
+#ifdef WFLOW_ADDRESS_SANITIZER
     // libhdf5 1.10 reads beyond a chunk that inflates to less than its size (docs/convert.md).
     if (each.name.ends_with(".h5")) continue;
 #endif

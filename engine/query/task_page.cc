@@ -176,8 +176,8 @@ class Page {
   void add_some(std::vector<T> sorted, std::vector<T>& list, Element T::*first) {
     const std::size_t room = kPageItems - list.size();
     // No two begin with the same element, so that every page moves on.
-    const auto [same, end] = std::ranges::unique(sorted, {}, first);
-    sorted.erase(same, end);
+    const auto same = [first](const T& one, const T& other) { return one.*first == other.*first; };
+    sorted.erase(std::unique(sorted.begin(), sorted.end(), same), sorted.end());
     if (sorted.size() > room) {
       end_at(sorted[room].*first);
       sorted.resize(room);

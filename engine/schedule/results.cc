@@ -258,8 +258,8 @@ void Scheduler::count_failure(const Outcome& outcome, const WorkerId& worker, do
 
 void Scheduler::keep_early(const Outcome& outcome, const WorkerId& worker, double now_s) {
   if (!keeps_early_) return;
-  arrays_[outcome.array].early_failures.try_emplace({outcome.element, outcome.attempt}, outcome, worker,
-                                                    now_s);
+  arrays_[outcome.array].early_failures.try_emplace({outcome.element, outcome.attempt},
+                                                    EarlyFailure{outcome, worker, now_s});
 }
 
 // Those of the executions which would run next.
@@ -354,7 +354,7 @@ bool Scheduler::decide(const Outcome& outcome, const WorkerId& worker, Attempt a
     return false;
   }
   if (asked_again) attempt.restart = code == kRestart;
-  actions_.failures.push_back({outcome, worker, !again, attempt});
+  actions_.failures.push_back({outcome, worker, !again, static_cast<const AttemptCounts&>(attempt)});
   if (too_long) {
     Outcome& said = actions_.failures.back().outcome;
     said.detail = fmt::format(
@@ -459,7 +459,7 @@ std::optional<Outcome> Scheduler::count_loss(LeaseId holder, const RunningElemen
   // It may be the last one, unless the batch scheduler reports another cause.
   if (charged && !loss.settled && attempt.crashes >= limit) attempt.due_s = now_s_ + kExplained_s;
   if (final) outcome.detail = quarantine_text(attempt.crashes, outcome.reason) + outcome.detail;
-  actions_.failures.push_back({outcome, worker, final, attempt});
+  actions_.failures.push_back({outcome, worker, final, static_cast<const AttemptCounts&>(attempt)});
   if (final) {
     const Range range{execution.element, execution.element};
     end_ranks(holder, range);

@@ -132,7 +132,9 @@ void Store::Impl::count_replaced(ArrayId array, const std::vector<RunTable::Row>
 // (restore.cc).
 void Store::Impl::write_counts() {
   for (const auto& [array, change] : changes) {
-    const auto of = [&](ElementState state) { return change[static_cast<std::size_t>(state)]; };
+    const auto of = [&counts = change](ElementState state) {
+      return counts[static_cast<std::size_t>(state)];
+    };
     execute(
         statement("UPDATE arrays SET done = done + ?, failed = failed + ?, hard_failed = hard_failed + ?, "
                   "skipped = skipped + ?, cancelled = cancelled + ? WHERE id = ?"),

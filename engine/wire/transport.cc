@@ -171,7 +171,7 @@ void set_common(zmq::socket_t& socket) {
   socket.set(zmq::sockopt::linger, kLingerMs);
 }
 
-#ifdef __SANITIZE_THREAD__
+#ifdef WFLOW_THREAD_SANITIZER
 // The distribution's libzmq is not instrumented: its hand-over of a frame between threads looks like a race
 // to the sanitizer, so the bytes are copied where it does not look.
 __attribute__((no_sanitize("thread"))) std::string view(const zmq::message_t& frame) {
@@ -597,7 +597,7 @@ std::optional<Answer> ask(const std::filesystem::path& campaign, const Query& qu
 
 }  // namespace wflow::engine::wire
 
-#ifdef __SANITIZE_THREAD__
+#ifdef WFLOW_THREAD_SANITIZER
 // The distribution's libzmq is not instrumented: its hand-over between threads looks like races. Read by the
 // sanitizer.
 extern "C" const char* __tsan_default_suppressions();

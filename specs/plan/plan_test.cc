@@ -585,7 +585,7 @@ TEST(Plan, OfALargeStudyIsQuickAndSmall) {
   getrusage(RUSAGE_SELF, &usage);
   RecordProperty("seconds", std::to_string(took.count()));
   RecordProperty("megabytes", std::to_string(usage.ru_maxrss / 1024));
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(WFLOW_ADDRESS_SANITIZER) || defined(WFLOW_THREAD_SANITIZER)
   EXPECT_LT(took.count(), 60);
 #else
   EXPECT_LT(took.count(), 10) << "2 s on an idle machine";

@@ -206,7 +206,7 @@ void Agent::note_written(const wire::Results& record) {
   std::erase_if(held_back_, [&](const auto& held) {
     const auto& [lease, execution] = held;
     const bool written =
-        std::any_of(record.outcomes.begin(), record.outcomes.end(), [&](const auto& outcome) {
+        std::any_of(record.outcomes.begin(), record.outcomes.end(), [&lease = lease](const auto& outcome) {
           return outcome.lease == lease.id && outcome.array == lease.array && outcome.element == lease.first;
         });
     if (written && !journal_failed_) around_.history.told(execution);

@@ -180,7 +180,7 @@ TEST(Tournament, MetricsHaveTheRoundsOfTheirEpoch) {
   first.epoch = 1;
   EpochRow second;
   second.epoch = 2;
-  const std::vector<Bout> bouts = {{1, 2, 9, 1, 2, {{"loss", 0.5, 0.4}}, false, true, 1}};
+  const std::vector<Bout> bouts = {{1, 2, 9, 1, 2, {{"loss", 0.5, 0.4}}, false, true, {1}}};
   const std::string lines = metrics_jsonl({first, second}, bouts);
   const std::string line = lines.substr(lines.find('\n') + 1);
   EXPECT_THAT(line, HasSubstr("\"rounds\":[{"));

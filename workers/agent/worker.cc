@@ -162,7 +162,7 @@ int run_worker(const WorkerOptions& given) {
 
 }  // namespace wflow::workers
 
-#ifdef __SANITIZE_THREAD__
+#ifdef WFLOW_THREAD_SANITIZER
 // The sanitizer reads these options. Its own thread makes the fork above look like one in a process with
 // threads.
 extern "C" const char* __tsan_default_options();
