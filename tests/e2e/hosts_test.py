@@ -112,7 +112,12 @@ class FrozenWorker(HostsTest):
         for pid in frozen:
             with contextlib.suppress(ProcessLookupError):  # those that woke up first end the others
                 os.kill(pid, signal.SIGCONT)
-        wait_for(lambda: not [pid for pid in tasks if self.words(pid)[0]], "the end of what was frozen", 30)
+        # Only processes of this test count: beside many others, a number soon belongs to another process.
+        left = lambda: [self.describe(pid) for pid in self.processes() if pid in tasks]
+        try:
+            wait_for(lambda: not left(), "the end of what was frozen", 30)
+        except AssertionError as error:
+            self.fail(f"{error}: {left()}")
         (self.folder / "open-far1").touch()
         self.assertEqual(Counter(lines_of(self.folder / "passed")), Counter("0123"), "no second copy came to its end")
         self.assertEqual(self.counts("work")["done"], 4)
