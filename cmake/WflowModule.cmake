@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # wflow_library(<name> SOURCES ... [PUBLIC ...] [PRIVATE ...] [OWN_HEADERS] [LOOPS]): a module's static library. OWN_HEADERS: its
 # compile flags or headers are of its own kind, so that the precompiled ones do not fit. LOOPS: tests spend their time in it, so that it is
-# optimised under sanitizers, too.
+# optimised under AddressSanitizer, too, where nothing else is.
 function(wflow_library name)
   cmake_parse_arguments(arg "OWN_HEADERS;LOOPS" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
   add_library(${name} STATIC ${arg_SOURCES})
   target_link_libraries(${name} PUBLIC wflow_settings ${arg_PUBLIC} PRIVATE ${arg_PRIVATE})
-  if(arg_LOOPS AND WFLOW_SANITIZE)
+  if(arg_LOOPS AND WFLOW_SANITIZE MATCHES "address")
     target_compile_options(${name} PRIVATE -O1)
     set(arg_OWN_HEADERS TRUE)
   endif()
@@ -68,10 +68,8 @@ endfunction()
 # single units, because tests name their helpers alike.
 function(wflow_fast_tests name)
   if(WFLOW_FAST_BUILD)
-    if(NOT WFLOW_SANITIZE)
-      # At -O1, GCC 12 warns of copies inside std::string that never happen; release builds have the warning.
-      target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O1> -Wno-array-bounds)
-    endif()
+    # At -O1, GCC 12 warns of copies inside std::string that never happen; release builds have the warning.
+    target_compile_options(${name} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-O1> -Wno-array-bounds)
     target_precompile_headers(${name} REUSE_FROM wflow_precompiled_tests)
   endif()
 endfunction()
@@ -96,10 +94,10 @@ function(wflow_kernels list name)
   set(${list} ${${list}} "${source}" PARENT_SCOPE)
 endfunction()
 
-# wflow_test(<name> SOURCES ... LINK ... [DEFINITIONS ...] [NEEDS <target>...] [LABELS ...] [THREADS] [OWN_HEADERS] [LOOPS]): a GoogleTest program, where
-# tests are built; one ctest entry a program keeps the list short, and the program's own output names the failing case. It ends with 77 if
+# wflow_test(<name> SOURCES ... LINK ... [DEFINITIONS ...] [NEEDS <target>...] [LABELS ...] [THREADS] [OWN_HEADERS] [LOOPS]): a GoogleTest
+# program, where tests are built; one ctest entry a program keeps the list short, and the program's own output names the failing case. It ends with 77 if
 # all of its tests were skipped (cmake/test_main.cc). Without WFLOW_UNIT_TESTS, only tests with labels of their own are built. THREADS: threads
-# share data in it, so that CI runs it under ThreadSanitizer, too (target and label `threads`).
+# share data in it, so that CI runs it under ThreadSanitizer, too (target and label `threads`). OWN_HEADERS, LOOPS: as for a library.
 function(wflow_test name)
   cmake_parse_arguments(arg "OWN_HEADERS;THREADS;LOOPS" "TIMEOUT" "SOURCES;LINK;DEFINITIONS;NEEDS;LABELS" ${ARGN})
   if(NOT BUILD_TESTING OR NOT (WFLOW_UNIT_TESTS OR arg_LABELS))
@@ -113,7 +111,7 @@ function(wflow_test name)
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE wflow_settings ${arg_LINK} wflow_test_main GTest::gmock GTest::gtest)
   target_compile_definitions(${name} PRIVATE ${arg_DEFINITIONS})
-  if(arg_LOOPS AND WFLOW_SANITIZE)
+  if(arg_LOOPS AND WFLOW_SANITIZE MATCHES "address")
     target_compile_options(${name} PRIVATE -O1)
   elseif(NOT arg_OWN_HEADERS)
     wflow_fast_tests(${name})

@@ -90,9 +90,7 @@ if(WFLOW_FAST_BUILD)
     find_package(GTest REQUIRED)
     add_library(wflow_precompiled_tests STATIC "${CMAKE_SOURCE_DIR}/cmake/precompiled.cc")
     target_link_libraries(wflow_precompiled_tests PRIVATE wflow_settings fmt::fmt nlohmann_json::nlohmann_json GTest::gmock)
-    if(NOT WFLOW_SANITIZE)
-      target_compile_options(wflow_precompiled_tests PRIVATE -O1)
-    endif()
+    target_compile_options(wflow_precompiled_tests PRIVATE $<$<CXX_COMPILER_ID:GNU>:-O1>)
     target_precompile_headers(wflow_precompiled_tests PRIVATE
       <algorithm> <array> <chrono> <cmath> <cstdint> <cstdlib> <cstring> <filesystem> <fstream> <functional> <map> <memory>
       <optional> <set> <span> <string> <string_view> <utility> <variant> <vector> <fmt/format.h> <nlohmann/json.hpp>

@@ -212,7 +212,7 @@ std::vector<at::Tensor> ExportedModel::State::tensors(std::span<const ModelArray
 
 c10::IValue ExportedModel::State::call(const char* method, const std::vector<at::Tensor>& inputs) {
   try {
-    return module.get_method(method)({inputs.begin(), inputs.end()});
+    return module.get_method(method)(std::vector<c10::IValue>(inputs.begin(), inputs.end()));
   } catch (const c10::Error& error) {
     fail(reason_of(error));
   } catch (const std::exception& error) {
