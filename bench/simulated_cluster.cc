@@ -270,9 +270,9 @@ void report(const Nodes& nodes, const Counts& counts) {
   Nodes nodes;
   for (std::size_t i = 0; i < options.nodes; ++i)
     nodes.push_back(std::make_unique<Node>(options, i, keys, *endpoint, context, endings, counts));
-  // A look at a socket without a message is a system call or two: at thousands of them ten times a second.
+  // A look at a socket without a message is a system call or two, thousands of which take most of a core.
   constexpr auto kTick = std::chrono::milliseconds(5);
-  const double look_s = 1e-3 * static_cast<double>(std::clamp<std::size_t>(options.nodes / 20, 5, 100));
+  const double look_s = 1e-4 * static_cast<double>(std::clamp<std::size_t>(options.nodes, 50, 2500));
   std::vector<std::size_t> ended;
   for (double report_s = 0, next_look_s = 0;;) {
     const auto next = std::chrono::steady_clock::now() + kTick;

@@ -16,8 +16,12 @@ namespace wflow::converters {
 inline constexpr const char* kManifestFile = "manifest.json";
 inline constexpr const char* kBlocksFolder = "blocks";  // one record per block
 inline constexpr const char* kBlockRecordEnding = ".json";
-// The end of the reason why a data set lacks a sample that the campaign skipped.
+// The end of the reason why a data set lacks a sample that the campaign skipped: millions of them, where a
+// training has reached its goal, so that they are counted and not listed.
 inline constexpr std::string_view kSkippedEnding = " was skipped";
+inline bool is_skipped(std::string_view reason) {
+  return reason.ends_with(kSkippedEnding);
+}
 
 // The record of a converted block, which exists once its shards are on disk.
 inline std::string block_record_file(std::uint64_t block) {

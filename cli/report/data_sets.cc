@@ -145,21 +145,22 @@ std::string samples_sentence(const ReportData& data, const DataSet& set) {
   const auto dropped = set.summary.value("dropped", std::uint64_t{0});
   const std::uint64_t converted = in_shards + missing + dropped;
   std::uint64_t all = converted;
-  std::uint64_t failed = 0;
+  engine::MissingCounts ended;
   for (const engine::StepStatus& step : data.status.steps) {
     if (step.name != set.step || step.samples == 0) continue;
     all = std::max(all, step.samples / std::max<std::uint64_t>(1, step.arrays));
     // The reasons are those of all combinations together.
-    for (const auto& reason : step.missing)
-      if (step.arrays == 1 && engine::is_left_out(reason.reason)) failed += reason.samples;
+    if (step.arrays == 1) ended = engine::counts_of(step.missing);
   }
-  failed = std::min(failed, missing);
+  const std::uint64_t failed = std::min(ended.failed, missing);
+  const std::uint64_t skipped = std::min(ended.skipped, missing - failed);
   std::string text = fmt::format("{}: {} in shards", counted(all, "sample"), text::format_count(in_shards));
   const auto add = [&](std::uint64_t count, const char* what) {
     if (count > 0) text += fmt::format(", {} {}", text::format_count(count), what);
   };
   add(failed, "failed");
-  add(missing - failed, "without usable output");
+  add(skipped, "skipped");
+  add(missing - failed - skipped, "without usable output");
   add(dropped, "left out by a filter");
   add(all - converted, "not converted yet");
   return text + ".";

@@ -202,7 +202,8 @@ TEST_F(RecordOfThree, CountsTheSamplesOfADataSet) {
   engine::StepStatus step;
   step.name = "data";
   step.samples = 312;
-  step.missing = {{.reason = engine::reason_left_out("simulate", ElementState::failed), .samples = 9}};
+  step.missing = {{.reason = engine::reason_left_out("simulate", ElementState::failed), .samples = 5},
+                  {.reason = engine::reason_left_out("simulate", ElementState::skipped), .samples = 4}};
   data.status.steps.push_back(step);
   data.data_sets.push_back(
       {"data",
@@ -214,7 +215,7 @@ TEST_F(RecordOfThree, CountsTheSamplesOfADataSet) {
                                   {"name": "test", "samples": 50, "shards": 1, "bytes": 9}], "examples": []})")});
   Report report = make_report(data, {});
   EXPECT_THAT(report.page.html("", ""),
-              HasSubstr("312 samples: 300 in shards, 9 failed, 3 not converted yet."));
+              HasSubstr("312 samples: 300 in shards, 5 failed, 4 skipped, 3 not converted yet."));
   const auto figures = report.page.figures();
   const plot::Figure* histogram = figure_named(figures, "data-x");
   ASSERT_NE(histogram, nullptr);

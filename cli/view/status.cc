@@ -134,30 +134,26 @@ std::string missing_line(const StepStatus& step) {
     return fmt::format("{} {} missing from the data set of {}:", top::counted(missing, "sample"),
                        missing == 1 ? "is" : "are", step.name);
   }
-  std::uint64_t failed = 0;
-  for (const auto& reason : step.missing) {
-    if (engine::is_left_out(reason.reason)) failed += reason.samples;
-  }
-  std::string line = fmt::format(
-      "{} of {} samples are usable in the data set of {}: ", text::format_count(step.samples - missing),
-      text::format_count(step.samples), step.name);
-  if (failed > 0) line += fmt::format("{} failed", text::format_count(failed));
-  if (failed > 0 && missing > failed) line += ", ";
-  if (missing > failed)
-    line += fmt::format("of {} the output is not usable", text::format_count(missing - failed));
-  return line;
+  const engine::MissingCounts counts = engine::counts_of(step.missing);
+  std::vector<std::string> parts;
+  if (counts.failed > 0) parts.push_back(text::format_count(counts.failed) + " failed");
+  if (counts.skipped > 0) parts.push_back(text::format_count(counts.skipped) + " were skipped");
+  if (counts.unusable > 0)
+    parts.push_back(fmt::format("of {} the output is not usable", text::format_count(counts.unusable)));
+  return fmt::format("{} of {} samples are usable in the data set of {}: {}",
+                     text::format_count(step.samples - missing), text::format_count(step.samples), step.name,
+                     text::join(parts, ", "));
 }
 
 // Samples that are missing from a data set, and the remedy.
 std::vector<std::string> missing_lines(const CampaignStatus& status, const Terminal& terminal) {
   std::vector<std::string> lines;
   std::string check;
-  std::uint64_t most = 0;
+  std::uint64_t unusable = 0;
   for (const StepStatus& step : status.steps) {
     if (step.missing.empty()) continue;
     lines.push_back("");
-    const std::uint64_t samples = step.missing_samples();
-    most = std::max(most, samples);
+    unusable += engine::counts_of(step.missing).unusable;
     lines.push_back(missing_line(step));
     for (const auto& reason : step.missing) {
       lines.push_back(fmt::format("  {}: {}",
@@ -165,15 +161,15 @@ std::vector<std::string> missing_lines(const CampaignStatus& status, const Termi
                                   reason.reason) +
                       (reason.samples > 1 ? fmt::format(" (the first: sample {})", reason.first)
                                           : fmt::format(" (sample {})", reason.first)));
-      if (check.empty() && !engine::is_left_out(reason.reason)) check = check_for(reason.reason);
+      if (check.empty() && engine::counts_of({reason}).unusable > 0) check = check_for(reason.reason);
     }
   }
   if (lines.empty()) return lines;
   if (const std::uint64_t failed = failed_simulations(status); failed > 0) {
     lines.push_back(fmt::format("  run the {} that failed again: wflow retry {}",
                                 failed == 1 ? "simulation" : "simulations", status.directory));
-    if (most <= failed) return lines;
   }
+  if (unusable == 0) return lines;
   lines.push_back(fmt::format("  which ones: wflow tasks {} --missing", status.directory));
   lines.push_back(fmt::format("  run their simulations again: wflow redo {} --missing", status.directory));
   if (!check.empty())

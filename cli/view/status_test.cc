@@ -11,11 +11,15 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "engine/monitor/views.h"
 
 namespace wflow::cli {
 namespace {
 
 using testing::Contains;
+using testing::Each;
+using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
 // The named command works in every working directory.
@@ -53,6 +57,12 @@ TEST(Report, MissingSamplesAreNamedWithTheirReasonAndTheWayBack) {
       details(status, {}, false, {}),
       Contains(
           "34 of 40 samples are usable in the data set of data: 4 failed, of 2 the output is not usable"));
+  // A training that has reached its goal has them skipped: nothing is to be mended.
+  status.steps.back().missing = {
+      {engine::reason_left_out("simulate", engine::ElementState::skipped), 12, 28}};
+  const std::vector<std::string> skipped = details(status, {}, false, {});
+  EXPECT_THAT(skipped, Contains("28 of 40 samples are usable in the data set of data: 12 were skipped"));
+  EXPECT_THAT(skipped, Each(Not(HasSubstr("redo"))));
 }
 
 TEST(Report, TheLastEventsComeWithTheNumberOfTheOthers) {
@@ -78,8 +88,8 @@ TEST(Report, FailedTasksAreNotDone) {
   step.counts[static_cast<std::size_t>(engine::ElementState::failed)] = 109;
   status.state = engine::CampaignState::finished_with_failures;
   const std::vector<std::string> lines = overview(status, {});
-  EXPECT_THAT(lines[0], testing::HasSubstr("finished with failures  97 % done"));
-  EXPECT_THAT(lines[1], testing::HasSubstr("x 4,891/5,000  109 failed"));
+  EXPECT_THAT(lines[0], HasSubstr("finished with failures  97 % done"));
+  EXPECT_THAT(lines[1], HasSubstr("x 4,891/5,000  109 failed"));
 }
 
 // The names were once cut off: "train validati", "pytorch validati".
@@ -94,9 +104,9 @@ TEST(Report, CurvesOfSeveralTrainingsHaveTheirWholeNames) {
     }
   }
   const std::vector<std::string> lines = overview(status, {});
-  EXPECT_THAT(text::join(lines, "\n"),
-              testing::HasSubstr(
-                  "\n  train_loss\n    train          __  0\n    pytorch        __  0\n  validation_loss\n"));
+  EXPECT_THAT(
+      text::join(lines, "\n"),
+      HasSubstr("\n  train_loss\n    train          __  0\n    pytorch        __  0\n  validation_loss\n"));
 }
 
 namespace fs = std::filesystem;
@@ -154,11 +164,11 @@ TEST_F(Results, OfAPlannedTrainingHavePredictionAndMeasurement) {
             "  plan: 100.0 MiB a rank predicted, 90.0 MiB measured (+11 %); 0.5 s a step predicted, 0.8 s "
             "measured (-38 %)");
   train("study_20261121-160001", 0.085, prediction);
-  EXPECT_THAT(lines_of("study_20261121-160001").back(), testing::Not(testing::HasSubstr("plan:")))
+  EXPECT_THAT(lines_of("study_20261121-160001").back(), testing::Not(HasSubstr("plan:")))
       << "this training has no plan";
   train("study_20261121-160001", 0.085,
         R"("plan": {}, "prediction": {"memory_bytes": {"predicted": null}},)");
-  EXPECT_THAT(lines_of("study_20261121-160001").back(), testing::Not(testing::HasSubstr("plan:")));
+  EXPECT_THAT(lines_of("study_20261121-160001").back(), testing::Not(HasSubstr("plan:")));
 }
 
 TEST_F(Results, OfATournamentHaveItsRanking) {

@@ -114,7 +114,7 @@ void check_missing(const ConvertConfig& config, const std::vector<BlockRecord>& 
   const MissingSample* first = nullptr;
   for (const BlockRecord& record : records) {
     for (const MissingSample& sample : record.missing) {
-      if (sample.reason.ends_with(kSkippedEnding)) continue;
+      if (is_skipped(sample.reason)) continue;
       ++missing;
       if (first == nullptr) first = &sample;
     }

@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "converters/commands.h"
 #include "converters/convert/conversion.h"
+#include "converters/data_set_files.h"
 #include "converters/shards/encode.h"
 #include "converters/shards/manifest.h"
 #include "traces/address_table.h"
@@ -63,7 +64,7 @@ class Progress {
   }
   void missing(const MissingSample& sample) {
     const std::string reason = without_folder(sample);
-    events_.emit({{"type", "missing"}, {"sample", sample.id}, {"reason", reason}});
+    if (!is_skipped(reason)) events_.emit({{"type", "missing"}, {"sample", sample.id}, {"reason", reason}});
     ++missing_;
     // An error of all samples is one line now, and one with their number at the end.
     if (count(reason, static_cast<std::uint64_t>(sample.id)))

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <iterator>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "base/clock.h"
@@ -32,6 +33,11 @@ namespace {
 constexpr double kAbandon_s = 15;
 // Messages of one turn: so that signals and the display are served under any load.
 constexpr int kMessages = 1000;
+// With many workers, messages gather for a moment: a turn for each would cost more than the message.
+constexpr auto kMoment = std::chrono::milliseconds(2);
+// The status is made less often where there are many workers, a look at each of which takes about a
+// microsecond.
+constexpr double kStatusEach_s = 1e-4;
 // At orphans, 0.1 s apart.
 constexpr int kAdoptedLooks = 50;
 
@@ -186,6 +192,7 @@ void Coordinator::wait() {
   if (copies_) descriptors.push_back(copies_->descriptor());
   if (files_) descriptors.push_back(files_->descriptor());
   const int wait_ms = pool_.has_ended() ? 0 : static_cast<int>(timeout_ms) + 1;
+  if (machine_->gathers()) std::this_thread::sleep_for(kMoment);
   socket_->wait(std::chrono::milliseconds(wait_ms), descriptors);
 }
 
@@ -328,19 +335,22 @@ void Coordinator::set_state(CampaignState state) {
 
 void Coordinator::show(double now_s, bool last) {
   if (!last && now_s < next_status_s_) return;
-  next_status_s_ = now_s + options_.status_interval_s;
   // Several times a second: nothing is copied that grows with the number of running tasks.
   const auto peers = machine_->peers(now_s);
+  next_status_s_ =
+      now_s + std::max(options_.status_interval_s, kStatusEach_s * static_cast<double>(peers.size()));
   std::vector<WorkerStatus> listed;
   std::size_t workers = 0;
   std::vector<LiveStatus::RunningOn> running;
   running.reserve(peers.size());
   for (const auto& peer : peers) {
-    const auto view = machine_->scheduler().worker(peer.worker);
-    if (!view) continue;
+    if (!peer.scheduled) continue;
     running.push_back({peer.worker, peer.running});
     if (++workers > kListedWorkers) continue;
-    listed.push_back({peer.worker, peer.host, view->capacity.cores, peer.running.size(), view->elements,
+    const std::string id(peer.worker);
+    const auto view = machine_->scheduler().worker(id);
+    if (!view) continue;
+    listed.push_back({id, std::string(peer.host), view->capacity.cores, peer.running.size(), view->elements,
                       peer.silent_s, view->draining, peer.ended});
   }
   status_.set_workers(std::move(listed), workers);

@@ -511,12 +511,18 @@ std::string CoordinatorMachine::waits_for(ArrayId array, double unix_s) const {
   return impl_->waits_for(array, unix_s);
 }
 
+bool CoordinatorMachine::gathers() const {
+  return impl_->gather_s() > 0;
+}
+
 std::vector<CoordinatorMachine::PeerView> CoordinatorMachine::peers(double steady_s) const {
   std::vector<PeerView> views;
+  views.reserve(impl_->workers_.size());
   const double now_s = impl_->running_s_ + std::max(0.0, steady_s - impl_->now_.steady_s);
   for (const auto& [id, worker] : impl_->workers_) {
     if (worker.peer.empty()) continue;
-    views.push_back({id, worker.guardian.host, now_s - worker.heard_s, worker.running, worker.ended});
+    views.push_back(
+        {id, worker.guardian.host, now_s - worker.heard_s, worker.running, worker.ended, worker.scheduled});
   }
   return views;
 }

@@ -291,13 +291,16 @@ class CoordinatorMachine {
   const Scheduler& scheduler() const;
   std::uint64_t refused_messages() const;
 
-  struct PeerView {  // one worker in the status
-    std::string worker, host;
+  struct PeerView {  // one worker in the status; texts and running elements until the next event
+    std::string_view worker, host;
     double silent_s = 0;
-    std::span<const wire::RunningElement> running;  // until the next event
-    std::uint64_t ended = 0;                        // elements that ended on it under this coordinator
+    std::span<const wire::RunningElement> running;
+    std::uint64_t ended = 0;  // elements that ended on it under this coordinator
+    bool scheduled = false;   // it has joined
   };
   std::vector<PeerView> peers(double steady_s) const;
+  // There are so many workers that results, commits and acknowledgements wait for others.
+  bool gathers() const;
   // The campaign's batch allocations; `ended`: include ended ones.
   wire::AllocationsAnswer allocations(double unix_s, bool ended) const;
   // The allocation for which a runnable task of the array waits, as text; empty if it waits for none.

@@ -242,8 +242,9 @@ constexpr std::size_t kKills = 4096;
 constexpr double kLongestGather_s = 0.4 * kAhead_s;
 // Below this a message is sent at once.
 constexpr double kLeastGather_s = 0.02;
-// A worker with spare leases for kPatient_s may gather longer: it runs out of work no earlier.
-constexpr double kPatient_s = 4, kLongestPatientGather_s = 1;
+// A worker with spare leases may gather for a part of the time that they last: it runs out of work no
+// earlier.
+constexpr double kPatientPart = 0.25, kLongestPatientGather_s = 5;
 // A worker with so many unacknowledged results gets the acknowledgement at once: they fill its journal.
 constexpr std::size_t kUnacknowledged = 1000;
 
@@ -458,9 +459,9 @@ double CoordinatorMachine::Impl::gather_s() const {
 double CoordinatorMachine::Impl::gather_s(const Worker& worker) const {
   const double common_s = gather_s();
   if (common_s <= 0 || worker.drain || phase_ != Phase::running) return common_s;
-  if (scheduler_.spare_s(worker.id) < kPatient_s) return common_s;
   const double patient_s = static_cast<double>(workers_.size()) / options_.timing.patient_results_per_s;
-  return std::max(common_s, std::min(patient_s, kLongestPatientGather_s));
+  const double spare_s = kPatientPart * scheduler_.spare_s(worker.id);
+  return std::max(common_s, std::min({patient_s, spare_s, kLongestPatientGather_s}));
 }
 
 wire::Pulse CoordinatorMachine::Impl::pulse_for(const Worker& worker) const {

@@ -135,8 +135,15 @@ std::string reason_left_out(const std::string& step, ElementState state) {
   return std::string(kItsTask) + step + how;
 }
 
-bool is_left_out(std::string_view reason) {
-  return reason.starts_with(kItsTask);
+MissingCounts counts_of(const std::vector<wire::MissingReason>& reasons) {
+  MissingCounts counts;
+  for (const wire::MissingReason& missing : reasons) {
+    const bool left_out = missing.reason.starts_with(kItsTask);
+    (converters::is_skipped(missing.reason) ? counts.skipped
+     : left_out                             ? counts.failed
+                                            : counts.unusable) += missing.samples;
+  }
+  return counts;
 }
 
 }  // namespace wflow::engine

@@ -23,9 +23,13 @@ nlohmann::json to_json(const wire::AllocationsAnswer& answer);
 // `reason`: an EndReason. "exit code 3", "signal 9 (Killed)", "killed at its time limit", ...
 std::string describe_end(int reason, int exit_code);
 
-// Why a conversion leaves out a sample whose task of this step ended in `state`; is_left_out() is true for
-// such a reason.
+// Why a conversion leaves out a sample whose task of this step ended in `state`.
 std::string reason_left_out(const std::string& step, ElementState state);
-bool is_left_out(std::string_view reason);
+struct MissingCounts {
+  std::uint64_t failed = 0;    // or cancelled: left out because of its task's end
+  std::uint64_t skipped = 0;   // a training had reached its goal
+  std::uint64_t unusable = 0;  // its task is done, its output is not usable
+};
+MissingCounts counts_of(const std::vector<wire::MissingReason>& reasons);
 
 }  // namespace wflow::engine

@@ -297,7 +297,11 @@ std::uint64_t Scheduler::skip_rest_for(ArrayId follower) {
       end(array, part, ElementState::skipped);
     }
     arrays_[array].enough = true;
-    skipped += take_spares(array, all, [](Range) {}).waiting;
+    // Samples queued behind running ones come back, too: short tasks may turn out to be long ones.
+    leases_.holders(array).for_each_in(all, [&](Range part, LeaseId lease) {
+      skipped += std::min(leases_.find(lease)->spare, part.size());
+      revoke(lease, array, part, false);
+    });
   }
   propagate();
   return skipped;

@@ -26,8 +26,8 @@ void Store::Impl::write_event(const wire::TaskEvent& event) {
     write_progress(event, *progress);
   } else if (const auto* missing = std::get_if<wire::MissingSample>(&event.body)) {
     write_missing(event, *missing);
-  } else if (std::holds_alternative<wire::Converted>(event.body)) {
-    write_converted(event);
+  } else if (const auto* converted = std::get_if<wire::Converted>(&event.body)) {
+    write_converted(event, *converted);
   } else {
     write_other(event);
   }

@@ -153,7 +153,8 @@ struct Store::Impl {
   void write_other(const wire::TaskEvent& of);
   // missing.cc
   void write_missing(const wire::TaskEvent& of, const wire::MissingSample& missing);
-  void write_converted(const wire::TaskEvent& of);
+  void write_converted(const wire::TaskEvent& of, const wire::Converted& converted);
+  void add_skipped(MissingSamples& missing);
   void forget_missing(ArrayId array, const std::vector<Range>& reopened);
   // usage.cc
   void write_usage(const std::vector<Batch::Usage>& used);

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Samples that conversions could not use. A row each; they stay as long as the task that reported them is
-// done.
+// done. Skipped ones are counted in the event `converted` of their block instead: there may be millions.
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <variant>
+
+#include "converters/data_set_files.h"
 #include "engine/store/impl.h"
 
 namespace wflow::engine::store {
@@ -13,9 +19,37 @@ void Store::Impl::write_missing(const wire::TaskEvent& of, const wire::MissingSa
 }
 
 // Removes reports of earlier executions of the task that this one did not repeat.
-void Store::Impl::write_converted(const wire::TaskEvent& of) {
+void Store::Impl::write_converted(const wire::TaskEvent& of, const wire::Converted& converted) {
   execute(statement("DELETE FROM missing WHERE array = ? AND element = ? AND attempt <> ?"), of.array,
           signed_of(of.element), of.attempt);
+  const auto is_skipped = [](const auto& reason) { return converters::is_skipped(reason.reason); };
+  if (std::ranges::any_of(converted.missing, is_skipped)) write_other(of);
+}
+
+// The last report of a block counts, and only while its task is done and the sample is skipped: both may have
+// run since.
+void Store::Impl::add_skipped(MissingSamples& missing) {
+  std::map<std::pair<ArrayId, Element>, MissingReason> skipped;
+  SQLite::Statement select(
+      database,
+      "SELECT e.array, e.element, a.source, e.body FROM events e JOIN arrays a ON a.id = "
+      "e.array WHERE e.type = 'converted' AND a.source IS NOT NULL ORDER BY e.id");
+  const auto is = [this](ArrayId array, Element element, ElementState state) {
+    return runs.find(array, element) == static_cast<std::int64_t>(state);
+  };
+  while (select.executeStep()) {
+    const ArrayId array = select.getColumn(0).getUInt(), source = select.getColumn(2).getUInt();
+    const auto block = static_cast<Element>(select.getColumn(1).getInt64());
+    const auto line = wire::parse_event_line(select.getColumn(3).getString());
+    const auto* event = line ? std::get_if<wire::EventBody>(&*line) : nullptr;
+    const auto* converted = event ? std::get_if<wire::Converted>(event) : nullptr;
+    if (converted == nullptr || !is(array, block, ElementState::done)) continue;
+    for (const MissingReason& reason : converted->missing) {
+      if (converters::is_skipped(reason.reason) && is(source, reason.first, ElementState::skipped))
+        skipped.insert_or_assign({array, block}, reason);
+    }
+  }
+  for (const auto& [at, reason] : skipped) missing.add(at.first, at.second, reason);
 }
 
 // For conversions alone: a retry may open a million other tasks.
@@ -62,6 +96,7 @@ MissingSamples Store::missing_samples() {
           {select.getColumn(2).getString(), static_cast<std::uint64_t>(select.getColumn(3).getInt64()),
            static_cast<std::uint64_t>(select.getColumn(4).getInt64())});
     }
+    impl_->add_skipped(missing);
     return missing;
   });
 }

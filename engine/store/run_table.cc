@@ -25,6 +25,8 @@ RunTable::Row row_of(SQLite::Statement& select) {
 RunTable::RunTable(SQLite::Database& database, const std::string& table, const std::string& column)
     : before_(database, "SELECT first, last, " + column + " FROM " + table +
                             " WHERE array = ? AND first <= ? ORDER BY first DESC LIMIT 1"),
+      back_(database, "SELECT first, last, " + column + " FROM " + table +
+                          " WHERE array = ? AND first <= ? ORDER BY first DESC"),
       within_(database, "SELECT first, last, " + column + " FROM " + table +
                             " WHERE array = ? AND first > ? AND first <= ? ORDER BY first"),
       put_(database, "INSERT OR REPLACE INTO " + table + " VALUES (?, ?, ?, ?)"),
@@ -34,7 +36,7 @@ RunTable::RunTable(SQLite::Database& database, const std::string& table, const s
       all_(database, "SELECT array, first, last, " + column + " FROM " + table + " ORDER BY array, first") {}
 
 void RunTable::reset() {
-  for (SQLite::Statement* statement : {&before_, &within_, &put_, &erase_, &erase_value_, &all_})
+  for (SQLite::Statement* statement : {&before_, &back_, &within_, &put_, &erase_, &erase_value_, &all_})
     statement->tryReset();
 }
 
@@ -67,8 +69,9 @@ void RunTable::erase(ArrayId array, Element first, Element last) {
   erase_.reset();
 }
 
-std::vector<RunTable::Row> RunTable::clear(ArrayId array, Range range, const std::optional<Row>& before) {
+std::vector<RunTable::Row> RunTable::clear(ArrayId array, Range range) {
   std::vector<Row> touched = beginning_in(array, range.first, range.last);
+  const std::optional<Row> before = at_or_before(array, range.first);
   if (before && before->range.last >= range.first) touched.insert(touched.begin(), *before);
   if (touched.empty()) return touched;
   erase(array, touched.front().range.first, range.last);
@@ -79,10 +82,6 @@ std::vector<RunTable::Row> RunTable::clear(ArrayId array, Range range, const std
   touched.front().range.first = std::max(left.range.first, range.first);
   touched.back().range.last = std::min(right.range.last, range.last);
   return touched;
-}
-
-std::vector<RunTable::Row> RunTable::clear(ArrayId array, Range range) {
-  return clear(array, range, at_or_before(array, range.first));
 }
 
 std::optional<std::int64_t> RunTable::find(ArrayId array, Element element) {
@@ -145,19 +144,44 @@ std::vector<RunTable::Row> RunTable::clear(ArrayId array, std::span<const Range>
   return std::move(clearing.replaced);
 }
 
+// Rows that overlap the range or touch it, in order, by one descent of the tree: rows never overlap, so that
+// going back ends at the first one that ends too early.
+std::vector<RunTable::Row> RunTable::around(ArrayId array, Range range) {
+  std::vector<Row> rows;
+  SQLite::bind(back_, array, signed_of(range.last + 1));
+  while (back_.executeStep()) {
+    const Row row = row_of(back_);
+    if (row.range.last + 1 < range.first) break;
+    rows.push_back(row);
+  }
+  back_.reset();
+  std::ranges::reverse(rows);
+  return rows;
+}
+
 std::vector<RunTable::Row> RunTable::set(ArrayId array, Range range, std::int64_t value) {
-  std::optional<Row> before = at_or_before(array, range.first);
-  std::vector<Row> replaced = clear(array, range, before);
-  if (!replaced.empty() && range.first > 0) before = at_or_before(array, range.first - 1);
   Range joined = range;
-  if (before && before->value == value && before->range.last + 1 == range.first) {
-    joined.first = before->range.first;  // put() replaces it
+  std::vector<Row> replaced, kept;
+  const std::vector<Row> rows = around(array, range);
+  for (const Row& row : rows) {
+    const Range cut{std::max(row.range.first, range.first), std::min(row.range.last, range.last)};
+    const bool overlaps = cut.first <= cut.last;
+    if (overlaps) replaced.push_back({cut, row.value});
+    if (row.value == value) {
+      joined.first = std::min(joined.first, row.range.first);
+      joined.last = std::max(joined.last, row.range.last);
+    } else if (overlaps) {
+      if (row.range.first < range.first) kept.push_back({{row.range.first, range.first - 1}, row.value});
+      if (row.range.last > range.last) kept.push_back({{range.last + 1, row.range.last}, row.value});
+    }
   }
-  const auto after = beginning_in(array, range.last, range.last + 1);
-  if (!after.empty() && after.front().value == value) {
-    joined.last = after.front().range.last;
-    erase(array, range.last + 1, range.last + 1);
-  }
+  // put() replaces the row that begins with its range.
+  const Range gone{std::max(range.first, joined.first + 1), joined.last};
+  const auto goes = [&](const Row& row) {
+    return row.range.first >= gone.first && row.range.first <= gone.last;
+  };
+  if (std::ranges::any_of(rows, goes)) erase(array, gone.first, gone.last);
+  for (const Row& row : kept) put(array, row.range, row.value);
   put(array, joined, value);
   return replaced;
 }

@@ -52,11 +52,11 @@ class RunTable {
 
   std::optional<Row> at_or_before(ArrayId array, Element element);
   std::vector<Row> beginning_in(ArrayId array, Element after, Element last);
-  std::vector<Row> clear(ArrayId array, Range range, const std::optional<Row>& before);
+  std::vector<Row> around(ArrayId array, Range range);
   void put(ArrayId array, Range range, std::int64_t value);
   void erase(ArrayId array, Element first, Element last);
 
-  SQLite::Statement before_, within_, put_, erase_, erase_value_, all_;
+  SQLite::Statement before_, back_, within_, put_, erase_, erase_value_, all_;
 };
 
 }  // namespace wflow::engine::store

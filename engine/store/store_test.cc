@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "engine/monitor/views.h"
 #include "engine/store/commit_thread.h"
 #include "engine/store/store_fixture.h"
 
@@ -635,10 +636,9 @@ TEST_F(StoreTest, CommitThreadReportsEachCommit) {
   EXPECT_FALSE(commits.committed());
 }
 
-// A row each, as long as the block that told of them stands.
-TEST_F(StoreTest, MissingSamplesStandAsLongAsTheirBlock) {
-  namespace fs = std::filesystem;
-  const fs::path folder = campaign_ / "converting";
+// A campaign whose array 0 simulates 20 samples, which two elements of array 1 convert.
+fs::path converting_campaign(const fs::path& parent) {
+  const fs::path folder = parent / "converting";
   fs::create_directories(folder);
   write_file_durably(
       folder / "study.yaml",
@@ -649,10 +649,16 @@ TEST_F(StoreTest, MissingSamplesStandAsLongAsTheirBlock) {
   specs::ReadOptions options;
   options.timestamp = "20260101-000000";
   const specs::Plan plan(specs::read_study(folder / "study.yaml", options).study, folder);
-  ASSERT_EQ(converted_array(plan, 0), std::nullopt);
-  ASSERT_EQ(converted_array(plan, 1), 0U);
-  ASSERT_EQ(converted_array(plan, 2), 0U) << "by its blocks";
+  EXPECT_EQ(converted_array(plan, 0), std::nullopt);
+  EXPECT_EQ(converted_array(plan, 1), 0U);
+  EXPECT_EQ(converted_array(plan, 2), 0U) << "by its blocks";
   Store::create(folder, plan);
+  return folder;
+}
+
+// A row each, as long as the block that told of them stands.
+TEST_F(StoreTest, MissingSamplesStandAsLongAsTheirBlock) {
+  const fs::path folder = converting_campaign(campaign_);
   Store store(folder);
   const auto told = [&](std::uint32_t attempt, std::vector<std::uint64_t> samples, Element block) {
     Batch batch;
@@ -685,6 +691,33 @@ TEST_F(StoreTest, MissingSamplesStandAsLongAsTheirBlock) {
             "simulate7missing,simulate12missing");
   store.commit(ends({{1, {1, 1}, kOpen}}));
   EXPECT_EQ(missing(), (std::vector<Element>{7}));
+}
+
+// Millions of samples are skipped where a training has reached its goal: one record a block.
+TEST_F(StoreTest, SkippedSamplesAreCountedByBlock) {
+  const fs::path folder = converting_campaign(campaign_);
+  Store store(folder);
+  const auto told = [&](Element block, std::vector<MissingReason> reasons) {
+    Batch batch;
+    batch.events.push_back({1, block, 0, 100, wire::Converted{0, std::move(reasons)}});
+    store.commit(batch);
+  };
+  const auto missing = [&] { return store.status_at_rest().steps.at(1).missing; };
+  const std::string reason = reason_left_out("simulate", ElementState::skipped);
+  store.commit(ends({{0, {0, 3}, kDone}, {0, {4, 19}, ElementState::skipped}, {1, {0, 1}, kDone}}));
+  told(0, {{reason, 6, 4}});
+  told(1, {{reason, 10, 10}});
+  told(1, {{reason, 10, 10}});  // at least once
+  ASSERT_EQ(missing().size(), 1U);
+  EXPECT_EQ(missing()[0].samples, 16U);
+  EXPECT_EQ(missing()[0].first, 4U);
+  EXPECT_TRUE(store.missing(1, {0, 19}).empty()) << "no row a sample";
+  // They run after all, and the block is converted again.
+  store.commit(ends({{0, {10, 19}, kOpen}, {1, {1, 1}, kOpen}}));
+  EXPECT_EQ(missing()[0].samples, 6U);
+  store.commit(ends({{0, {10, 19}, kDone}, {1, {1, 1}, kDone}}));
+  told(1, {});
+  EXPECT_EQ(missing()[0].samples, 6U);
 }
 
 }  // namespace

@@ -3,7 +3,9 @@
 the simulations."""
 
 import json
+import sqlite3
 import unittest
+from contextlib import closing
 
 from wflow_test import OK, SPEC, CampaignTest, read_text
 
@@ -31,8 +33,8 @@ study:
       {until}
   - {{name: use, run: {{cmd: "ls $(fit.workspace)/model.pt", depends: [fit]}}}}
 """
-# Later samples wait for the first stage, so that some have not begun when it ends.
-WAIT = """[ $(MERLIN_SAMPLE_ID) -lt 80 ] || until [ -e $(fit.follow_1.workspace)/goal.json ]; do sleep 0.05; done"""
+# Later samples wait for the first stage and take long then, so that most have not begun when the coordinator knows of the goal.
+WAIT = """[ $(MERLIN_SAMPLE_ID) -lt 80 ] || { until [ -e $(fit.follow_1.workspace)/goal.json ]; do sleep 0.05; done; sleep 0.5; }"""
 
 
 GROUPS = "workers: {one: {steps: [simulate], slots: 1}, others: {steps: [data, fit, use], slots: 2}}\n"
@@ -90,6 +92,12 @@ class Follow(CampaignTest):
         manifest = json.loads((directory / "data/manifest.json").read_text())
         made = samples_of(directory / "data")
         self.assertEqual(made + len(manifest["missing"]), SAMPLES)
+        # Counted in the status, without an event and a row for each.
+        data = next(step for step in status["steps"] if step["name"] == "data")
+        self.assertEqual([(r["reason"], r["samples"]) for r in data["missing"]["reasons"]], [("its task of simulate was skipped", SAMPLES - made)])
+        with closing(sqlite3.connect(f"file:{directory}/.wflow/campaign.db?mode=ro", uri=True)) as database:
+            self.assertEqual(database.execute("SELECT count(*) FROM missing").fetchone()[0], 0)
+        self.assertIn(f"{made} of {SAMPLES} samples are usable in the data set of data: {SAMPLES - made} were skipped", self.wflow("status", directory).out)
         self.assertGreaterEqual(made, 80)
         self.assertLess(made, SAMPLES - BLOCK)
         self.assertIn("begins with the weights of", read_text(directory / "fit/train.out"))

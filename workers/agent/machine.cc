@@ -399,12 +399,13 @@ bool AgentMachine::Impl::journal_full() const {
   return journal_bytes > kJournalBytes && link.is_welcome();
 }
 
-// True if the open batch should be closed now.
+// True if the open batch should be closed now. What is gathered goes out with a heartbeat, too: two messages
+// at once cost the coordinator little more than one.
 bool AgentMachine::Impl::results_due() const {
   if (outbox.empty()) return false;
   if (outbox.full()) return true;
-  const bool at_once =
-      flush || queue.empty() || !unwritten.empty() || journal_full() || now.steady_s >= outbox.due_s();
+  const bool at_once = flush || queue.empty() || !unwritten.empty() || journal_full() ||
+                       now.steady_s >= std::min(next_heartbeat_s, outbox.due_s());
   return link.is_welcome() && at_once;
 }
 

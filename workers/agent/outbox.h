@@ -17,7 +17,7 @@ class Outbox {
  public:
   static constexpr std::size_t kBatchItems = 1000;
   static constexpr std::size_t kBatchBytes = 8 << 20;
-  static constexpr double kBatchTime_s = 0.01, kLongestBatchTime_s = 1;
+  static constexpr double kBatchTime_s = 0.01, kLongestBatchTime_s = 5;
 
   // The number of the open batch, which every record in the journal carries.
   std::uint64_t sequence() const { return open_.sequence; }
