@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "converters/data_set_files.h"
 #include "specs/study/blocks.h"
 
 namespace wflow::engine {
@@ -26,6 +27,10 @@ void add_reason(std::vector<MissingReason>& reasons, const MissingReason& reason
   }
   same->samples += reason.samples;
   same->first = std::min(same->first, reason.first);
+}
+
+bool is_skipped(const MissingReason& reason) {
+  return converters::is_skipped(reason.reason);
 }
 
 void sort_reasons(std::vector<MissingReason>& reasons) {

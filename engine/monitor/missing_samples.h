@@ -19,6 +19,8 @@ using wire::MissingReason;
 
 // Adds up equal reasons; beyond wire::kMaxReasons the last one stands for all others.
 void add_reason(std::vector<MissingReason>& reasons, const MissingReason& reason);
+// True if the campaign skipped the samples, since a training had reached its goal.
+bool is_skipped(const MissingReason& reason);
 // The most frequent first.
 void sort_reasons(std::vector<MissingReason>& reasons);
 

@@ -6,7 +6,6 @@
 #include <utility>
 #include <variant>
 
-#include "converters/data_set_files.h"
 #include "engine/store/impl.h"
 
 namespace wflow::engine::store {
@@ -22,7 +21,6 @@ void Store::Impl::write_missing(const wire::TaskEvent& of, const wire::MissingSa
 void Store::Impl::write_converted(const wire::TaskEvent& of, const wire::Converted& converted) {
   execute(statement("DELETE FROM missing WHERE array = ? AND element = ? AND attempt <> ?"), of.array,
           signed_of(of.element), of.attempt);
-  const auto is_skipped = [](const auto& reason) { return converters::is_skipped(reason.reason); };
   if (std::ranges::any_of(converted.missing, is_skipped)) write_other(of);
 }
 
@@ -45,7 +43,7 @@ void Store::Impl::add_skipped(MissingSamples& missing) {
     const auto* converted = event ? std::get_if<wire::Converted>(event) : nullptr;
     if (converted == nullptr || !is(array, block, ElementState::done)) continue;
     for (const MissingReason& reason : converted->missing) {
-      if (converters::is_skipped(reason.reason) && is(source, reason.first, ElementState::skipped))
+      if (is_skipped(reason) && is(source, reason.first, ElementState::skipped))
         skipped.insert_or_assign({array, block}, reason);
     }
   }
