@@ -24,7 +24,7 @@ namespace {
 constexpr const char* kUsage =
     "usage: wflow_simulation [--seed N [--trace]] [--seeds FIRST COUNT] [--seconds S] [--jobs J]\n"
     "                        [--commit-seeds COUNT DIRECTORY] [--regressions FILE] [--all-faults]\n"
-    "                        [--planted NAME|all [--readme FILE]]\n"
+    "                        [--planted NAME|all [--readme FILE]] [--workers N]\n"
     "       wflow_simulation --planted-table\n";
 constexpr std::uint64_t kReplayEvery = 100;
 
@@ -74,6 +74,8 @@ Arguments read_arguments(int argc, char** argv) {
       arguments.checkout = next();
     } else if (option == "--seconds") {
       arguments.job.seconds = static_cast<double>(number(next()));
+    } else if (option == "--workers") {
+      arguments.job.run.workers = number(next());
     } else if (option == "--jobs") {
       arguments.job.jobs = static_cast<unsigned>(number(next()));
     } else if (option == "--regressions") {
@@ -253,7 +255,7 @@ int run(int argc, char** argv) {
     return 0;
   }
   arguments.job.check_replay_every = kReplayEvery;
-  const Studies studies = make_studies();
+  const Studies studies = make_studies(arguments.job.run.workers);
   Vfs vfs;
   if (arguments.planted.size() == 1) arguments.job.run.planted = arguments.planted.front().bug;
   if (arguments.seed) return run_one(studies, vfs, arguments);

@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 #include <stdlib.h>
 
+#include <algorithm>
+#include <string_view>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "base/random.h"
@@ -219,12 +222,13 @@ std::unique_ptr<SimulatedStudy> make_study(const std::filesystem::path& folder, 
 }  // namespace
 
 const SimulatedStudy& Studies::of(std::uint64_t seed) const {
+  if (large) return *large;
   const std::size_t later = all.size() - first_later;
   if (hash64(seed, 6) % 20 == 0) return *all[first_later + hash64(seed, 1) % later];
   return *all[hash64(seed, 1) % first_later];
 }
 
-Studies make_studies() {
+Studies make_studies(std::size_t workers) {
   std::string name = (std::filesystem::temp_directory_path() / "wflow-simulation-XXXXXX").string();
   if (::mkdtemp(name.data()) == nullptr) throw Error(ExitCode::system, "no temporary directory");
   const std::filesystem::path folder = std::filesystem::canonical(name);
@@ -237,6 +241,9 @@ Studies make_studies() {
   make(texts());
   studies.first_later = studies.all.size();
   make(later_texts());
+  constexpr std::size_t kSamplesOfAWorker = 5;
+  const auto chain = std::ranges::find(texts(), std::string_view("chain"), &StudyText::name);
+  if (workers > 0) studies.large = make_study(folder, *chain, static_cast<int>(kSamplesOfAWorker * workers));
   std::filesystem::remove_all(folder);
   return studies;
 }

@@ -29,11 +29,13 @@ struct SimulatedStudy {
 
 struct Studies {
   std::vector<std::unique_ptr<SimulatedStudy>> all;
-  std::size_t first_later = 0;  // those from here on were added later
+  std::size_t first_later = 0;            // those from here on were added later
+  std::unique_ptr<SimulatedStudy> large;  // if there is one, all schedules run it
   const SimulatedStudy& of(std::uint64_t seed) const;
 };
 
 // In a temporary directory, which is gone when they are returned.
-Studies make_studies();
+// With `workers`, all schedules run a study that is large enough for so many.
+Studies make_studies(std::size_t workers = 0);
 
 }  // namespace wflow::simulation

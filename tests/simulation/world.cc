@@ -139,11 +139,23 @@ void World::simulate() {
   check_end();
 }
 
+// With the rates of messages of production: thousands a second.
+void World::set_many_workers() {
+  constexpr std::size_t kWorkersOfAHost = 20;
+  settings_.remote_workers = options_.workers;
+  settings_.hosts = std::max(settings_.hosts, 2 + options_.workers / kWorkersOfAHost);
+  const engine::Timing real;
+  around_.timing.results_per_s = real.results_per_s;
+  around_.timing.patient_results_per_s = real.patient_results_per_s;
+  around_.timing.heartbeats_per_s = real.heartbeats_per_s;
+}
+
 void World::set_up() {
   Draw setup(seed_, Concern::setup);
   settings_.hosts = some_hosts(setup);
   settings_.remote_workers = some_remote_workers(setup, settings_.hosts);
   around_.timing = setup.chance(0.8) ? quick_timing() : engine::Timing();
+  if (options_.workers > 0) set_many_workers();
   settings_.linger_s = setup.chance(0.5) ? 300 : around_.timing.lost_here_s / 2;
   settings_.keep_going = setup.chance(0.5);
   settings_.journals_unseen = setup.chance(0.2);
@@ -255,7 +267,8 @@ void World::step_until_over() {
   while (!over_) {
     if (timeline_.empty())
       throw Violation("ends", "nothing is left to happen, and the campaign has not ended");
-    if (timeline_.steps() > kMaxSteps) throw Violation("ends", "too much happens");
+    if (timeline_.steps() > kMaxSteps * std::max<std::size_t>(1, options_.workers / kManyWorkers))
+      throw Violation("ends", "too much happens");
     now_s_ = timeline_.next_s();
     timeline_.step();
     if (healed_ && now_s_ > healed_s_ + bound_s_) {

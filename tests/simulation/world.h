@@ -18,6 +18,7 @@ namespace wflow::simulation {
 struct RunOptions {
   Trace::Mode trace = Trace::Mode::off;
   Planted planted = Planted::none;
+  std::size_t workers = 0;  // on other hosts; 0: drawn
 };
 
 struct RunResult {
@@ -81,6 +82,7 @@ class World {
   Coordinator* coordinator();  // the last one that has begun and lives; null: there is none
   Worker* some_worker();
   double total_work_s() const;
+  void set_many_workers();
 
   std::uint64_t seed_;
   const SimulatedStudy& study_;
