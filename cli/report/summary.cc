@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "cli/report/report.h"
+#include "engine/monitor/views.h"
 
 namespace wflow::cli::report {
 
@@ -42,15 +43,20 @@ std::string state_sentence(const ReportData& data) {
 
 std::string tasks_sentence(const engine::CampaignStatus& status) {
   std::uint64_t done = 0;
+  std::uint64_t skipped = 0;
   std::uint64_t missing = 0;
   for (const engine::StepStatus& step : status.steps) {
     done += step.count(engine::ElementState::done);
-    missing += step.missing_samples();
+    skipped += step.count(engine::ElementState::skipped);
+    const engine::MissingCounts samples = engine::counts_of(step.missing);
+    missing += samples.failed + samples.unusable;
   }
   std::string text =
       fmt::format("{} of {} in {} {} done", text::format_count(done), counted(status.elements(), "task"),
                   counted(status.steps.size(), "step"), done == 1 ? "is" : "are");
   if (status.failed() > 0) text += fmt::format(", {} failed", text::format_count(status.failed()));
+  if (skipped > 0)
+    text += fmt::format(", {} {} skipped", text::format_count(skipped), skipped == 1 ? "was" : "were");
   if (status.cancelled() > 0)
     text += fmt::format(", {} were cancelled", text::format_count(status.cancelled()));
   const std::uint64_t open = status.elements() - std::min(status.elements(), status.ended());

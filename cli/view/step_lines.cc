@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "cli/top/progress.h"
 #include "cli/top/words.h"
+#include "engine/monitor/views.h"
 #include "engine/schedule/disk_limit.h"
 
 namespace wflow::cli {
@@ -44,8 +45,10 @@ std::vector<std::string> remarks_of(const engine::CampaignStatus& status, const 
   } else if (!step.held.empty()) {
     parts.push_back(styled(terminal, Style::red, "paused"));
   }
-  const std::uint64_t missing = step.missing_samples();
+  const engine::MissingCounts samples = engine::counts_of(step.missing);
+  const std::uint64_t missing = samples.failed + samples.unusable;
   add(missing, missing == 1 ? "sample missing" : "samples missing", Style::yellow);
+  add(samples.skipped, samples.skipped == 1 ? "sample skipped" : "samples skipped", Style::plain);
   add(step.count(ElementState::skipped), "skipped", Style::yellow);
   add(step.count(ElementState::cancelled), "cancelled", Style::yellow);
   add(step.count(ElementState::delayed), "to retry", Style::yellow);
