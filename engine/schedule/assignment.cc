@@ -58,6 +58,13 @@ void Scheduler::assign(double now_s) {
     }
   }
   for (const auto& [number, worker] : served) add_spares(*worker);
+  // Before that none could be given. Where thousands of workers began at once, each end of the first tasks
+  // would be a message of its own, and its worker idle until the answer.
+  if (ready_.take_measured()) {
+    for (const auto& [id, worker] : leases_.workers()) {
+      if (worker.capacity.alone_s > 0) add_spares(*leases_.find_worker(id));
+    }
+  }
   for (const LeaseId id : leases_.split_back()) {
     const LeaseState& lease = *leases_.find(id);
     revoke(id, lease.array, lease.bounds, false);

@@ -513,6 +513,28 @@ TEST(Cluster, AWorkerKeepsEnoughForTheTimeThatItMayWorkAlone) {
   }
 }
 
+// Ten thousand workers begin at once: their first tasks end at once, too.
+TEST(Cluster, AllWorkersGetSpareLeasesOnceDurationsAreKnown) {
+  Cluster cluster({step_of(0, 10'000)});
+  cluster.seconds = [](auto task) { return task.second < 60 ? 1.0 : 10.0; };  // two each of 30 workers
+  cluster.alone_s = 60;
+  cluster.scheduler.start();
+  for (int i = 0; i < 40; ++i) cluster.join(std::to_string(i), {1});
+  const auto fewest = [&] {
+    std::uint64_t fewest = 10'000;
+    for (const auto& [id, node] : cluster.nodes) {
+      std::uint64_t queued = 0;
+      for (const auto& [key, lease] : node.queue) queued += lease.count;
+      fewest = std::min(fewest, queued);
+    }
+    return fewest;
+  };
+  cluster.run(0.9);
+  EXPECT_LT(fewest(), 20U) << "no duration is known yet";
+  cluster.run(1.1);
+  EXPECT_GE(fewest(), 45U) << "of a second each";
+}
+
 TEST(Cluster, TheEndOfACampaignIsNotLaterForSpareLeases) {
   for (const double seconds : {0.02, 1.0, 7.0, 100.0}) {
     const auto end_s = [&](double alone_s, std::uint64_t count) {

@@ -13,6 +13,8 @@ constexpr double kPatience_s = 60;
 // ... and takes no more than one part in so many of its workers' time in this way.
 constexpr double kShare = 20;
 constexpr double kLook_s = 1;
+// Fewer durations say little of the others.
+constexpr std::uint64_t kMeasured = 30;
 
 }  // namespace
 
@@ -150,6 +152,7 @@ void ReadyQueues::count_leased(ArrayId array, std::int64_t elements) {
 
 void ReadyQueues::count_durations(ArrayId array, std::uint64_t timed, double sum_s, double square_sum) {
   ReadyQueue& queue = queues_[waiting_[array].queue];
+  measured_ = measured_ || (queue.timed < kMeasured && queue.timed + timed >= kMeasured);
   queue.timed += timed;
   queue.duration_sum_s += sum_s;
   queue.duration_square_sum += square_sum;

@@ -77,6 +77,8 @@ class ReadyQueues {
   Range next_range(ArrayId array, std::uint64_t size) const;
   // True once after an empty queue got ready elements.
   bool take_grown() { return std::exchange(grown_, false); }
+  // True once after a queue has the durations of kMeasured elements.
+  bool take_measured() { return std::exchange(measured_, false); }
 
   // Nothing of a step is leased while it is held.
   void hold(std::uint32_t step, bool held);
@@ -107,7 +109,7 @@ class ReadyQueues {
   std::vector<Waiting> waiting_;  // by array
   std::vector<ReadyQueue> queues_;
   std::set<QueueKey> order_;
-  bool grown_ = false;
+  bool grown_ = false, measured_ = false;
   bool clock_runs_ = false;
   double now_s_ = 0;
   double next_patience_s_ = 0;
