@@ -12,6 +12,7 @@ entry and of its processes, from which tests/CMakeLists.txt chooses PROCESSORS."
 import os
 import runpy
 import sys
+import tempfile
 import time
 import unittest
 
@@ -76,10 +77,13 @@ def main():
     sys.path[0] = os.path.dirname(os.path.abspath(file))
     unittest.main = Entry
     started_s = time.monotonic()
-    try:
-        runpy.run_path(file, run_name="__main__")
-    finally:
-        print_cost(started_s)
+    # A folder of Open MPI's for this entry alone: an mpirun that begins while another one removes the common folder fails.
+    with tempfile.TemporaryDirectory(prefix="ompi-", ignore_cleanup_errors=True) as folder:
+        os.environ.setdefault("OMPI_MCA_orte_tmpdir_base", folder)
+        try:
+            runpy.run_path(file, run_name="__main__")
+        finally:
+            print_cost(started_s)
 
 
 if __name__ == "__main__":
