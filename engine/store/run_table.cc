@@ -23,9 +23,7 @@ RunTable::Row row_of(SQLite::Statement& select) {
 
 // All go by the primary key (array, first): no condition on `last`, which would read every row before.
 RunTable::RunTable(SQLite::Database& database, const std::string& table, const std::string& column)
-    : before_(database, "SELECT first, last, " + column + " FROM " + table +
-                            " WHERE array = ? AND first <= ? ORDER BY first DESC LIMIT 1"),
-      back_(database, "SELECT first, last, " + column + " FROM " + table +
+    : back_(database, "SELECT first, last, " + column + " FROM " + table +
                           " WHERE array = ? AND first <= ? ORDER BY first DESC"),
       within_(database, "SELECT first, last, " + column + " FROM " + table +
                             " WHERE array = ? AND first > ? AND first <= ? ORDER BY first"),
@@ -36,15 +34,15 @@ RunTable::RunTable(SQLite::Database& database, const std::string& table, const s
       all_(database, "SELECT array, first, last, " + column + " FROM " + table + " ORDER BY array, first") {}
 
 void RunTable::reset() {
-  for (SQLite::Statement* statement : {&before_, &back_, &within_, &put_, &erase_, &erase_value_, &all_})
+  for (SQLite::Statement* statement : {&back_, &within_, &put_, &erase_, &erase_value_, &all_})
     statement->tryReset();
 }
 
 std::optional<RunTable::Row> RunTable::at_or_before(ArrayId array, Element element) {
-  SQLite::bind(before_, array, signed_of(element));
+  SQLite::bind(back_, array, signed_of(element));
   std::optional<Row> row;
-  if (before_.executeStep()) row = row_of(before_);
-  before_.reset();
+  if (back_.executeStep()) row = row_of(back_);
+  back_.reset();
   return row;
 }
 

@@ -56,7 +56,7 @@ class RunTable {
   void put(ArrayId array, Range range, std::int64_t value);
   void erase(ArrayId array, Element first, Element last);
 
-  SQLite::Statement before_, back_, within_, put_, erase_, erase_value_, all_;
+  SQLite::Statement back_, within_, put_, erase_, erase_value_, all_;
 };
 
 }  // namespace wflow::engine::store
