@@ -77,9 +77,11 @@ def main():
     sys.path[0] = os.path.dirname(os.path.abspath(file))
     unittest.main = Entry
     started_s = time.monotonic()
-    # A folder of Open MPI's for this entry alone: an mpirun that begins while another one removes the common folder fails.
-    with tempfile.TemporaryDirectory(prefix="ompi-", ignore_cleanup_errors=True) as folder:
-        os.environ.setdefault("OMPI_MCA_orte_tmpdir_base", folder)
+    # Open MPI keeps its sessions in a folder of TMPDIR, and an mpirun that begins while another one removes that folder fails: the
+    # programs of an entry share it with no other entry.
+    with tempfile.TemporaryDirectory(prefix="entry-", ignore_cleanup_errors=True) as folder:
+        os.chmod(folder, 0o1777)  # some tests become another user
+        os.environ["TMPDIR"] = folder
         try:
             runpy.run_path(file, run_name="__main__")
         finally:
