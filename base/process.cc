@@ -24,6 +24,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/program_file.h"
 #include "base/text.h"
 #include "base/version.h"
 
@@ -250,10 +251,9 @@ std::optional<std::string> find_program(const std::string& name) {
 }
 
 std::string executable_directory() {
-  std::error_code error;
-  const auto path = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) throw system_error(error.value(), "cannot read /proc/self/exe");
-  return path.parent_path().string();
+  const std::filesystem::path program = program_of("self");
+  if (program.empty()) throw Error(ExitCode::system, "cannot read /proc/self/exe: is /proc mounted?");
+  return called_as(program).parent_path().string();
 }
 
 namespace {

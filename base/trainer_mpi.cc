@@ -4,10 +4,15 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
+#include <string_view>
 #include <system_error>
 
+#include "base/error.h"
 #include "base/process.h"
+#include "base/program_file.h"
+#include "base/text.h"
 #include "base/version.h"
 
 namespace wflow {
@@ -31,6 +36,135 @@ std::optional<std::filesystem::path> bundled_open_mpi(const std::filesystem::pat
   return folder;
 }
 
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kPreloaded = "WFLOW_PRELOADED_MPI";  // the library that follow_launcher() has put first
+constexpr const char* kPreload = "LD_PRELOAD";
+constexpr const char* kOtherProgram = "wflow-train-mpich";
+
+bool is_set(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr && *value != '\0';
+}
+
+// PMI is MPICH's; Open MPI and Slurm's plugin for it use PMIx.
+bool started_by_mpich() {
+  return is_set("PMI_RANK") && !is_set("OMPI_COMM_WORLD_RANK") && !is_set("PMIX_RANK");
+}
+
+bool started_by_open_mpi() {
+  return is_set("OMPI_COMM_WORLD_RANK") || is_set("PMIX_RANK");
+}
+
+// The folders of libraries that belong to a program such as PREFIX/bin/mpirun.
+void add_libraries_of(const fs::path& program, std::vector<fs::path>& folders) {
+  if (program.empty()) return;
+  const fs::path prefix = program.parent_path().parent_path();
+  for (const char* name : {"lib", "lib64", "lib/release", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu"})
+    folders.push_back(prefix / name);
+}
+
+std::vector<fs::path> folders_of_libraries() {
+  std::vector<fs::path> folders;
+  const char* path = std::getenv("LD_LIBRARY_PATH");
+  for (const std::string& folder : text::split(path != nullptr ? path : "", ':'))
+    if (!folder.empty()) folders.emplace_back(folder);
+  add_libraries_of(program_of(std::to_string(::getppid())), folders);
+  std::error_code ignored;
+  if (const auto mpirun = find_program("mpirun")) add_libraries_of(fs::canonical(*mpirun, ignored), folders);
+  for (const char* folder :
+       {"/usr/lib64/openmpi/lib", "/usr/lib64/mpich/lib", "/usr/lib64/mpi/gcc/openmpi4/lib64",
+        "/usr/lib64/mpi/gcc/mpich/lib64", "/usr/lib64", "/usr/lib/x86_64-linux-gnu",
+        "/usr/lib/aarch64-linux-gnu", "/usr/lib"})
+    folders.emplace_back(folder);
+  return folders;
+}
+
+[[noreturn]] void replace_process(const std::string& program, char** argv) {
+  ::execv(program.c_str(), argv);
+  throw system_error(errno, "cannot start " + program);
+}
+
+void preload(const std::string& library) {
+  const char* before = std::getenv(kPreload);
+  ::setenv(kPreload,
+           before != nullptr && *before != '\0' ? (library + ":" + before).c_str() : library.c_str(), 1);
+  ::setenv(kPreloaded, library.c_str(), 1);
+}
+
+// Simulators and other programs that this one starts have no use for the library. True if it had been
+// preloaded.
+bool forget_preload() {
+  const char* library = std::getenv(kPreloaded);
+  if (library == nullptr) return false;
+  const char* all = std::getenv(kPreload);
+  const std::string_view rest = all != nullptr ? all : "";
+  const std::size_t size = std::string_view(library).size();
+  const std::string before(rest.size() > size + 1 ? rest.substr(size + 1) : std::string_view());
+  before.empty() ? ::unsetenv(kPreload) : ::setenv(kPreload, before.c_str(), 1);
+  ::unsetenv(kPreloaded);
+  return true;
+}
+
+}  // namespace
+
+std::optional<std::string> site_mpi(bool mpich) {
+  // Debian gives MPICH's library a name of its own.
+  const std::vector<const char*> names =
+      mpich ? std::vector{"libmpi.so.12", "libmpich.so.12"} : std::vector{"libmpi.so.40"};
+  for (const fs::path& folder : folders_of_libraries()) {
+    for (const char* name : names) {
+      if (const fs::path file = folder / name; ::access(file.c_str(), R_OK) == 0) return file.string();
+    }
+  }
+  return std::nullopt;
+}
+
+void follow_launcher(bool built_with_mpich, char** argv) {
+  if (forget_preload()) return;
+  const std::string folder = executable_directory();
+  const auto bundled = bundled_open_mpi(folder);
+  const bool to_mpich =
+      built_with_mpich || (started_by_mpich() && ::access((folder + "/" + kOtherProgram).c_str(), X_OK) == 0);
+  if (!bundled) {
+    if (to_mpich && !built_with_mpich) replace_process(folder + "/" + kOtherProgram, argv);
+    return;
+  }
+  if (to_mpich) {
+    const auto library = site_mpi(true);
+    if (!library)
+      throw Error(ExitCode::system,
+                  "MPICH's launcher started wflow-train, and its library libmpi.so.12 is neither in "
+                  "LD_LIBRARY_PATH nor "
+                  "beside mpirun nor in the system's folders: load the module of that MPI, or use " +
+                      (*bundled / "bin" / "mpirun").string());
+    preload(*library);
+    replace_process(folder + "/" + kOtherProgram, argv);
+  }
+  // The archive's mpirun has named its folder.
+  const char* prefix = std::getenv("OPAL_PREFIX");
+  if (!started_by_open_mpi() || (prefix != nullptr && bundled->string() == prefix)) return;
+  // Without one, the archive's own library speaks to the site's launcher: Open MPI 4 to Open MPI 4.
+  if (const auto library = site_mpi(false)) {
+    preload(*library);
+    replace_process(folder + "/wflow-train", argv);
+  }
+}
+
+bool is_launcher_of_mpich(const std::string& mpirun) {
+  std::error_code ignored;
+  const std::string name = fs::canonical(mpirun, ignored).filename().string();
+  if (name.find("hydra") != std::string::npos || name.ends_with(".mpich")) return true;
+  if (name != "mpirun" && name != "mpiexec") return false;  // orterun, prterun
+  constexpr double kAnswer_s = 10;
+  SpawnRequest request;
+  request.argv = {mpirun, "--version"};
+  const std::string version = run_command(request, kAnswer_s).out;
+  return version.find("HYDRA") != std::string::npos || version.find("Intel(R) MPI") != std::string::npos;
+}
+
 const char* mpirun_name() {
   return kTrainsOnMpich ? "mpirun.mpich" : "mpirun.openmpi";
 }
@@ -44,7 +178,7 @@ std::optional<std::string> find_mpirun() {
 
 std::vector<std::string> mpirun_words(const std::string& mpirun, std::int64_t ranks) {
   std::vector<std::string> words = {mpirun, "-n", std::to_string(ranks), "--bind-to", "none"};
-  if (kTrainsOnMpich) return words;
+  if (kTrainsOnMpich || is_launcher_of_mpich(mpirun)) return words;
   words.emplace_back("--oversubscribe");
   if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
   return words;

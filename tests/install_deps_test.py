@@ -10,7 +10,9 @@ from pathlib import Path
 SCRIPT = Path(__file__).resolve().parents[1] / "scripts" / "install-deps"
 TRAINER = {"libopenmpi-dev", "openmpi-bin", "libtorch-dev", "python3-torch"}
 TESTS_ONLY = {"chromium", "python3-pandas", "python3-onnx", "tmux", "libgtest-dev", "poppler-utils"}
-PACKAGING = {"binutils", "patchelf", "xz-utils", "dpkg-dev", "lintian", "debootstrap", "python3-pip", "python3-venv", "python3-wheel"}
+MPICH = {"libmpich-dev", "mpich"}
+PACKAGING = MPICH | {"musl-tools", "busybox-static", "binutils", "patchelf", "xz-utils", "dpkg-dev", "lintian", "debootstrap", "python3-pip",
+                     "python3-venv", "python3-wheel"}
 DEVELOPERS = {"clang-tidy", "slurmctld", "gridengine-master"}
 
 
@@ -48,10 +50,11 @@ class InstallDeps(unittest.TestCase):
         self.assertFalse(DEVELOPERS & self.packages("--no-dev"))
         self.assertLessEqual(TESTS_ONLY, self.packages("--no-dev"))
         for purpose in ("build", "run", "package", "test"):
-            self.assertFalse(TRAINER & self.packages("--for", purpose, "--no-trainer"))
+            self.assertFalse((TRAINER | MPICH) & self.packages("--for", purpose, "--no-trainer"))
 
     def test_mpich(self):
-        self.assertEqual(self.packages("--for", "build", "--mpich") - self.packages("--for", "build"), {"libmpich-dev", "mpich"})
+        self.assertEqual(self.packages("--for", "build", "--mpich") - self.packages("--for", "build"), MPICH)
+        self.assertLessEqual(MPICH, self.packages("--for", "test"))
 
     def test_wrong_options(self):
         for options in (["--for"], ["--for", "fun"], ["--what"]):

@@ -24,6 +24,7 @@
 #include "trainer/model/layout.h"
 #include "trainer/model/network.h"
 #include "trainer/parallel/communicator.h"
+#include "trainer/parallel/mpi_kind.h"
 #include "trainer/predict/predict.h"
 #include "trainer/training/rate_finder.h"
 #include "trainer/training/scale_plan.h"
@@ -419,6 +420,7 @@ void run_infer(InferArguments& arguments) {
 
 int body(int argc, char** argv) {
   wflow::open_output();
+  wflow::follow_launcher(trainer::built_with_mpich(), argv);
   CLI::App app("wflow-train: trains a network on a data set of wflow-convert, on any number of MPI ranks.");
   app.footer(fmt::format(kExamples, fmt::format("{} -n 4 wflow-train train.yaml", wflow::mpirun_name())));
   Arguments arguments;

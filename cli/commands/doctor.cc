@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <gnu/libc-version.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 
@@ -14,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/process.h"
+#include "base/program_file.h"
 #include "base/text.h"
 #include "base/trainer_mpi.h"
 #include "base/version.h"
@@ -73,6 +75,18 @@ CheckLine check_mpirun() {
               : weak("mpirun", kTrainsOnMpich
                                    ? "training on several ranks needs MPICH; install mpich"
                                    : "training on several ranks needs Open MPI; install openmpi-bin");
+}
+
+// An archive takes these from the machine where it can.
+CheckLines parts_of_the_machine() {
+  CheckLines lines = {good(
+      "glibc", fmt::format("{} {}", ::gnu_get_libc_version(),
+                           has_own_glibc() ? "of the archive: this machine's is older" : "of this machine"))};
+  for (const bool mpich : {false, true}) {
+    if (const auto library = site_mpi(mpich))
+      lines.push_back(good(mpich ? "MPICH" : "Open MPI", *library + ", under its own mpirun"));
+  }
+  return lines;
 }
 
 // The distribution's libtorch multiplies matrices with the installed libblas.so.3: the reference library is
@@ -149,6 +163,7 @@ std::vector<Check> all_checks() {
   if (kHasTrainer) {
     checks.push_back(program("wflow-train", kBuild, true));
     checks.emplace_back([] { return CheckLines{check_mpirun()}; });
+    if (bundled_open_mpi(executable_directory())) checks.emplace_back(parts_of_the_machine);
     if (kHasTorch) checks.emplace_back([] { return CheckLines{check_blas()}; });
   } else {
     constexpr const char* kNoTrainer = "this wflow was built without its trainer (-DWFLOW_TRAINER=OFF)";

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,6 +15,7 @@
 #include "base/error.h"
 #include "base/process.h"
 #include "base/text.h"
+#include "base/trainer_mpi.h"
 #include "cli/commands/commands.h"
 #include "engine/batch/adapters.h"
 #include "engine/batch/mpi_launch.h"
@@ -60,6 +62,25 @@ std::vector<std::string> nodes_of_task(const std::string& manager) {
               fmt::format("wflow launch is asked for {} {}, and the task has {}", asked, what, there));
 }
 
+// wflow-train may be there for both MPIs (base/trainer_mpi.h): the launcher that is here decides.
+bool trains_on_mpich(const std::filesystem::path& program, const batch::MpiLaunch& launch) {
+  std::error_code ignored;
+  if (program.filename() != "wflow-train" ||
+      !std::filesystem::exists(program.parent_path() / "wflow-train-mpich", ignored))
+    return false;
+  const auto knows = [&](std::string_view type) {
+    return std::ranges::find(launch.mpi_types, type) != launch.mpi_types.end();
+  };
+  if (launch.manager == "slurm" && launch.procs > 1 && knows("pmix")) return false;
+  if (launch.manager == "slurm" && launch.procs > 1 && knows("pmi2") && site_mpi(true)) return true;
+  const auto mpirun = find_program("mpirun");
+  return mpirun && is_launcher_of_mpich(*mpirun);
+}
+
+batch::MpiLibrary library_of(const std::string& program, const batch::MpiLaunch& launch) {
+  return trains_on_mpich(program, launch) ? batch::MpiLibrary::mpich : batch::mpi_library_of(program);
+}
+
 batch::MpiLaunch launch_of(const LaunchOptions& options) {
   batch::MpiLaunch launch;
   launch.manager = manager_around();
@@ -72,7 +93,6 @@ batch::MpiLaunch launch_of(const LaunchOptions& options) {
   const int most = options.nodes > 0 ? std::min(options.nodes, launch.procs) : launch.procs;
   if (most < there) launch.nodes.resize(static_cast<std::size_t>(most));
   const std::string path = find_program(options.program.front()).value_or(options.program.front());
-  launch.library = batch::mpi_library_of(path);
   static const std::string kNone;
   const std::string& given = launch.manager == "flux"    ? options.flux
                              : launch.manager == "lsf"   ? options.lsf
@@ -89,6 +109,7 @@ batch::MpiLaunch launch_of(const LaunchOptions& options) {
     const CommandResult answer = run_command(request, kLimit_s);
     launch.mpi_types = batch::parse_mpi_types(answer.out + "\n" + answer.err);
   }
+  launch.library = library_of(path, launch);
   return launch;
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/process.h"
+#include "base/program_file.h"
 #include "base/text.h"
 
 namespace wflow::engine::batch {
@@ -143,7 +144,8 @@ std::vector<std::string> mpirun_words(const MpiLaunch& launch) {
 
 }  // namespace
 
-MpiLibrary mpi_library_of(const std::filesystem::path& program) {
+MpiLibrary mpi_library_of(const std::filesystem::path& file_of_program) {
+  const std::filesystem::path program = program_behind(file_of_program);
   std::ifstream file(program, std::ios::binary);
   std::string bytes(4, '\0');
   if (!file.read(bytes.data(), 4) || bytes !=

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/program_file.h"
 #include "base/text.h"
 
 namespace wflow::engine::batch {
@@ -83,9 +84,8 @@ std::vector<Child> own_children() {
 
 // A worker's own processes end by themselves, when they have written what they know.
 bool is_of_this_program(pid_t pid) {
-  std::error_code error;
-  const auto own = std::filesystem::read_symlink("/proc/self/exe", error);
-  return std::filesystem::read_symlink("/proc/" + std::to_string(pid) + "/exe", error) == own && !error;
+  const std::filesystem::path program = program_of(std::to_string(pid));
+  return !program.empty() && program == program_of("self");
 }
 
 }  // namespace

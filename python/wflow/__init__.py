@@ -14,7 +14,7 @@ from wflow.campaign import Campaign
 from wflow.model import Model, load_model
 
 __all__ = ["Campaign", "DamagedData", "Data", "Error", "Field", "Model", "NewerFormat", "Split", "load_model", "open"]
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def __getattr__(name):

@@ -28,15 +28,17 @@ def version_of(build):
 
 
 def install(build, prefix):
-    """Installs the build below `prefix`, stripped. Returns the bundle of its libraries."""
+    """Installs the build below `prefix`, stripped, with the libraries that it loads. Returns their bundle, and the glibc from which on the
+    machine's own is used."""
     subprocess.run(["cmake", "--install", build, "--prefix", prefix, "--strip"], stdout=subprocess.DEVNULL, check=True)
     bundle = Bundle(prefix)
     bundle.add_folder()
-    if (prefix / "bin" / "wflow-train").exists():
+    if (prefix / "libexec" / "wflow-train").exists():
         if cached(build, "WFLOW_MPI_LIBRARY") != "openmpi":
             raise SystemExit(f"package: {build} is a build for MPICH, and archives and wheels bring Open MPI; configure it with -DWFLOW_MPI=openmpi")
         bundle.add_open_mpi()
-    return bundle
+    require_fast_blas(bundle)
+    return bundle, bundle.add_glibc()
 
 
 def require_fast_blas(bundle):
@@ -73,19 +75,17 @@ def make(build, output, level=6):
     name = f"wflow-{version_of(build)}{small}-{os.uname().machine}"
     with tempfile.TemporaryDirectory(dir=output) as scratch:
         prefix = Path(scratch) / name
-        bundle = install(build, prefix)
-        require_fast_blas(bundle)
-        least = bundle.check()
+        bundle, least = install(build, prefix)
         packages = documents(prefix, bundle)
         (prefix / "GLIBC").write_text(glibc_text(least) + "\n")
         target = output / f"{name}.tar.xz"
         pack(prefix, target, level)
-        print(f"{target}: {megabytes(target):.1f} MB, unpacked {megabytes(prefix):.1f} MB; needs glibc {glibc_text(least)}; "
+        print(f"{target}: {megabytes(target):.1f} MB, unpacked {megabytes(prefix):.1f} MB; uses the machine's glibc from {glibc_text(least)} on, else its own; "
               f"{len(bundle.origin)} files of {packages} Debian packages inside")
 
 
 def check(folder):
-    files = {path: elf.read(path) for path in sorted(folder.rglob("*")) if elf.is_elf(path)}
+    files = {path: elf.read(path) for path in sorted(folder.rglob("*")) if elf.is_elf(path) and path.parent.name != "glibc"}
     if not files:
         raise SystemExit(f"package: no program or library below {folder}")
     least, problems = elf.check(files, {path.name: file for path, file in files.items()})

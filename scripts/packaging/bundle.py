@@ -8,6 +8,8 @@ from pathlib import Path
 import elf
 
 PLUGINS = Path("/usr/lib/x86_64-linux-gnu/openmpi/lib/openmpi3")
+# wflow-train-mpich loads the site's, whatever its name (base/trainer_mpi.h).
+OF_THE_SITE = "libmpich.so.12"
 PMIX = Path("/usr/lib/x86_64-linux-gnu/pmix2")
 # Open MPI between cores (vader) and over TCP. The drivers of fast networks are the site's: they fit its kernel and its cards. What
 # serves OpenSHMEM, MPI-IO, checkpoints, monitoring and other batch systems is not used either.
@@ -29,10 +31,15 @@ class Bundle:
         self.libraries = prefix / "lib"
         self.open_mpi = self.libraries / "openmpi"
         self.below_mpi = self.open_mpi / "deps"
+        self.glibc = self.libraries / "glibc"
         self.origin = {}
         self.elves = {}
 
     def add_folder(self):
+        for path in sorted((self.prefix / "bin").iterdir()):
+            if elf.is_elf(path):
+                (self.prefix / "libexec").mkdir(exist_ok=True)
+                path.rename(self.prefix / "libexec" / path.name)
         for path in sorted(self.prefix.rglob("*")):
             if elf.is_elf(path) and path not in self.elves:
                 self.add_needs(path, elf.read(path))
@@ -52,6 +59,9 @@ class Bundle:
         unused = []
         for name in file.needed:
             if name in elf.GLIBC:
+                continue
+            if name == OF_THE_SITE:
+                unused.append(name)
                 continue
             if name not in elf.located():
                 raise SystemExit(f"package: {path} needs {name}, which this machine does not have")
@@ -85,7 +95,8 @@ class Bundle:
         """PREFIX/lib/openmpi, as Open MPI's variables of scripts/packaging/mpirun name its folders."""
         root = self.open_mpi
         for name in ("orterun", "orted"):
-            self.copy(f"/usr/bin/{name}", root / "bin" / name)
+            self.copy(f"/usr/bin/{name}", root / "libexec" / name)
+        (root / "bin").mkdir()
         shutil.copy(Path(__file__).parent / "mpirun", root / "bin" / "mpirun")
         for plugin in sorted(PLUGINS.glob("mca_*.so")):
             if not any(part in plugin.name.removeprefix("mca_") for part in LEFT_OUT):
@@ -95,6 +106,25 @@ class Bundle:
         shutil.copytree("/usr/share/openmpi", root / "share" / "openmpi", symlinks=False, dirs_exist_ok=True)
         shutil.copytree(PMIX / "share" / "pmix", root / "share" / "pmix", dirs_exist_ok=True)
         (root / "etc").mkdir(exist_ok=True)
+
+    def add_glibc(self):
+        """The glibc of this machine, for machines with an older one or none, and what chooses between them in place of each program.
+        Returns the least glibc of all files."""
+        least = self.check()
+        for name in sorted(elf.GLIBC & elf.located().keys()):
+            target = self.glibc / name
+            target.parent.mkdir(exist_ok=True)
+            shutil.copyfile(elf.located()[name], target)
+            target.chmod(0o755)
+            self.origin[target] = elf.located()[name].resolve()
+        launcher = self.prefix / "launcher"
+        version = "GLIBC_" + ".".join(map(str, least))
+        subprocess.run(["musl-gcc", "-static", "-Os", "-s", f'-DGLIBC="{version}"', "-o", launcher, Path(__file__).parent / "launcher.c"], check=True)
+        for folder in (self.prefix, self.open_mpi):
+            for program in sorted((folder / "libexec").glob("*")):
+                shutil.copy(launcher, folder / "bin" / program.name)
+        launcher.unlink()
+        return least
 
     def check(self):
         """The least glibc, or ends with a list of what is missing."""

@@ -17,6 +17,7 @@ SPACK = {"CAIRO": "cairo", "CLI11": "cli11", "FFTW3F": "fftw", "fmt": "fmt", "GS
          "RE2": "re2", "SODIUM": "libsodium", "spdlog": "spdlog", "SQLITE3": "sqlite", "SQLiteCpp": "sqlitecpp", "Torch": "py-torch",
          "UTF8PROC": "utf8proc", "XXHASH": "xxhash", "yaml-cpp": "yaml-cpp", "ZLIB": "zlib-api", "ZMQ": "libzmq"}
 OF_CMAKE = {"Threads", "PkgConfig", "OpenMP", "GTest", "Python3"}
+SECOND_MPI = {"MPICH"}  # of an archive; a site's installation has one
 TOOLS = {"c", "cxx", "cmake", "ninja", "pkgconfig"}
 FOUND_OTHERWISE = {"cppzmq", "flatbuffers", "msgpack-c", "onednn", "openblas"}  # headers alone, or libraries that find_library() looks for
 
@@ -26,7 +27,7 @@ def found_by_cmake():
     for path in [ROOT / "CMakeLists.txt", *(ROOT / "cmake").glob("*.cmake"), *ROOT.glob("[a-z]*/**/CMakeLists.txt")]:
         if "build" not in path.relative_to(ROOT).parts:
             names.update(re.findall(r"^\s*(?:find_package|pkg_check_modules)\((\S+)", path.read_text(), re.MULTILINE))
-    return names - OF_CMAKE
+    return names - OF_CMAKE - SECOND_MPI
 
 
 def spack_recipe():

@@ -15,6 +15,7 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "base/trainer_mpi.h"
+#include "trainer/parallel/mpi_kind.h"
 #include "trainer/parallel/shared_slots.h"
 
 namespace wflow::trainer {
@@ -55,13 +56,14 @@ void rest(int tests) {
   }
 }
 
-// "Open MPI v4.1.4, package: ..." or "MPICH Version:\t4.0.2\nMPICH Release date: ...".
+// "Open MPI v4.1.4, package: ...", "MPICH Version:\t4.0.2\nMPICH Release date: ...", or spaces in place of
+// the tab.
 std::string library_name(std::string_view version) {
   const std::string_view line = version.substr(0, version.find_first_of(",\n"));
-  constexpr std::string_view kWord = " Version:\t";
+  constexpr std::string_view kWord = " Version:";
   const std::size_t at = line.find(kWord);
   if (at == std::string_view::npos) return std::string(line);
-  return std::string(line.substr(0, at)) + " " + std::string(line.substr(at + kWord.size()));
+  return std::string(line.substr(0, at)) + " " + std::string(text::trim(line.substr(at + kWord.size())));
 }
 
 }  // namespace
@@ -256,6 +258,14 @@ void MpiThread::barrier(MPI_Comm ranks) {
   MPI_Request request = MPI_REQUEST_NULL;
   MPI_Ibarrier(ranks, &request);
   complete({&request, 1});
+}
+
+bool built_with_mpich() {
+#ifdef MPICH_NUMVERSION
+  return true;
+#else
+  return false;
+#endif
 }
 
 }  // namespace wflow::trainer

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which file a process runs. An archive (scripts/package archive) starts PREFIX/libexec/NAME from
+// PREFIX/bin/NAME, and on a machine with an older glibc it does so by a dynamic linker of its own
+// (scripts/packaging/launcher.c). The kernel names that linker, then, and the program is one of its
+// arguments.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace wflow {
+
+// The file of a process's program: "self", or a number. Empty if the process has ended or belongs to another
+// user.
+std::filesystem::path program_of(const std::string& pid);
+
+// The file that a user calls for it: PREFIX/bin/NAME of an archive, else the program itself.
+std::filesystem::path called_as(const std::filesystem::path& program);
+
+// The program behind such a file: PREFIX/libexec/NAME of an archive, else the file itself.
+std::filesystem::path program_behind(const std::filesystem::path& file);
+
+// True if this process runs with the glibc of its archive.
+bool has_own_glibc();
+
+}  // namespace wflow
