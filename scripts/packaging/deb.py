@@ -29,6 +29,9 @@ class Package:
 
 
 PACKAGES = [
+    Package("wflow-trainer-mpich", ["usr/bin/wflow-train-mpich"], "trainer of the workflow engine wflow, for MPICH",
+            "wflow-train-mpich trains networks on many ranks with MPICH. wflow-train becomes this program where MPICH's mpirun starts it.",
+            depends="wflow-trainer (= {version}), mpich"),
     Package("wflow-trainer", ["usr/bin/wflow-train", "usr/share/man/man1/wflow-train.1"], "trainer of the workflow engine wflow",
             "wflow-train trains networks on the data sets that wflow makes of simulations, on one rank or with Open MPI on many.",
             depends="wflow (= {version}), {mpi}{blas}"),
@@ -151,4 +154,6 @@ def make(build, output):
             target = scratch / package.name
             target.mkdir()
             split(root, package, target)
+            if not any(target.iterdir()):  # -DWFLOW_MPI="openmpi;mpich" builds the trainer for MPICH
+                continue
             pack(package, values, formatdate(int(stamp)), target, output, scratch)
