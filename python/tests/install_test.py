@@ -30,6 +30,14 @@ class Install(unittest.TestCase):
         modules = {p.name for p in (PACKAGE / "wflow").glob("*.py")}
         self.assertEqual({p.name for p in Path(where).parent.glob("*.py")}, modules)
 
+    def test_an_old_h5py_is_refused_with_a_sentence(self):
+        # Debian 11 has h5py 2.10.
+        code = ("import h5py\n"
+                "h5py.version.version_tuple = (2, 10, 0); h5py.__version__ = '2.10.0'\n"
+                "try:\n    import wflow\nexcept ImportError as error:\n    print(error)\n")
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=PACKAGE, check=True)
+        self.assertEqual(done.stdout, "wflow needs h5py 3.0 or newer, found 2.10.0; pip install --upgrade h5py\n")
+
 
 if __name__ == "__main__":
     unittest.main()

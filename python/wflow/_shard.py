@@ -17,6 +17,9 @@ import numpy as np
 from wflow._checksum import xxh3_64
 from wflow._errors import DamagedData, NewerFormat
 
+if h5py.version.version_tuple[0] < 3:  # the places of chunks are not in its interface
+    raise ImportError(f"wflow needs h5py 3.0 or newer, found {h5py.__version__}; pip install --upgrade h5py")
+
 FORMAT = 2
 WITH_RAGGED = 3  # of data sets with a ragged field
 _SHUFFLE, _DEFLATE = 2, 1  # the numbers of HDF5's filters

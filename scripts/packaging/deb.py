@@ -37,7 +37,7 @@ PACKAGES = [
             depends="wflow (= {version}), {mpi}{blas}"),
     Package("python3-wflow", ["usr/lib/python3/dist-packages/*", "usr/bin/cosmoflow-baseline", "usr/bin/cosmoflow-whole-box"], "Python package of the workflow engine wflow",
             "Reads the training data, campaigns and models of wflow, with data sets for PyTorch.", section="python", architecture="all",
-            depends="python3 (>= 3.9), python3-numpy, python3-h5py, wflow (>= {version})", recommends="python3-torch, python3-pandas, python3-zmq"),
+            depends="python3 (>= 3.9), python3-numpy, python3-h5py (>= 3), wflow (>= {version})", recommends="python3-torch, python3-pandas, python3-zmq"),
     Package("wflow-doc", ["usr/share/doc/wflow-doc/*"], "documentation of the workflow engine wflow",
             "The pages of the documentation as Markdown files.", section="doc", architecture="all"),
     Package("wflow", ["usr/*"], "workflow engine for simulations and training",

@@ -18,7 +18,7 @@ Version: {version}
 Summary: Workflow engine for simulations and training: programs, training data, campaigns and models
 License: Apache-2.0
 Requires-Python: >=3.9
-Requires-Dist: h5py
+Requires-Dist: h5py>=3
 Requires-Dist: numpy
 Provides-Extra: torch
 Requires-Dist: torch; extra == "torch"
