@@ -49,6 +49,7 @@ endif()
 include(GNUInstallDirs)
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
+include(WflowDependencies)
 
 add_library(wflow_settings INTERFACE)
 target_include_directories(wflow_settings INTERFACE "${CMAKE_SOURCE_DIR}")
@@ -79,8 +80,7 @@ endif()
 
 if(WFLOW_FAST_BUILD)
   # Compiled once for all libraries of wflow_library().
-  find_package(fmt REQUIRED)
-  find_package(nlohmann_json REQUIRED)
+  wflow_find(fmt nlohmann_json)
   add_library(wflow_precompiled STATIC "${CMAKE_SOURCE_DIR}/cmake/precompiled.cc")
   target_link_libraries(wflow_precompiled PRIVATE wflow_settings fmt::fmt nlohmann_json::nlohmann_json)
   target_precompile_headers(wflow_precompiled PRIVATE
