@@ -195,10 +195,12 @@ void add_classes(const TrainingResult& training, const std::string& target, cons
 // Metrics by name: those of a detection, of all targets in one table.
 void add_metrics(const TrainingResult& training, Page& page) {
   PageTable table{{"target", "metric", "test samples"}, {false, false, true}, {}};
-  for (const auto& [target, errors] : training.result.at("test").at("targets").items())
-    for (const auto& [name, value] : errors.value("metrics", nlohmann::json::object()).items())
+  for (const auto& [target, errors] : training.result.at("test").at("targets").items()) {
+    const nlohmann::json metrics = errors.value("metrics", nlohmann::json::object());
+    for (const auto& [name, value] : metrics.items())
       table.rows.push_back(
           {target, name, value.is_number() ? fmt::format("{:.4g}", value.get<double>()) : std::string("-")});
+  }
   if (table.rows.empty()) return;
   page.heading(fmt::format("{}: metrics of the test samples", training.task));
   page.table(table);

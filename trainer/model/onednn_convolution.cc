@@ -86,12 +86,6 @@ memory in_order(const memory::desc& desc, const float* from, const memory::desc&
   return ordered;
 }
 
-// The same order in 32 bits.
-memory::desc in_full(memory::desc desc) {
-  desc.data.data_type = dnnl_f32;
-  return desc;
-}
-
 // A transposed convolution is the gradient of the input of the convolution that maps its output to its input.
 // The weights have the same order.
 Layer mirrored(Layer layer) {
@@ -99,9 +93,24 @@ Layer mirrored(Layer layer) {
   return layer;
 }
 
-// Converts fields from 32 bits to the type that a kernel multiplies.
-memory as_factor(const memory::desc& wanted, const float* from) {
-  return in_order(in_full(wanted), from, wanted);
+// oneDNN 3 describes a primitive by one object, oneDNN 2 by two. A gradient also takes the description of the
+// forward pass.
+template <typename Primitive, typename... Words>
+typename Primitive::primitive_desc description_of(const Words&... words) {
+#if DNNL_VERSION_MAJOR >= 3
+  return typename Primitive::primitive_desc(cpu_engine(), words...);
+#else
+  return typename Primitive::primitive_desc(typename Primitive::desc(words...), cpu_engine());
+#endif
+}
+template <typename Primitive, typename... Words>
+typename Primitive::primitive_desc description_of_gradient(
+    const dnnl::convolution_forward::primitive_desc& forward, const Words&... words) {
+#if DNNL_VERSION_MAJOR >= 3
+  return typename Primitive::primitive_desc(cpu_engine(), words..., forward);
+#else
+  return typename Primitive::primitive_desc(typename Primitive::desc(words...), cpu_engine(), forward);
+#endif
 }
 
 }  // namespace
@@ -182,16 +191,24 @@ struct OnednnConvolution::Plans {
     memory gradient_memory;
   };
 
-  memory::desc plain_weights() const {
+  memory::dims weight_dims() const {
     const std::int64_t groups = layer.groups;
     memory::dims dims = {layer.output.channels / groups, layer.input.channels / groups};
     for (const std::int64_t n : spatial(layer.kernel, flat)) dims.push_back(n);
-    if (groups == 1) return described(dims, plain_tag(flat));
-    dims.insert(dims.begin(), groups);
-    return described(dims, flat ? Tag::abcde : Tag::abcdef);
+    if (groups > 1) dims.insert(dims.begin(), groups);
+    return dims;
+  }
+  memory::desc plain_weights() const {
+    if (layer.groups == 1) return described(weight_dims(), plain_tag(flat));
+    return described(weight_dims(), flat ? Tag::abcde : Tag::abcdef);
   }
   memory::dims input_dims(std::int64_t samples) const { return dims_of(samples, layer.input, flat); }
   memory::dims output_dims(std::int64_t samples) const { return dims_of(samples, layer.output, flat); }
+  // Fields as callers pass them, in 32 bits.
+  memory::desc given_input(std::int64_t samples) const { return described(input_dims(samples), input_tag); }
+  memory::desc given_output(std::int64_t samples) const {
+    return described(output_dims(samples), blocked_tag(block, flat));
+  }
 
   // The type of the factors. The few channels of a first layer stay in full precision.
   memory::data_type factor_type(Tag source) const {
@@ -200,7 +217,7 @@ struct OnednnConvolution::Plans {
   }
   std::optional<Descriptions> describe(std::int64_t samples, Tag source) const;
   std::optional<WeightGradient::primitive_desc> describe_weight_gradient(
-      std::int64_t samples, const memory::desc& x, const memory::desc& y,
+      std::int64_t samples, Tag source, const memory::desc& x, const memory::desc& y,
       const Forward::primitive_desc& forward) const;
   bool choose_layouts();
   const Plan& plan(std::int64_t samples);
@@ -229,26 +246,26 @@ std::optional<OnednnConvolution::Plans::Descriptions> OnednnConvolution::Plans::
   const memory::desc y = described(output_dims(samples), blocked_tag(block, flat));
   const memory::desc dx = described(input_dims(samples), source);
   const memory::desc dy = described(output_dims(samples), blocked_tag(block, flat), type);
-  const memory::desc weights = described(plain_weights().dims(), Tag::any, type);
+  const memory::desc weights = described(weight_dims(), Tag::any, type);
   const memory::desc bias = described({layer.output.channels}, Tag::a);
   const memory::dims strides = spatial(layer.stride, flat);
   const memory::dims dilation = gaps(layer.dilation, flat);
   const memory::dims low = spatial(layer.pad_low, flat);
   const memory::dims high = spatial(layer.pad_high, flat);
   try {
-    const auto forward =
-        wanted.bias
-            ? Forward::desc(forward_kind, algorithm, x, weights, bias, y, strides, dilation, low, high)
-            : Forward::desc(forward_kind, algorithm, x, weights, y, strides, dilation, low, high);
-    Descriptions found{Forward::primitive_desc(forward, cpu_engine()), std::nullopt, std::nullopt};
+    Descriptions found{wanted.bias ? description_of<Forward>(forward_kind, algorithm, x, weights, bias, y,
+                                                             strides, dilation, low, high)
+                                   : description_of<Forward>(forward_kind, algorithm, x, weights, y, strides,
+                                                             dilation, low, high),
+                       std::nullopt, std::nullopt};
     if (!is_fast(found.forward.impl_info_str())) return std::nullopt;
     if (wanted.input_gradient) {
-      const InputGradient::desc description(algorithm, dx, weights, dy, strides, dilation, low, high);
-      found.input_gradient.emplace(description, cpu_engine(), found.forward);
+      found.input_gradient = description_of_gradient<InputGradient>(found.forward, algorithm, dx, weights, dy,
+                                                                    strides, dilation, low, high);
       if (!is_fast(found.input_gradient->impl_info_str())) return std::nullopt;
     }
     if (wanted.weight_gradient) {
-      found.weight_gradient = describe_weight_gradient(samples, x, dy, found.forward);
+      found.weight_gradient = describe_weight_gradient(samples, source, x, dy, found.forward);
       if (!found.weight_gradient) return std::nullopt;
     }
     return found;
@@ -260,28 +277,29 @@ std::optional<OnednnConvolution::Plans::Descriptions> OnednnConvolution::Plans::
 // AVX2 has none for three dimensions on blocks: x and dy are then reordered to the plain layout for a matrix
 // product.
 std::optional<OnednnConvolution::Plans::WeightGradient::primitive_desc>
-OnednnConvolution::Plans::describe_weight_gradient(std::int64_t samples, const memory::desc& x,
+OnednnConvolution::Plans::describe_weight_gradient(std::int64_t samples, Tag source, const memory::desc& x,
                                                    const memory::desc& y,
                                                    const Forward::primitive_desc& forward) const {
   const auto algorithm = dnnl::algorithm::convolution_direct;
-  const memory::desc weights = described(plain_weights().dims(), Tag::any);
+  const memory::desc weights = described(weight_dims(), Tag::any);
   const memory::dims strides = spatial(layer.stride, flat);
   const memory::dims dilation = gaps(layer.dilation, flat);
   const memory::dims low = spatial(layer.pad_low, flat);
   const memory::dims high = spatial(layer.pad_high, flat);
   const auto describe_on = [&](const memory::desc& in, const memory::desc& out,
                                const Forward::primitive_desc& hint) {
-    const WeightGradient::desc description(algorithm, in, weights, out, strides, dilation, low, high);
-    return WeightGradient::primitive_desc(description, cpu_engine(), hint);
+    return description_of_gradient<WeightGradient>(hint, algorithm, in, weights, out, strides, dilation, low,
+                                                   high);
   };
   const auto blocked = describe_on(x, y, forward);
   if (is_fast(blocked.impl_info_str())) return blocked;
-  if (x.data_type() != memory::data_type::f32) return std::nullopt;
+  if (factor_type(source) != memory::data_type::f32) return std::nullopt;
   const memory::desc plain_x = described(input_dims(samples), plain_tag(flat));
   const memory::desc plain_y = described(output_dims(samples), plain_tag(flat));
-  const Forward::desc hint(dnnl::prop_kind::forward_training, algorithm, plain_x, weights, plain_y, strides,
-                           dilation, low, high);
-  const auto plain = describe_on(plain_x, plain_y, Forward::primitive_desc(hint, cpu_engine()));
+  const auto plain =
+      describe_on(plain_x, plain_y,
+                  description_of<Forward>(dnnl::prop_kind::forward_training, algorithm, plain_x, weights,
+                                          plain_y, strides, dilation, low, high));
   if (!is_matrix_product(plain.impl_info_str())) return std::nullopt;
   return plain;
 }
@@ -394,9 +412,10 @@ void OnednnConvolution::Plans::run_forward(std::int64_t samples, const float* x,
   memory from = wrap(plain_weights(), weights);
   memory ordered = now.forward_memory;
   now.forward_weights.execute(cpu_stream(), from, ordered);
-  std::unordered_map<int, memory> arguments = {{DNNL_ARG_SRC, as_factor(description.src_desc(), x)},
-                                               {DNNL_ARG_WEIGHTS, ordered},
-                                               {DNNL_ARG_DST, wrap(description.dst_desc(), y)}};
+  std::unordered_map<int, memory> arguments = {
+      {DNNL_ARG_SRC, in_order(given_input(samples), x, description.src_desc())},
+      {DNNL_ARG_WEIGHTS, ordered},
+      {DNNL_ARG_DST, wrap(description.dst_desc(), y)}};
   if (wanted.bias) arguments.emplace(DNNL_ARG_BIAS, wrap(description.bias_desc(), bias));
   now.forward.execute(cpu_stream(), arguments);
   cpu_stream().wait();
@@ -409,9 +428,10 @@ void OnednnConvolution::Plans::run_input_gradient(std::int64_t samples, const fl
   memory from = wrap(plain_weights(), weights);
   memory ordered = now.backward_memory;
   now.backward_weights.execute(cpu_stream(), from, ordered);
-  now.input_gradient.execute(cpu_stream(), {{DNNL_ARG_DIFF_DST, as_factor(description.diff_dst_desc(), dy)},
-                                            {DNNL_ARG_WEIGHTS, ordered},
-                                            {DNNL_ARG_DIFF_SRC, wrap(description.diff_src_desc(), dx)}});
+  now.input_gradient.execute(
+      cpu_stream(), {{DNNL_ARG_DIFF_DST, in_order(given_output(samples), dy, description.diff_dst_desc())},
+                     {DNNL_ARG_WEIGHTS, ordered},
+                     {DNNL_ARG_DIFF_SRC, wrap(description.diff_src_desc(), dx)}});
   cpu_stream().wait();
 }
 
@@ -420,10 +440,9 @@ void OnednnConvolution::Plans::run_weight_gradient(std::int64_t samples, const f
   const Plan& now = plan(samples);
   const auto& description = *now.descriptions.weight_gradient;
   memory found = now.gradient_memory;
-  const auto& forward = now.descriptions.forward;
   now.weight_gradient.execute(
-      cpu_stream(), {{DNNL_ARG_SRC, in_order(in_full(forward.src_desc()), x, description.src_desc())},
-                     {DNNL_ARG_DIFF_DST, in_order(forward.dst_desc(), dy, description.diff_dst_desc())},
+      cpu_stream(), {{DNNL_ARG_SRC, in_order(given_input(samples), x, description.src_desc())},
+                     {DNNL_ARG_DIFF_DST, in_order(given_output(samples), dy, description.diff_dst_desc())},
                      {DNNL_ARG_DIFF_WEIGHTS, found}});
   memory to = wrap(plain_weights(), gradient);
   now.gradient_to_plain.execute(cpu_stream(), found, to);

@@ -122,7 +122,7 @@ std::unique_ptr<SharedCheckpoint> Start::agreed(bool has_one) const {
 }
 
 bool Start::differs_in_data_only(const CheckpointReader& checkpoint) const {
-  const nlohmann::json& hash = session.fingerprint.at("data_hash");
+  const std::string hash = session.fingerprint.at("data_hash").get<std::string>();
   nlohmann::json before =
       upgraded_fingerprint(checkpoint.header().value("fingerprint", nlohmann::json::object()));
   if (before.value("data_hash", "") == hash) return false;

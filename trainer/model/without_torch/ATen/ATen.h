@@ -156,10 +156,6 @@ inline Tensor operator+(const Tensor& a, const Tensor& b) {
 }
 Tensor operator-(double a, const Tensor& b);
 
-// There are no gradients by themselves.
-struct NoGradGuard {
-  NoGradGuard() {}
-};
 struct Context {
   void setDeterministicAlgorithms(bool /*on*/, bool /*warns*/) {}
 };
