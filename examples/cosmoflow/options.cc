@@ -44,6 +44,7 @@ std::optional<std::vector<UniverseSpec>> parse_command_line(int argc, char** arg
   app.add_option("--omega-m", spec.cosmology.omega_m, "matter density today, in critical densities [0.3]");
   app.add_option("--sigma8", spec.cosmology.sigma_8, "rms linear density in 8 Mpc/h spheres today [0.8]");
   app.add_option("--n-s", spec.cosmology.n_s, "spectral index [0.96]");
+  app.set_help_flag("--help", "Print this help message and exit");  // CLI11 takes its -h for the same as --h
   app.add_option("--h", spec.cosmology.h, "Hubble constant in 100 km/s/Mpc [0.7]");
   app.add_option("--omega-b", spec.cosmology.omega_b, "baryon density, part of --omega-m [0.045]");
   app.add_option("--seed", spec.seed, "64-bit seed of the campaign [0]");
