@@ -2,6 +2,7 @@
 #include "base/trainer_mpi.h"
 
 #include <dlfcn.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -42,16 +43,18 @@ namespace fs = std::filesystem;
 
 constexpr const char* kPreloaded = "WFLOW_PRELOADED_MPI";  // the library that follow_launcher() has put first
 constexpr const char* kPreload = "LD_PRELOAD";
-constexpr const char* kOtherProgram = "wflow-train-mpich";
 
 bool is_set(const char* name) {
   const char* value = std::getenv(name);
   return value != nullptr && *value != '\0';
 }
 
-// PMI is MPICH's; Open MPI and Slurm's plugin for it use PMIx.
+// PMI is MPICH's; Open MPI and Slurm's plugin for it use PMIx. srun may set it for any program: one rank
+// alone is no world.
 bool started_by_mpich() {
-  return is_set("PMI_RANK") && !is_set("OMPI_COMM_WORLD_RANK") && !is_set("PMIX_RANK");
+  const char* size = std::getenv("PMI_SIZE");
+  return size != nullptr && text::to_integer(size).value_or(0) > 1 && !is_set("OMPI_COMM_WORLD_RANK") &&
+         !is_set("PMIX_RANK");
 }
 
 bool started_by_open_mpi() {
@@ -94,6 +97,18 @@ void preload(const std::string& library) {
   ::setenv(kPreloaded, library.c_str(), 1);
 }
 
+void preload_mpich(const fs::path& bundled) {
+  const auto library = site_mpi(true);
+  if (!library)
+    throw Error(
+        ExitCode::system,
+        fmt::format("MPICH's launcher started wflow-train, and its library libmpi.so.12 is neither in "
+                    "LD_LIBRARY_PATH nor beside mpirun nor in the system's folders: load the module of that "
+                    "MPI, or use {}/bin/mpirun",
+                    bundled.string()));
+  preload(*library);
+}
+
 // Simulators and other programs that this one starts have no use for the library. True if it had been
 // preloaded.
 bool forget_preload() {
@@ -125,27 +140,16 @@ std::optional<std::string> site_mpi(bool mpich) {
 void follow_launcher(bool built_with_mpich, char** argv) {
   if (forget_preload()) return;
   const std::string folder = executable_directory();
+  const std::string other = folder + "/wflow-train-mpich";
   const auto bundled = bundled_open_mpi(folder);
-  const bool to_mpich =
-      built_with_mpich || (started_by_mpich() && ::access((folder + "/" + kOtherProgram).c_str(), X_OK) == 0);
-  if (!bundled) {
-    if (to_mpich && !built_with_mpich) replace_process(folder + "/" + kOtherProgram, argv);
+  if (started_by_mpich() && (built_with_mpich || ::access(other.c_str(), X_OK) == 0)) {
+    if (bundled) preload_mpich(*bundled);
+    if (bundled || !built_with_mpich) replace_process(other, argv);
     return;
-  }
-  if (to_mpich) {
-    const auto library = site_mpi(true);
-    if (!library)
-      throw Error(ExitCode::system,
-                  "MPICH's launcher started wflow-train, and its library libmpi.so.12 is neither in "
-                  "LD_LIBRARY_PATH nor "
-                  "beside mpirun nor in the system's folders: load the module of that MPI, or use " +
-                      (*bundled / "bin" / "mpirun").string());
-    preload(*library);
-    replace_process(folder + "/" + kOtherProgram, argv);
   }
   // The archive's mpirun has named its folder.
   const char* prefix = std::getenv("OPAL_PREFIX");
-  if (!started_by_open_mpi() || (prefix != nullptr && bundled->string() == prefix)) return;
+  if (!bundled || !started_by_open_mpi() || (prefix != nullptr && bundled->string() == prefix)) return;
   // Without one, the archive's own library speaks to the site's launcher: Open MPI 4 to Open MPI 4.
   if (const auto library = site_mpi(false)) {
     preload(*library);

@@ -23,6 +23,11 @@ class Mpich(train_run_test.TrainRun):
         self.train(path, 2)
         self.assertEqual(self.weights("killed")[0], self.weights("whole")[0])
 
+    def test_one_rank_under_srun(self):
+        # srun sets these for any program where PMI is the site's default.
+        self.train(self.config("single", epochs=1), env={"PMI_RANK": "0", "PMI_SIZE": "1"})
+        self.assertIn("Open MPI", self.result("single")["versions"]["mpi"])
+
     def test_one_rank_needs_neither_library(self):
         self.train(self.config("alone", epochs=1))
         self.assertEqual(self.result("alone")["ranks"], 1)
