@@ -15,7 +15,7 @@
 namespace wflow::converters {
 
 // The instruction set of the kernels in use: "avx2" or "plain". WFLOW_DEFLATE=plain in the environment forces
-// the latter. The bytes are the same.
+// the latter, WFLOW_DEFLATE=portable the ones of other processors than x86. The bytes are the same.
 const char* deflate_kernels_name();
 
 // Use one for each thread. Keeps its memory between calls.

@@ -126,7 +126,7 @@ TEST(FieldDeflate, TooLittleRoomIsNoStream) {
 }
 
 TEST(FieldDeflate, AllKernelsGiveTheSameBytes) {
-  // ctest runs this program a second time with WFLOW_DEFLATE=plain.
+  // ctest runs this program again with WFLOW_DEFLATE=plain and portable.
   std::uint64_t hash = 0;
   for (const std::size_t size : {1U, 100U, 4096U, 70000U, 300000U}) {
     for (const std::uint8_t byte : compressed(geometric(size, 11, 3, 3), size / 2 + 1))

@@ -11,15 +11,17 @@ namespace wflow::converters {
 extern const DeflateKernels plain_deflate_kernels;
 #ifdef WFLOW_X86_DEFLATE
 extern const DeflateKernels avx2_deflate_kernels;
+extern const DeflateKernels portable_deflate_kernels;
 #endif
 
 namespace {
 
 const DeflateKernels& choose_kernels() {
 #ifdef WFLOW_X86_DEFLATE
-  const char* wish = std::getenv("WFLOW_DEFLATE");
-  const bool wanted = wish == nullptr || std::string_view(wish) != "plain";
-  if (wanted && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
+  const char* variable = std::getenv("WFLOW_DEFLATE");
+  const std::string_view wish = variable == nullptr ? "" : variable;
+  if (wish == "portable") return portable_deflate_kernels;
+  if (wish != "plain" && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
       __builtin_cpu_supports("bmi2"))
     return avx2_deflate_kernels;
 #endif
