@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """scripts/release: how packages of two builds are compared, and how it refuses what is no release. Nothing is built here."""
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -52,12 +53,27 @@ class Release(unittest.TestCase):
         done = subprocess.run([ROOT / "scripts" / "release", "--build", "a"], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 2)
         self.assertIn("--build takes two finished builds", done.stderr)
-        if "not released" not in (ROOT / "CHANGELOG.md").read_text().split("## ")[1]:
-            self.skipTest("this is a release")
-        done = subprocess.run([ROOT / "scripts" / "release", "--output", self.folder], capture_output=True, text=True, check=False)
-        self.assertEqual(done.returncode, 1)
-        self.assertRegex(done.stdout, r"^FAILED  versions .* put the date there, or use --trial\n$")
-        self.assertIn("1 of 1 steps failed: versions", done.stderr)
+
+    def test_a_version_without_a_date(self):
+        tree = self.folder / "tree"
+        (tree / "scripts").mkdir(parents=True)
+        (tree / "python").mkdir()
+        shutil.copy(ROOT / "scripts" / "release", tree / "scripts")
+        shutil.copytree(ROOT / "scripts" / "packaging", tree / "scripts" / "packaging", ignore=shutil.ignore_patterns("__pycache__"))
+        (tree / "CMakeLists.txt").write_text("project(wflow VERSION 3.1.4 LANGUAGES C CXX)\n")
+        (tree / "python" / "pyproject.toml").write_text('version = "3.1.4"\n')
+        git = ["git", "-C", tree, "-c", "user.name=a", "-c", "user.email=a@b.c"]
+        subprocess.run([*git, "init", "--quiet"], check=True)
+        for heading, error in (("3.1.4, not released yet", "put the date there, or use --trial"),
+                               ("3.1.3, 2026-11-28", "CMakeLists.txt has the version 3.1.4, the first heading of CHANGELOG.md is '3.1.3, 2026-11-28'")):
+            (tree / "CHANGELOG.md").write_text(f"# Changelog\n\n## {heading}\n")
+            subprocess.run([*git, "add", "--all"], check=True)
+            subprocess.run([*git, "commit", "--quiet", "--message", "x"], check=True)
+            done = subprocess.run([tree / "scripts" / "release", "--output", self.folder / "out"], capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(error, done.stdout)
+            self.assertRegex(done.stdout, r"^FAILED  versions ")
+            self.assertIn("1 of 1 steps failed: versions", done.stderr)
 
 
 if __name__ == "__main__":
