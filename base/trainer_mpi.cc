@@ -7,7 +7,6 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <string_view>
 #include <system_error>
 
 #include "base/error.h"
@@ -44,21 +43,14 @@ namespace fs = std::filesystem;
 constexpr const char* kPreloaded = "WFLOW_PRELOADED_MPI";  // the library that follow_launcher() has put first
 constexpr const char* kPreload = "LD_PRELOAD";
 
-bool is_set(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr && *value != '\0';
+bool started_by_open_mpi() {
+  return !environment_value("OMPI_COMM_WORLD_RANK").empty() || !environment_value("PMIX_RANK").empty();
 }
 
 // PMI is MPICH's; Open MPI and Slurm's plugin for it use PMIx. srun may set it for any program: one rank
 // alone is no world.
 bool started_by_mpich() {
-  const char* size = std::getenv("PMI_SIZE");
-  return size != nullptr && text::to_integer(size).value_or(0) > 1 && !is_set("OMPI_COMM_WORLD_RANK") &&
-         !is_set("PMIX_RANK");
-}
-
-bool started_by_open_mpi() {
-  return is_set("OMPI_COMM_WORLD_RANK") || is_set("PMIX_RANK");
+  return text::to_integer(environment_value("PMI_SIZE")).value_or(0) > 1 && !started_by_open_mpi();
 }
 
 // The folders of libraries that belong to a program such as PREFIX/bin/mpirun.
@@ -71,8 +63,7 @@ void add_libraries_of(const fs::path& program, std::vector<fs::path>& folders) {
 
 std::vector<fs::path> folders_of_libraries() {
   std::vector<fs::path> folders;
-  const char* path = std::getenv("LD_LIBRARY_PATH");
-  for (const std::string& folder : text::split(path != nullptr ? path : "", ':'))
+  for (const std::string& folder : text::split(environment_value("LD_LIBRARY_PATH"), ':'))
     if (!folder.empty()) folders.emplace_back(folder);
   add_libraries_of(program_of(std::to_string(::getppid())), folders);
   std::error_code ignored;
@@ -91,9 +82,8 @@ std::vector<fs::path> folders_of_libraries() {
 }
 
 void preload(const std::string& library) {
-  const char* before = std::getenv(kPreload);
-  ::setenv(kPreload,
-           before != nullptr && *before != '\0' ? (library + ":" + before).c_str() : library.c_str(), 1);
+  const std::string before = environment_value(kPreload);
+  ::setenv(kPreload, (before.empty() ? library : library + ":" + before).c_str(), 1);
   ::setenv(kPreloaded, library.c_str(), 1);
 }
 
@@ -112,12 +102,10 @@ void preload_mpich(const fs::path& bundled) {
 // Simulators and other programs that this one starts have no use for the library. True if it had been
 // preloaded.
 bool forget_preload() {
-  const char* library = std::getenv(kPreloaded);
-  if (library == nullptr) return false;
-  const char* all = std::getenv(kPreload);
-  const std::string_view rest = all != nullptr ? all : "";
-  const std::size_t size = std::string_view(library).size();
-  const std::string before(rest.size() > size + 1 ? rest.substr(size + 1) : std::string_view());
+  const std::size_t size = environment_value(kPreloaded).size();
+  if (size == 0) return false;
+  const std::string all = environment_value(kPreload);
+  const std::string before = all.size() > size + 1 ? all.substr(size + 1) : "";
   before.empty() ? ::unsetenv(kPreload) : ::setenv(kPreload, before.c_str(), 1);
   ::unsetenv(kPreloaded);
   return true;
@@ -148,8 +136,7 @@ void follow_launcher(bool built_with_mpich, char** argv) {
     return;
   }
   // The archive's mpirun has named its folder.
-  const char* prefix = std::getenv("OPAL_PREFIX");
-  if (!bundled || !started_by_open_mpi() || (prefix != nullptr && bundled->string() == prefix)) return;
+  if (!bundled || !started_by_open_mpi() || *bundled == environment_value("OPAL_PREFIX")) return;
   // Without one, the archive's own library speaks to the site's launcher: Open MPI 4 to Open MPI 4.
   if (const auto library = site_mpi(false)) {
     preload(*library);
