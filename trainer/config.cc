@@ -38,7 +38,7 @@ const std::array<std::string, 7> kDecays = {"none", "cosine",    "linear", "poly
                                             "step", "one_cycle", "plateau"};
 const std::array<std::string, 2> kSelects = {"last", "best"};
 const std::array<std::string, 4> kShards = {"none", "optimizer", "gradients", "weights"};
-const std::array<std::string, 2> kRecomputes = {"none", "blocks"};
+const std::array<std::string, 3> kRecomputes = {"none", "blocks", "tiles"};
 const std::array<std::string, 3> kBackends = {"auto", "torch", "onednn"};
 const std::array<std::string, 3> kStages = {"none", "local", "memory"};
 const std::array<std::string, 3> kPrecisions = {"full", "bf16", "fp16"};
@@ -1303,6 +1303,8 @@ void check_grid(yaml::MapReader& reader, const TrainConfig& config) {
   if (config.noise_scale_every > 0) refuse("noise_scale", "a rank has the gradients of its cells only");
   if (config.precision != Precision::full) refuse("precision", "ranks that share samples compute in 32 bits");
   if (config.backend == Backend::onednn) refuse("backend", "ranks that share samples compute with libtorch");
+  if (config.recompute == Recompute::tiles)
+    refuse("recompute", "tiles cut whole samples, and ranks have parts of them: use 'recompute: blocks'");
 }
 
 // Each rank must be able to compute its samples by itself, and add them exactly.
@@ -1328,6 +1330,8 @@ void check_cuts(yaml::MapReader& reader, const TrainConfig& config) {
   if (config.precision != Precision::full) refuse("precision", "samples are computed in 32 bits");
   if (config.backend == Backend::onednn)
     refuse("backend", "parts of samples are computed with libtorch, too");
+  if (config.recompute == Recompute::tiles)
+    refuse("recompute", "samples are computed in the parts of one grid");
   if (config.tournament.on()) refuse("tournament", "the number of trainers changes the result");
   if (config.stage_subset > 0) refuse("stage", "the ranks draw samples of their own");
   if (config.memory > 0) refuse("memory", "the planner does not know the parts of samples");
@@ -1925,7 +1929,9 @@ const config::Table<TrainConfig>& train_table() {
        config::choice(
            "recompute", &TrainConfig::recompute, kRecomputes,
            "`blocks`: convolutions before a norm or a pool are computed again in the backward pass, "
-           "so that a step needs less memory ([Memory of a step](#memory-of-a-step))")
+           "so that a step needs less memory; `tiles`: also chains of convolutions, pools and activations, "
+           "in slabs "
+           "one after the other ([Memory of a step](#memory-of-a-step))")
            .only_if_set(),
        config::choice("select", &TrainConfig::select, kSelects,
                       "weights for test and model: of the last epoch, or `best` in validation"),

@@ -78,7 +78,7 @@ enum class Select { last, best };
 // before it. none: each rank has all.
 enum class Shard { none, optimizer, gradients, weights };
 // Activations that are computed again in the backward pass, instead of being kept.
-enum class Recompute { none, blocks };
+enum class Recompute { none, blocks, tiles };
 // Library for convolutions on a processor. torch: libtorch and the kernels for few channels; onednn: oneDNN
 // wherever it has kernels; automatic: the faster of the two for each layer.
 enum class Backend { automatic, torch, onednn };

@@ -114,7 +114,7 @@ class Deterministic(whole.TrainRun):
             return self.train(self.config("refused", **{**STEPS, **keys}, ranks=ranks), ranks, code=3).stderr
 
         for key, value in {"noise_scale": 2, "precision": "bf16", "backend": "onednn", "shard": "optimizer", "accumulate": 2, "memory": "4GiB",
-                           "gradients": {"wire": "half"}, "model": "gan", "stage": {"subset": 4},
+                           "gradients": {"wire": "half"}, "model": "gan", "stage": {"subset": 4}, "recompute": "tiles",
                            "optimizer": {"name": "adamw", "lag": 1}}.items():
             self.assertIn(f"'deterministic: grid' and '{key}' do not go together", refusal(**{key: value}))
         self.assertIn("computes each sample in 4 x 2 x 2 parts, which 'grid' (1 x 4 x 1) must divide along each axis", refusal(4, grid=[1, 4, 1]))

@@ -209,7 +209,7 @@ class Split(whole.TrainRun):
         grid = {"ranks": 2, "grid": 2}
         self.assertIn("2 ranks share each sample, so that 'ranks' (3) must be a multiple of 2", refusal(**{**grid, "ranks": 3}))
         self.assertIn("'space' has 2 numbers: write the parts along depth, height and width", refusal(**{**grid, "grid": [2, 1]}))
-        for key, value in {"noise_scale": 2, "precision": "bf16", "backend": "onednn"}.items():
+        for key, value in {"noise_scale": 2, "precision": "bf16", "backend": "onednn", "recompute": "tiles"}.items():
             self.assertIn(f"'grid' and '{key}' do not go together", refusal(**grid, **{key: value}))
         done = self.train(self.config("refused", ranks=2, grid=2, batch=30), 3, code=3)
         self.assertEqual(done.stderr.count("2 ranks share each sample, and there are 3 ranks: start a multiple of 2"), 1)

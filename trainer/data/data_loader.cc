@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/random.h"
@@ -12,7 +13,8 @@
 namespace wflow::trainer {
 namespace {
 
-constexpr std::size_t kSlots = 3;  // one in use, one ready, one being filled
+constexpr std::uint64_t kLargeBatch = std::uint64_t{256}
+                                      << 20;  // bytes: its step takes longer than reading the next
 
 }  // namespace
 
@@ -221,25 +223,29 @@ std::size_t Batch::begin(std::size_t part) const {
   return before * most_items;
 }
 
+std::size_t batches_of_loader(std::uint64_t batch_bytes) {
+  return batch_bytes < kLargeBatch ? 3 : 2;
+}
+
 DataLoader::DataLoader(CachedSplit& split, std::vector<std::vector<ChannelScale>> scales,
                        std::size_t most_items, int threads, Plan plan, std::vector<Box> boxes)
     : split_(split),
       scales_(std::move(scales)),
       plan_(std::move(plan)),
-      thread_count_(static_cast<std::size_t>(std::max(1, threads))),
-      slots_(kSlots) {
+      boxes_(std::move(boxes)),
+      thread_count_(static_cast<std::size_t>(std::max(1, threads))) {
   WFLOW_CHECK(scales_.size() == split.parts().size());
-  WFLOW_CHECK(boxes.empty() || boxes.size() == scales_.size());
+  WFLOW_CHECK(boxes_.empty() || boxes_.size() == scales_.size());
+  std::vector<std::size_t> counts;
+  for (std::size_t part = 0; part < scales_.size(); ++part)
+    counts.push_back(static_cast<std::size_t>(split.parts()[part].shape.channels * box_of(part).cells()));
+  const std::size_t values = most_items * std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+  slots_.resize(batches_of_loader(values * sizeof(float)));
   for (Slot& slot : slots_) {
     slot.batch.most_items = most_items;
-    slot.batch.boxes = boxes;
-    std::size_t values = 0;
-    for (std::size_t part = 0; part < scales_.size(); ++part) {
-      const std::int64_t cells = box_of(part).cells();
-      slot.batch.counts.push_back(static_cast<std::size_t>(split.parts()[part].shape.channels * cells));
-      values += slot.batch.counts.back();
-    }
-    slot.batch.x = FloatBuffer(static_cast<std::int64_t>(most_items * values));
+    slot.batch.boxes = boxes_;
+    slot.batch.counts = counts;
+    slot.batch.x = FloatBuffer(static_cast<std::int64_t>(values));
   }
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
 }
@@ -256,18 +262,20 @@ DataLoader::~DataLoader() {
 void DataLoader::work() {
   Scratch scratch;
   std::unique_lock lock(mutex_);
-  const auto open_slot = [&]() -> Slot* { return opened_ == 0 ? nullptr : &slots_[(opened_ - 1) % kSlots]; };
+  const auto open_slot = [&]() -> Slot* {
+    return opened_ == 0 ? nullptr : &slots_[(opened_ - 1) % slots_.size()];
+  };
   const auto has_unclaimed = [&] {
     const Slot* slot = open_slot();
     return slot != nullptr && !slot->free && slot->claimed < slot->batch.items.size();
   };
-  const auto can_open = [&] { return !ended_ && slots_[opened_ % kSlots].free; };
+  const auto can_open = [&] { return !ended_ && slots_[opened_ % slots_.size()].free; };
   for (;;) {
     changed_.wait(lock, [&] { return stopping_ || failure_ || has_unclaimed() || can_open(); });
     if (stopping_ || failure_) return;
     try {
       if (!has_unclaimed()) {
-        Slot& slot = slots_[opened_ % kSlots];
+        Slot& slot = slots_[opened_ % slots_.size()];
         std::optional<std::vector<BatchItem>> items = plan_(opened_);
         slot.free = false;
         slot.claimed = slot.filled = 0;
@@ -308,8 +316,7 @@ Augmentation DataLoader::augmentation_of(std::size_t part, const BatchItem& item
 
 // The cells of a part in the batches.
 Box DataLoader::box_of(std::size_t part) const {
-  const std::vector<Box>& boxes = slots_.front().batch.boxes;
-  return boxes.empty() ? Box::of(split_.parts()[part].shape.extent) : boxes[part];
+  return boxes_.empty() ? Box::of(split_.parts()[part].shape.extent) : boxes_[part];
 }
 
 // True if the cached cells of a sample have all that the item needs of it.
@@ -388,9 +395,9 @@ void DataLoader::fill(Batch& batch, std::size_t at, std::size_t number, Scratch&
 const Batch* DataLoader::next() {
   const auto begin = std::chrono::steady_clock::now();
   std::unique_lock lock(mutex_);
-  if (taken_ > 0) slots_[(taken_ - 1) % kSlots].free = true;
+  if (taken_ > 0) slots_[(taken_ - 1) % slots_.size()].free = true;
   changed_.notify_all();
-  Slot& slot = slots_[taken_ % kSlots];
+  Slot& slot = slots_[taken_ % slots_.size()];
   changed_.wait(lock, [&] {
     return failure_ || (opened_ > taken_ && !slot.free && slot.filled == slot.batch.items.size());
   });

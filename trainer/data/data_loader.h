@@ -128,6 +128,10 @@ struct Batch {
   }
 };
 
+// Batches of this size that a loader has in memory: one in use, one being filled, and one that is ready
+// unless they are large.
+std::size_t batches_of_loader(std::uint64_t batch_bytes);
+
 class DataLoader {
  public:
   // The samples of batch n; nothing after the last. Called in order, on a loader thread.
@@ -177,6 +181,7 @@ class DataLoader {
   CachedSplit& split_;
   std::vector<std::vector<ChannelScale>> scales_;
   Plan plan_;
+  const std::vector<Box> boxes_;
   const std::size_t thread_count_;  // threads_ still grows while the first of them work
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -115,6 +115,13 @@ struct ModelGraph {
   // Convolutions are computed again in the backward pass, where norms and pools need their outputs, so that
   // these need not be kept.
   bool recomputes = false;
+  // Chains of layers that are computed tile by tile (tiles.h), in both passes, in order.
+  struct Tiled {
+    std::size_t first = 0;  // number of the first layer
+    std::size_t count = 0;  // of layers
+    std::int64_t tiles = 0;
+  };
+  std::vector<Tiled> tiled;
 
   // True for a user's module, whose layers are not known.
   bool is_module() const { return layers.size() == 1 && layers.front().kind == LayerKind::module; }

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "trainer/model/tiles.h"
 
 namespace wflow::trainer {
 namespace {
@@ -222,6 +223,7 @@ ModelGraph update_graph(const ModelGraph& graph, std::span<const ModelGraph::Out
                                learn, outputs);
   cut.inputs = graph.inputs;
   cut.recomputes = graph.recomputes;
+  if (!graph.tiled.empty()) cut.tiled = best_tiles(cut);
   return cut;
 }
 

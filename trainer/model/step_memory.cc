@@ -7,6 +7,7 @@
 
 #include "trainer/model/graph_uses.h"
 #include "trainer/model/layer_groups.h"
+#include "trainer/model/tiles.h"
 
 namespace wflow::trainer {
 namespace {
@@ -60,6 +61,7 @@ class StepCounter {
     std::vector<std::size_t> inputs;
     std::size_t output = 0;
     std::int64_t kept = 0;  // until its backward pass
+    std::int64_t used = 0;  // only while it is computed
   };
 
   bool is_split(std::size_t value) const {
@@ -104,6 +106,11 @@ class StepCounter {
   }
 
   std::size_t add_stage(std::size_t first) {
+    const auto tiled = std::ranges::find(graph_.tiled, first, &ModelGraph::Tiled::first);
+    if (tiled != graph_.tiled.end() && distribution_ == nullptr) {
+      add_tiles(cut_into_tiles(graph_, *tiled));
+      return tiled->count;
+    }
     const Layer& layer = graph_.layers[first];
     const std::span<const Layer> layers = chain(first);
     const std::size_t input = layer.inputs.front();
@@ -153,6 +160,20 @@ class StepCounter {
     stages_.push_back({convolution.inputs, output, kept});
   }
 
+  // The chain keeps its input, in libtorch's order; a tile has copies of its cells of input, output and
+  // gradients.
+  void add_tiles(const TiledChain& chain) {
+    const std::size_t input = graph_.layers[chain.first].inputs.front();
+    const std::size_t output = value_of(chain.first + chain.count - 1);
+    bytes_[output] = graph_.shape_of(output).count() * kFloatBytes;
+    std::int64_t kept = bytes_[output];
+    if (in_blocks_[input]) kept += graph_.shape_of(input).count() * kFloatBytes;
+    ModelGraph tile = chain.graph;
+    tile.learns_input = uses_.learned[input];
+    const std::int64_t copies = (tile.learns_input ? 2 : 1) * tile.input().count() + 2 * tile.output_count();
+    stages_.push_back({{input}, output, kept, step_bytes(tile, nullptr, 0) + copies * kFloatBytes});
+  }
+
   // A byte for each value after a maximum.
   std::int64_t places(std::span<const Layer> group, std::size_t output) const {
     const bool maximum = std::any_of(group.begin(), group.end(),
@@ -192,7 +213,7 @@ class StepCounter {
     std::int64_t most = kept + gradients;
     for (auto stage = stages_.rbegin(); stage != stages_.rend(); ++stage) {
       for (const std::size_t value : stage->inputs) begin(value);
-      most = std::max(most, kept + gradients);
+      most = std::max(most, kept + gradients + stage->used);
       kept -= stage->kept;
       if (lives[stage->output]) gradients -= bytes_[stage->output];
     }

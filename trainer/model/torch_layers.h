@@ -15,6 +15,7 @@
 #include "trainer/config.h"
 #include "trainer/model/flat_state.h"
 #include "trainer/model/network.h"
+#include "trainer/model/tiles.h"
 
 namespace torch::jit {
 struct Module;
@@ -98,6 +99,11 @@ std::size_t direct_block_length(std::span<const Layer> layers);
 // `tensors`: one entry per layer. `recomputes`: as in ModelGraph.
 std::unique_ptr<TorchLayer> make_direct_block(std::span<const Layer> layers,
                                               std::span<const LayerTensors> tensors, bool recomputes);
+
+// tiled_block.cc: a chain that is computed tile by tile, each by a network of its own. `learns_input`: the
+// gradient of the chain's input is wanted. On a processor.
+std::unique_ptr<TorchLayer> make_tiled_block(const TiledChain& chain, std::span<const LayerTensors> tensors,
+                                             bool learns_input, KernelChoice kernels, Precision precision);
 
 // module_layer.cc: a module of module_graph() in network.h. Its parameters are the layer's tensors. In
 // training its own norms change its buffers; layer.statistics has the change on this rank times the samples.

@@ -206,6 +206,7 @@ class TorchNetwork final : public Network {
     alias_of(outputs, y.sizes()).copy_(y);
   }
   std::size_t value_of(std::size_t layer) const { return graph_.inputs.size() + layer; }
+  void add_tiled_stage(const TiledChain& chain, KernelChoice kernels);
   std::size_t add_fused_stage(std::span<const Layer> chain, std::size_t first, KernelChoice kernels);
   std::size_t add_wrapped_stage(std::span<const Layer> chain, std::size_t first, KernelChoice kernels);
   bool onednn_is_faster(std::span<const Layer> chain, bool wants_input);
@@ -236,7 +237,13 @@ TorchNetwork::TorchNetwork(const ModelGraph& graph, FlatState& state, KernelChoi
       uses_(uses_of(graph)) {
   block_of_.assign(uses_.readers.size(), 0);
   const std::span<const Layer> layers = graph_.layers;
+  auto tiled = on_cpu_ ? graph_.tiled.begin() : graph_.tiled.end();
   for (std::size_t at = 0; at < layers.size();) {
+    if (tiled != graph_.tiled.end() && tiled->first == at) {
+      add_tiled_stage(cut_into_tiles(graph_, *tiled), kernels);
+      at += tiled++->count;
+      continue;
+    }
     const std::span<const Layer> chain = layers.subspan(at, chain_length(graph_, uses_, at));
     std::size_t length = on_cpu_ ? add_fused_stage(chain, at, kernels) : 0;
     if (length == 0) {
@@ -252,6 +259,16 @@ TorchNetwork::TorchNetwork(const ModelGraph& graph, FlatState& state, KernelChoi
   std::vector<StageArrays*> all;
   for (Stage& stage : stages_) all.push_back(&stage.arrays);
   arrays_.finish(all);
+}
+
+void TorchNetwork::add_tiled_stage(const TiledChain& chain, KernelChoice kernels) {
+  Stage stage;
+  const std::span<const Layer> group =
+      std::span<const Layer>(graph_.layers).subspan(chain.first, chain.count);
+  const std::vector<LayerTensors> tensors = arrays_.tensors_of(group, stage.arrays);
+  stage.layer =
+      make_tiled_block(chain, tensors, uses_.learned[group.front().inputs.front()], kernels, precision_);
+  add_stage(group, chain.first, fmt::format("{} tiles", chain.tiles.size()).c_str(), std::move(stage));
 }
 
 // Returns the number of layers that the new stage replaces; 0: no stage was added.

@@ -52,6 +52,8 @@ std::optional<PassSeconds> pass_from_json(const nlohmann::json& json) {
 
 std::string shape_text(const ModelGraph& graph) {
   std::string text = graph.recomputes ? "recomputes\n" : "";
+  for (const ModelGraph::Tiled& chain : graph.tiled)
+    text += fmt::format("{} tiles of {} from {}\n", chain.tiles, chain.count, chain.first);
   for (const NamedShape& input : graph.inputs) text += fmt::format("input {}\n", text_of(input.shape));
   for (const Layer& layer : graph.layers) {
     text += fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}\n", name_of(layer.kind),

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/resources.h"
 #include "base/version.h"
+#include "trainer/data/data_loader.h"
 #include "trainer/model/network.h"
 #include "trainer/model/parts.h"
 #include "trainer/model/sample_cuts.h"
@@ -30,11 +31,15 @@ constexpr std::int64_t kMostSharedBytes = std::int64_t{48} << 20;  // of the sum
 // Measured on 1 to 4 ranks; predictions are then within 10 % of the peak.
 constexpr std::int64_t kLaterBytes = std::int64_t{32} << 20;
 constexpr std::int64_t kExportCopies = 3;  // of the weights, while model.onnx is made
-// One is computed while the next is read, for the training and for the validation; each is also there as it
-// is stored, for a while.
-constexpr std::int64_t kBatchesInMemory = 8;
-constexpr std::int64_t kLayersInSum = 2;  // gradients of one are computed while those of another are summed
+constexpr std::int64_t kLayersInSum = 2;   // gradients of one are computed while those of another are summed
 constexpr std::size_t kGridsOfEachSize = 3;  // those that send least are measured
+
+// Of a rank: those of the loaders for training and validation, each of which also has one as it is stored,
+// for a while.
+std::int64_t bytes_of_samples(const PlanTask& task, std::int64_t samples, std::int64_t inputs) {
+  const std::int64_t batch = samples * (inputs + task.target_values) * kFloatBytes;
+  return 2 * (static_cast<std::int64_t>(batches_of_loader(static_cast<std::uint64_t>(batch))) + 1) * batch;
+}
 
 bool is_alone(const SpaceGrid& grid) {
   return grid.ranks() == 1;
@@ -288,8 +293,7 @@ static RankMemory memory_by_sample(const PlanTask& task, std::int64_t program) {
   memory.program = program + kLaterBytes;
   memory.state = state_bytes(task) + weights * ExactSums::kBytes;
   if (parts) memory.state += most_parts * weights * kFloatBytes;
-  memory.samples =
-      kBatchesInMemory * samples_at_once(task, grid.ranks()) * (inputs + task.target_values) * kFloatBytes;
+  memory.samples = bytes_of_samples(task, samples_at_once(task, grid.ranks()), inputs);
   return memory;
 }
 
@@ -306,7 +310,7 @@ RankMemory memory_of(const PlanTask& task, const Distribution* parts, std::int64
   RankMemory memory;
   memory.program = program + kLaterBytes;
   memory.state = state_bytes(task);
-  memory.samples = kBatchesInMemory * samples * (inputs + task.target_values) * kFloatBytes;
+  memory.samples = bytes_of_samples(task, samples, inputs);
   memory.step = samples * step;
   return memory;
 }

@@ -17,6 +17,7 @@
 #include "trainer/model/parts.h"
 #include "trainer/model/sample_cuts.h"
 #include "trainer/model/split_network.h"
+#include "trainer/model/tiles.h"
 #include "trainer/model/whole_samples.h"
 #include "trainer/parallel/exact_sums.h"
 #include "trainer/training/contest.h"
@@ -56,7 +57,8 @@ ModelGraph network_graph(const TrainConfig& config, const ModelTask& task, Commu
   if (config.model.name != ModelName::module) {
     ModelGraph graph = build_model(config.model, task);
     apply_parts(graph, config.parts);
-    graph.recomputes = config.recompute == Recompute::blocks;
+    graph.recomputes = config.recompute != Recompute::none;
+    if (config.recompute == Recompute::tiles) graph.tiled = best_tiles(graph);
     return graph;
   }
   return module_graph(shared_bytes(config.model.file, communicator),
@@ -523,6 +525,10 @@ std::string describe_run(const TrainConfig& asked, const std::optional<SpaceGrid
     out += fmt::format("a sample        {:.3f} Gflop a training step, {:.3f} Gflop a prediction\n",
                        static_cast<double>(graph.training_flops()) * 1e-9,
                        static_cast<double>(graph.forward_flops()) * 1e-9);
+  for (const ModelGraph::Tiled& chain : graph.tiled)
+    out += fmt::format("tiles           {}\n", describe(cut_into_tiles(graph, chain), graph));
+  if (config.recompute == Recompute::tiles && graph.tiled.empty())
+    out += "tiles           none: they would save less than a tenth of a step's memory\n";
   out += memory.text;
   if (!memory.refusal.empty()) out += fmt::format("refused         {}\n", memory.refusal);
   out += fmt::format("decoded samples up to {}\n",
