@@ -3,11 +3,14 @@
 
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstdio>
 #include <fstream>
 #include <iterator>
 #include <system_error>
 #include <vector>
 
+#include "base/error.h"
 #include "base/text.h"
 
 namespace wflow {
@@ -55,6 +58,15 @@ fs::path program_behind(const fs::path& file) {
 
 bool has_own_glibc() {
   return is_linker(executable_of("self"));
+}
+
+void become_program(std::vector<std::string> words) {
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  std::fflush(nullptr);
+  ::execvp(argv[0], argv.data());
+  throw system_error(errno, "cannot start " + words[0]);
 }
 
 }  // namespace wflow

@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 namespace wflow {
 
@@ -22,5 +23,9 @@ std::filesystem::path program_behind(const std::filesystem::path& file);
 
 // True if this process runs with the glibc of its archive.
 bool has_own_glibc();
+
+// Runs words[0], a path or a name in PATH, with these words in place of this process, which keeps its number
+// and its environment. Throws Error{system}.
+[[noreturn]] void become_program(std::vector<std::string> words);
 
 }  // namespace wflow

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdlib>
 #include <system_error>
 
@@ -76,9 +75,10 @@ std::vector<fs::path> folders_of_libraries() {
   return folders;
 }
 
-[[noreturn]] void replace_process(const std::string& program, char** argv) {
-  ::execv(program.c_str(), argv);
-  throw system_error(errno, "cannot start " + program);
+[[noreturn]] void start_other(const std::string& program, char** argv) {
+  std::vector<std::string> words = {program};
+  for (char** word = argv + 1; *word != nullptr; ++word) words.emplace_back(*word);
+  become_program(std::move(words));
 }
 
 void preload(const std::string& library) {
@@ -132,7 +132,7 @@ void follow_launcher(bool built_with_mpich, char** argv) {
   const auto bundled = bundled_open_mpi(folder);
   if (started_by_mpich() && (built_with_mpich || ::access(other.c_str(), X_OK) == 0)) {
     if (bundled) preload_mpich(*bundled);
-    if (bundled || !built_with_mpich) replace_process(other, argv);
+    if (bundled || !built_with_mpich) start_other(other, argv);
     return;
   }
   // The archive's mpirun has named its folder.
@@ -140,7 +140,7 @@ void follow_launcher(bool built_with_mpich, char** argv) {
   // Without one, the archive's own library speaks to the site's launcher: Open MPI 4 to Open MPI 4.
   if (const auto library = site_mpi(false)) {
     preload(*library);
-    replace_process(folder + "/wflow-train", argv);
+    start_other(folder + "/wflow-train", argv);
   }
 }
 

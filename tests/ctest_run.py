@@ -53,6 +53,8 @@ PERMITTED = {
     r"another user can't start the programs here": "the source tree is below a private folder",
 }
 
+# What tests/entry.py prints of an entry and of all programs that it has started.
+CPU_SECONDS = re.compile(r"^entry: ([\d.]+) s of CPU", re.M)
 SKIPPED_TEST = re.compile(r"^skipped: (\S+) \((.*)\)$", re.M)
 # ctest's own summary, at the start of a line: held back while a failed test may still pass alone.
 SUMMARY = re.compile(r"^\d+% tests passed, \d+ tests failed out of \d+")
@@ -63,15 +65,16 @@ def permitted(reason):
 
 
 def read_junit(path):
-    """{name: {outcome, seconds, skipped}} of ctest --output-junit."""
+    """{name: {outcome, seconds, cpu, skipped}} of ctest --output-junit; cpu: seconds, or None where the entry does not print them."""
     entries = {}
     for case in xml.parse(path).getroot().iter("testcase"):
         output = case.findtext("system-out") or ""
         skipped = case.find("skipped")
         by_exit_code = skipped is not None and skipped.get("message") == ALL_SKIPPED
+        cpu = CPU_SECONDS.search(output)
         outcome = "passed" if case.get("status") == "run" else "skipped" if by_exit_code else "failed"
         entries[case.get("name")] = {
-            "outcome": outcome, "seconds": float(case.get("time") or 0),
+            "outcome": outcome, "seconds": float(case.get("time") or 0), "cpu": float(cpu[1]) if cpu else None,
             "skipped": SKIPPED_TEST.findall(output) or ([[case.get("name"), "no reason given"]] if by_exit_code else [])}
     return entries
 
@@ -155,8 +158,11 @@ def command_run(options):
     else:
         entries = run_preset(options.preset, options.keep_going, compiled=options.compiled)
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    results[options.preset] = {"seconds": time.monotonic() - started_s, "entries": entries}
+    seconds = time.monotonic() - started_s
+    results[options.preset] = {"seconds": seconds, "entries": entries}
     RESULTS.write_text(json.dumps(results))
+    if line := cpu_line(options.preset, seconds, entries):
+        print(line, flush=True)
     return 1 if failed_in(entries) else 0
 
 
@@ -196,7 +202,17 @@ def slowest(results, count):
     """The slowest entries as a table of Markdown. With several presets, the first one counts."""
     entries = next(iter(results.values()))["entries"]
     ordered = sorted(entries.items(), key=lambda item: -item[1]["seconds"])[:count]
-    return ["| entry | s |", "|---|---:|", *(f"| `{name}` | {entry['seconds']:.0f} |" for name, entry in ordered)]
+    return ["| entry | s | of CPU |", "|---|---:|---:|",
+            *(f"| `{name}` | {entry['seconds']:.0f} | {'' if entry.get('cpu') is None else round(entry['cpu'])} |" for name, entry in ordered)]
+
+
+def cpu_line(preset, seconds, entries):
+    """What the entries that say it have used of the processors while all of them ran, and the five that used most."""
+    known = sorted(((entry["cpu"], name) for name, entry in entries.items() if entry["cpu"] is not None), reverse=True)
+    if not known:
+        return None
+    most = ", ".join(f"{name} {cpu:.0f}" for cpu, name in known[:5])
+    return f"{preset}: {len(known)} entries took {sum(cpu for cpu, _ in known):.0f} s of CPU in {seconds:.0f} s; the most: {most}"
 
 
 def command_summary(options):

@@ -83,7 +83,7 @@ class Runs(unittest.TestCase):
 class Rules(unittest.TestCase):
     @staticmethod
     def entry(outcome):
-        return {"outcome": outcome, "seconds": 1, "skipped": []}
+        return {"outcome": outcome, "seconds": 1, "cpu": None, "skipped": []}
 
     def test_two_flaky_pass_and_three_fail(self):
         for count in (2, 3):
@@ -111,14 +111,16 @@ class Rules(unittest.TestCase):
             self.assertEqual(len(calls), 3)
 
     def test_slowest(self):
-        entries = {"a": self.entry("passed"), "b": self.entry("passed") | {"seconds": 7.4}}
+        entries = {"a": self.entry("passed"), "b": self.entry("passed") | {"seconds": 7.4, "cpu": 5.6}}
         table = ctest_run.slowest({"dev": {"entries": entries}}, 1)
-        self.assertEqual(table[2:], ["| `b` | 7 |"])
+        self.assertEqual(table[2:], ["| `b` | 7 | 6 |"])
         page = (ctest_run.ROOT / "tests" / "README.md").read_text()
         new = ctest_run.with_slowest(page, table)
-        self.assertIn("| `b` | 7 |\n\n<!-- end of slowest -->", new)
+        self.assertIn("| `b` | 7 | 6 |\n\n<!-- end of slowest -->", new)
         self.assertEqual(ctest_run.with_slowest(new, table), new)
         self.assertEqual(new.split("<!--")[0], page.split("<!--")[0])
+        self.assertEqual(ctest_run.cpu_line("dev", 10.2, entries), "dev: 1 entries took 6 s of CPU in 10 s; the most: b 6")
+        self.assertIsNone(ctest_run.cpu_line("dev", 1, {"a": self.entry("passed")}))
 
 
 if __name__ == "__main__":

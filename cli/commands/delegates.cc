@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstdlib>
 #include <optional>
 #include <string>
@@ -10,6 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/process.h"
+#include "base/program_file.h"
 #include "base/trainer_mpi.h"
 #include "base/yaml.h"
 #include "cli/commands/commands.h"
@@ -38,14 +36,6 @@ std::int64_t ranks_of(const std::vector<std::string>& arguments) {
   return 1;
 }
 
-[[noreturn]] void replace_process(const std::vector<std::string>& words) {
-  std::vector<char*> argv;
-  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
-  ::execvp(argv[0], argv.data());
-  throw system_error(errno, "cannot start " + words[0]);
-}
-
 }  // namespace
 
 std::optional<Delegate> delegate_of(std::string_view command) {
@@ -65,7 +55,7 @@ void run_delegate(int argc, char** argv) {
     words = mpirun_words(find_mpirun().value_or("mpirun"), ranks);
   words.push_back(sibling_program(delegate->program));
   words.insert(words.end(), arguments.begin(), arguments.end());
-  replace_process(words);
+  become_program(words);
 }
 
 void add_delegates(CLI::App& app) {

@@ -2,14 +2,13 @@
 #include "cli/commands/fronts.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
+#include <utility>
 
 #include "base/error.h"
 #include "base/process.h"
+#include "base/program_file.h"
 #include "base/version.h"
 
 namespace wflow::cli {
@@ -26,12 +25,7 @@ namespace {
 
 void become_wflow(std::vector<std::string> words) {
   words.insert(words.begin(), sibling_program("wflow"));
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  std::fflush(nullptr);
-  ::execv(argv[0], argv.data());
-  throw system_error(errno, "cannot start " + words[0]);
+  become_program(std::move(words));
 }
 
 void add_read_words(std::vector<std::string>& words, const specs::ReadOptions& read) {

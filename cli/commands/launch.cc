@@ -2,10 +2,8 @@
 // wflow launch: the value of $(LAUNCHER) in wflow's own studies. It becomes the launcher of the innermost
 // manager, on the nodes that the task has.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -14,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/process.h"
+#include "base/program_file.h"
 #include "base/text.h"
 #include "base/trainer_mpi.h"
 #include "cli/commands/commands.h"
@@ -165,11 +164,7 @@ int start(const LaunchOptions& options) {
   ::setenv("WFLOW_WORLD_SIZE", std::to_string(launch.procs).c_str(), 1);
   for (const auto& [name, value] : batch::launch_variables(launch)) ::setenv(name.c_str(), value.c_str(), 1);
   words.insert(words.end(), options.program.begin(), options.program.end());
-  std::vector<char*> argv;
-  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
-  ::execvp(argv[0], argv.data());
-  throw system_error(errno, "cannot start " + words[0]);
+  become_program(std::move(words));
 }
 
 }  // namespace
