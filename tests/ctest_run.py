@@ -53,7 +53,7 @@ PERMITTED = {
     r"another user can't start the programs here": "the source tree is below a private folder",
 }
 
-# What tests/entry.py prints of an entry and of all programs that it has started.
+# tests/entry.py prints it, for the entry and all programs that it has started.
 CPU_SECONDS = re.compile(r"^entry: ([\d.]+) s of CPU", re.M)
 SKIPPED_TEST = re.compile(r"^skipped: (\S+) \((.*)\)$", re.M)
 # ctest's own summary, at the start of a line: held back while a failed test may still pass alone.
@@ -207,7 +207,7 @@ def slowest(results, count):
 
 
 def cpu_line(preset, seconds, entries):
-    """What the entries that say it have used of the processors while all of them ran, and the five that used most."""
+    """Sums the CPU seconds of the entries that print them, and names the five that used most."""
     known = sorted(((entry["cpu"], name) for name, entry in entries.items() if entry["cpu"] is not None), reverse=True)
     if not known:
         return None

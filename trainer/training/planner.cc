@@ -34,7 +34,7 @@ constexpr std::int64_t kExportCopies = 3;  // of the weights, while model.onnx i
 constexpr std::int64_t kLayersInSum = 2;   // gradients of one are computed while those of another are summed
 constexpr std::size_t kGridsOfEachSize = 3;  // those that send least are measured
 
-// Of a rank: those of the loaders for training and validation, each of which also has one as it is stored,
+// Counts the batches of a rank's loaders, for training and for validation. Each also has one as it is stored,
 // for a while.
 std::int64_t bytes_of_samples(const PlanTask& task, std::int64_t samples, std::int64_t inputs) {
   const std::int64_t batch = samples * (inputs + task.target_values) * kFloatBytes;
