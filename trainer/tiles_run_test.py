@@ -10,7 +10,7 @@ import numpy
 import train_run_test as whole
 
 KEYS = {"batch": 8, "epochs": 6, "transform": None, "augment": ["flip", "shift"], "model": {"name": "cnn", "width": 16, "norm": "none"},
-        "optimizer": {"name": "adamw", "learning_rate": 0.001}}
+        "optimizer": {"name": "sgd", "learning_rate": 0.001}}
 
 
 def make_images(root):
@@ -19,7 +19,7 @@ def make_images(root):
     rows = ["id,file,amplitude"]
     for i in range(40):
         amplitude = rng.uniform(0.5, 1.5)
-        numpy.save(root / f"image{i}.npy", (amplitude * rng.normal(size=(67, 40))).astype("f4"))
+        numpy.save(root / f"image{i}.npy", (amplitude * rng.normal(size=(131, 48))).astype("f4"))
         rows.append(f"{i},{root}/image{i}.npy,{amplitude}")
     (root / "images.csv").write_text("\n".join(rows) + "\n")
     (root / "images.convert.yaml").write_text(
@@ -48,7 +48,7 @@ class Tiles(whole.TrainRun):
             numpy.testing.assert_allclose(self.losses("tiles"), self.losses("whole"), rtol=1e-4)
             self.assertNotEqual(self.weights("tiles")[0], self.weights("whole")[0])  # gradients are added in another order
         plan = self.train(self.images("plan"), 1, "--dry-run").stdout
-        self.assertRegex(plan, r"\ntiles           conv1 \.\. pool2 in 2 tiles of \d+ cells of height, 1\.\d\d of the arithmetic\n")
+        self.assertRegex(plan, r"\ntiles           conv1 \.\. pool2 in 4 tiles of \d+ cells of height, 1\.\d\d of the arithmetic\n")
 
     def test_kill_and_resume_have_the_same_bits(self):
         keys = {"checkpoint": {"every_steps": 1, "keep": 100}}
@@ -61,6 +61,17 @@ class Tiles(whole.TrainRun):
         self.kill_after_step(self.images("changed", "none", **keys), 5)
         self.assertIn("continued from epoch", self.train(self.images("changed", **keys)).stdout)
         numpy.testing.assert_allclose(self.losses("changed"), self.losses("unbroken"), rtol=1e-4)
+
+    def test_a_refusal_names_it(self):
+        bytes_of = {}
+        for recompute in ("none", "tiles"):
+            plan = json.loads(self.train(self.images("plan", recompute, batch=24), 1, "--plan", "--json").stdout)
+            bytes_of[recompute] = plan["grids"][0]["memory_bytes"]["all"]
+        self.assertLess(bytes_of["tiles"] + 2 ** 23, bytes_of["none"])
+        limit = bytes_of["none"] - 2 ** 20  # a training's program needs some megabytes more than that of --plan
+        done = self.train(self.images("refused", "none", batch=24, memory=f"{limit // 1024}KiB"), code=3)
+        self.assertRegex(done.stderr, r"the training needs more memory than 'memory' .*; 'recompute: tiles' needs [0-9.]+ MiB\n")
+        self.train(self.images("fits", batch=24, memory=f"{limit // 1024}KiB", epochs=1))
 
     def test_networks_without_a_chain(self):
         done = self.train(self.config("none", recompute="tiles", model={"name": "resnet", "width": 4, "norm": "group"}), 1, "--dry-run")

@@ -18,6 +18,7 @@
 #include "trainer/model/sample_cuts.h"
 #include "trainer/model/split_network.h"
 #include "trainer/model/step_memory.h"
+#include "trainer/model/tiles.h"
 #include "trainer/parallel/exact_sums.h"
 #include "trainer/training/checkpoint_writer.h"
 #include "trainer/training/pass_times.h"
@@ -109,7 +110,26 @@ std::string grid_text(const SpaceGrid& grid) {
   return is_alone(grid) ? "whole samples" : text_of(grid);
 }
 
-// A grid that would fit, if the configuration does not leave the choice to the planner.
+// A value of `recompute` with which the training fits, and its memory; empty if there is none.
+std::string advice_to_recompute(const PlanTask& task, std::int64_t program) {
+  const bool whole =
+      is_alone(task.given.value_or(SpaceGrid())) && task.config.grid.choice == GridChoice::given;
+  for (const Recompute recompute : {Recompute::blocks, Recompute::tiles}) {
+    if (recompute <= task.config.recompute || task.graph.is_module()) continue;
+    if (recompute == Recompute::tiles && (!whole || task.config.cuts.on)) continue;
+    ModelGraph graph = task.graph;
+    graph.recomputes = true;
+    if (recompute == Recompute::tiles) graph.tiled = best_tiles(graph);
+    for (const GridPlan& plan :
+         possible_grids({task.config, graph, task.target_values, task.given, task.ranks}, program))
+      if (plan.fits)
+        return fmt::format("'recompute: {}' needs {}", name_of(recompute), bytes_text(plan.memory.total()));
+  }
+  return {};
+}
+
+// A setting with which the training would fit: a grid, if the configuration does not leave the choice to the
+// planner, less that is kept of a step, or a divided state.
 std::string advice(const PlanTask& task, std::int64_t program) {
   if (task.config.grid.choice == GridChoice::given) {
     TrainConfig config = task.config;
@@ -122,6 +142,7 @@ std::string advice(const PlanTask& task, std::int64_t program) {
                          bytes_text(plan.memory.total()));
     }
   }
+  if (std::string words = advice_to_recompute(task, program); !words.empty()) return words;
   for (const Shard shard : {Shard::optimizer, Shard::gradients, Shard::weights}) {
     TrainConfig config = task.config;
     config.shard = shard;
@@ -357,7 +378,7 @@ std::string refusal_of(const PlanTask& task, const std::vector<GridPlan>& grids)
       *std::ranges::min_element(grids, {}, [](const GridPlan& grid) { return grid.memory.total(); });
   return fmt::format("the training needs more memory than 'memory' ({}) allows: with {}, {}; {}",
                      bytes_text(task.config.memory), grid_text(least.grid), memory_text(least.memory),
-                     advice(task, least.memory.program));
+                     advice(task, least.memory.program - kLaterBytes));
 }
 
 TrainingPlan plan_training(const PlanTask& task, Communicator& ranks, const std::filesystem::path& times) {
