@@ -65,6 +65,7 @@ macro(wflow_use_parallel_hdf5)
   endif()
   find_package(MPI REQUIRED COMPONENTS C)
   list(APPEND HDF5_C_INCLUDE_DIRS ${MPI_C_INCLUDE_DIRS})
+  set_property(TARGET hdf5::hdf5 APPEND PROPERTY INTERFACE_INCLUDE_DIRECTORIES ${MPI_C_INCLUDE_DIRS})
   add_compile_definitions(OMPI_SKIP_MPICXX=1 MPICH_SKIP_MPICXX=1)
 endmacro()
 
