@@ -1930,8 +1930,7 @@ const config::Table<TrainConfig>& train_table() {
            "recompute", &TrainConfig::recompute, kRecomputes,
            "`blocks`: convolutions before a norm or a pool are computed again in the backward pass, "
            "so that a step needs less memory; `tiles`: also chains of convolutions, pools and activations, "
-           "in slabs "
-           "one after the other ([Memory of a step](#memory-of-a-step))")
+           "in slabs one after the other ([Memory of a step](#memory-of-a-step))")
            .only_if_set(),
        config::choice("select", &TrainConfig::select, kSelects,
                       "weights for test and model: of the last epoch, or `best` in validation"),

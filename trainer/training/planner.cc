@@ -378,6 +378,7 @@ std::string refusal_of(const PlanTask& task, const std::vector<GridPlan>& grids)
       *std::ranges::min_element(grids, {}, [](const GridPlan& grid) { return grid.memory.total(); });
   return fmt::format("the training needs more memory than 'memory' ({}) allows: with {}, {}; {}",
                      bytes_text(task.config.memory), grid_text(least.grid), memory_text(least.memory),
+                     // memory_of() adds them again.
                      advice(task, least.memory.program - kLaterBytes));
 }
 
