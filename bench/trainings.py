@@ -11,15 +11,16 @@ import numpy
 ENVIRONMENT = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
-def make_boxes(root, convert, train, validation=6, test=6, cells=8, channels=1):
-    """Noisy boxes whose amplitude and slope are to be learned, converted to root/shards."""
+def make_boxes(root, convert, train, validation=6, test=6, cells=8, channels=1, dtype="f4"):
+    """Noisy boxes whose amplitude and slope are to be learned, converted to root/shards. As "u1", they are scaled to bytes."""
     rng = numpy.random.default_rng(1)
     rows = ["id,file,amplitude,slope"]
     ramp = numpy.linspace(-1, 1, cells, dtype="f4")[:, None, None]
     for i in range(train + validation + test):
         amplitude, slope = rng.uniform(0.5, 1.5), rng.uniform(-1, 1)
-        noise = rng.normal(size=(channels, cells, cells, cells))
-        numpy.save(root / f"{i}.npy", (amplitude * noise + slope * ramp).astype("f4"))
+        noise = rng.standard_normal(size=(channels, cells, cells, cells), dtype="f4")
+        box = amplitude * noise + slope * ramp
+        numpy.save(root / f"{i}.npy", numpy.clip(100 + 20 * box, 0, 255).astype("u1") if dtype == "u1" else box.astype(dtype))
         rows.append(f"{i},{root}/{i}.npy,{amplitude},{slope}")
     (root / "table.csv").write_text("\n".join(rows) + "\n")
     (root / "convert.yaml").write_text(

@@ -5,8 +5,11 @@ itself, the mean of a universe's cubes, and ridge regressions on the whole boxes
 
   cosmoflow-whole-box --trainings campaign/train
   cosmoflow-whole-box --trainings campaign/train --json whole_box.json --svg whole_box.svg
+  cosmoflow-whole-box --trainings campaign/train --variant periodic=campaign/periodic
 
-The folder has a folder for each training, with result.json and predictions.h5; their data sets must be where they were. Errors
+A variant is another folder of trainings, all on the largest cubes: they are compared with those in the first folder.
+
+A folder has a folder for each training, with result.json and predictions.h5; their data sets must be where they were. Errors
 are mean absolute errors over those of the mean guess, the mean over the targets.
 
 Exit codes: 0 done, 1 failed, 2 wrong options, 3 a training or data set can't be read, 4 a file or standard output can't be
@@ -63,7 +66,18 @@ def trainings_in(folder):
     return found
 
 
-def report_of(trainings):
+def variant_of(name, trainings, whole):
+    """Trainings with another setting against those of `whole`, seed by seed."""
+    trainings = sorted(trainings, key=lambda training: training.seed)
+    if any(training.cells != whole["cells"] for training in trainings) or [training.seed for training in trainings] != whole["seeds"]:
+        raise baseline.Unusable(f"the trainings of '{name}' are not of {whole['cells']}^3 cells with the seeds {whole['seeds']}")
+    errors = [training.errors[ALONE] for training in trainings]
+    mean = sum(errors) / len(errors)
+    return {"name": name, "cells": whole["cells"], "seeds": whole["seeds"], "errors": errors, "mean": mean, "over_whole": mean / whole["mean"],
+            "each_seed": [a / b for a, b in zip(errors, whole["errors"])]}
+
+
+def report_of(trainings, variants):
     rows = []
     for cells in sorted({training.cells for training in trainings}):
         group = sorted((training for training in trainings if training.cells == cells), key=lambda training: training.seed)
@@ -76,7 +90,8 @@ def report_of(trainings):
     whole = rows[-1]
     quotients = [{"cells": row["cells"], "kind": row["kind"], "whole_over_it": whole["mean"] / row["mean"],
                   "each_seed": [a / b for a, b in zip(whole["errors"], row["errors"])]} for row in rows[:-1]]
-    return {"version": 1, "test_universes": len(trainings[0].universes), "trainings": rows, "ridge_on_the_largest": ridges, "quotients": quotients}
+    return {"version": 1, "test_universes": len(trainings[0].universes), "trainings": rows, "ridge_on_the_largest": ridges, "quotients": quotients,
+            "variants": [variant_of(name, found, whole) for name, found in variants.items()]}
 
 
 def as_table(report):
@@ -87,12 +102,18 @@ def as_table(report):
     for row in report["trainings"]:
         each = ", ".join(f"{error:.4f}" for error in row["errors"])
         lines.append(f"{name(row):<46} {row['mean']:.4f}   seeds {', '.join(map(str, row['seeds']))}: {each}")
+    for row in report["variants"]:
+        each = ", ".join(f"{error:.4f}" for error in row["errors"])
+        lines.append(f"{str(row['cells']) + '^3 cells, ' + row['name']:<46} {row['mean']:.4f}   seeds {', '.join(map(str, row['seeds']))}: {each}")
     for row in report["ridge_on_the_largest"]:
         lines.append(f"{row['name'] + ', whole':<46} {row['error']:.4f}")
     lines.append("")
     for row, quotient in zip(report["trainings"], report["quotients"]):
         each = ", ".join(f"{value:.2f}" for value in quotient["each_seed"])
         lines.append(f"{'whole / ' + name(row):<54} {quotient['whole_over_it']:.2f}   {each}")
+    for row in report["variants"]:
+        each = ", ".join(f"{value:.2f}" for value in row["each_seed"])
+        lines.append(f"{row['name'] + ' / whole':<54} {row['over_whole']:.2f}   {each}")
     return "\n".join(lines)
 
 
@@ -103,7 +124,7 @@ class Plot:
     def __init__(self, report):
         rows = report["trainings"]
         self.ridge = min(row["error"] for row in report["ridge_on_the_largest"])
-        errors = [error for row in rows for error in row["errors"]] + [self.ridge]
+        errors = [error for row in rows + report["variants"] for error in row["errors"]] + [self.ridge]
         self.x = [math.log(row["cells"] ** 3) for row in rows]
         self.range_x = (min(self.x) - 0.7, max(self.x) + 0.7)
         self.range_y = (math.log(min(errors)) - 0.2, math.log(max(errors)) + 0.2)
@@ -112,6 +133,8 @@ class Plot:
         self.line(rows[-1:], "#555", f"best ridge on whole boxes, {self.ridge:.3f}", 2, [(self.range_x[0], self.ridge), (self.range_x[1], self.ridge)])
         self.line([row for row in rows if row["kind"] == ALONE], "#0b62a4", "network: " + ALONE, 0)
         self.line([row for row in rows if row["kind"] == AVERAGED] + rows[-1:], "#c2571a", "network: " + AVERAGED, 1)
+        for place, row in enumerate(report["variants"], 3):
+            self.line([row], ("#3a8f3a", "#8a4fa3", "#777")[place % 3], f"network: whole, {row['name']}", place)
 
     def at(self, x, error):
         across = (x - self.range_x[0]) / (self.range_x[1] - self.range_x[0])
@@ -141,9 +164,9 @@ class Plot:
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in (self.at(*point) for point in points))
         dashes = ' stroke-dasharray="6 4"' if place == 2 else ""
         self.parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"{dashes}/>')
-        for row in rows if place < 2 else ():
+        for row in rows if place != 2 else ():
             for error in row["errors"]:
-                x, y = self.at(math.log(row["cells"] ** 3), error)
+                x, y = self.at(math.log(row["cells"] ** 3) + 0.12 * max(0, place - 2), error)  # beside the others
                 self.parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colour}"/>')
         x, y = self.WIDTH - self.RIGHT - 250, self.TOP + 16 + 20 * place
         self.parts.append(f'<line x1="{x}" y1="{y}" x2="{x + 24}" y2="{y}" stroke="{colour}" stroke-width="2"{dashes}/>')
@@ -158,11 +181,15 @@ class Plot:
 def main():
     parser = argparse.ArgumentParser(prog="cosmoflow-whole-box", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trainings", required=True, metavar="DIRECTORY", help="has a folder for each training")
+    parser.add_argument("--variant", action="append", default=[], metavar="NAME=DIRECTORY", help="trainings with another setting on the largest cubes")
     parser.add_argument("--json", metavar="FILE", help="file to write the figures to as well")
     parser.add_argument("--svg", metavar="FILE", help="file to draw them to")
     options = parser.parse_args()
+    if wrong := [words for words in options.variant if not all(words.partition("="))]:
+        parser.error(f"--variant {wrong[0]}: expected NAME=DIRECTORY")
     try:
-        report = report_of(trainings_in(options.trainings))
+        variants = {name: trainings_in(folder) for name, _, folder in (words.partition("=") for words in options.variant)}
+        report = report_of(trainings_in(options.trainings), variants)
     except (baseline.Unusable, wflow.Error, OSError) as error:
         print(f"cosmoflow-whole-box: {error}", file=sys.stderr)
         return INPUT

@@ -48,7 +48,7 @@ class WholeBox(unittest.TestCase):
         subprocess.run([CONVERT, str(config)], check=True, capture_output=True)
         return self.folder / f"data{cells}"
 
-    def training(self, cells, seed, errors, guess=0.5):
+    def training(self, cells, seed, errors, guess=0.5, group="trainings"):
         """Predictions that are wrong by `errors` for the cubes of each universe, one after another."""
         test = wflow.open(self.data[cells]).test
         truth = np.column_stack([test.all(name).reshape(len(test), -1) for name in wflow.open(self.data[cells]).targets])
@@ -56,7 +56,7 @@ class WholeBox(unittest.TestCase):
         wrong = np.zeros(len(test))
         for universe in np.unique(ids):
             wrong[ids == universe] = np.resize(errors, (ids == universe).sum())
-        folder = self.folder / "trainings" / f"SIDE.{cells}.SEED.{seed}"
+        folder = self.folder / group / f"SIDE.{cells}.SEED.{seed}"
         folder.mkdir(parents=True)
         with h5py.File(folder / "predictions.h5", "w") as file:
             file["id"], file["truth"], file["prediction"] = ids, truth, truth + wrong[:, None]
@@ -67,7 +67,7 @@ class WholeBox(unittest.TestCase):
     def run_program(self, *words, code=0):
         done = subprocess.run([PROGRAM, "--trainings", self.folder / "trainings", *map(str, words)], capture_output=True, text=True)
         self.assertEqual(done.returncode, code, done.stderr)
-        if code:
+        if code == 3:
             self.assertRegex(done.stderr, r"\Acosmoflow-whole-box: .*\n\Z")
         return done.stdout if code == 0 else done.stderr
 
@@ -90,6 +90,20 @@ class WholeBox(unittest.TestCase):
         self.assertRegex(text, r"(?m)^4\^3 cells, 1/8, each cube +0\.4000   seeds 1, 2: 0\.4000, 0\.4000$")
         self.assertRegex(text, r"(?m)^8\^3 cells, whole +0\.0800 ")
         self.assertTrue(xml.etree.ElementTree.parse(self.folder / "out.svg").getroot().tag.endswith("svg"))
+
+    def test_another_setting_is_compared_seed_by_seed(self):
+        for seed, error, other in ((1, 0.05, 0.04), (2, 0.03, 0.03)):
+            self.training(8, seed, [error])
+            self.training(8, seed, [other], group="periodic")
+        text = self.run_program("--variant", f"periodic={self.folder}/periodic", "--json", self.folder / "out.json", "--svg", self.folder / "out.svg")
+        (variant,) = json.loads((self.folder / "out.json").read_text())["variants"]
+        np.testing.assert_allclose(variant["each_seed"], [0.8, 1], rtol=1e-5)
+        self.assertAlmostEqual(variant["over_whole"], 0.07 / 0.08, places=5)
+        self.assertRegex(text, r"(?m)^8\^3 cells, periodic +0\.0700   seeds 1, 2: 0\.0800, 0\.0600$")
+        self.assertIn("network: whole, periodic", (self.folder / "out.svg").read_text())
+        self.training(8, 3, [0.1])
+        self.assertIn("are not of 8^3 cells with the seeds [1, 2, 3]", self.run_program("--variant", f"periodic={self.folder}/periodic", code=3))
+        self.assertIn("expected NAME=DIRECTORY", self.run_program("--variant", "periodic=", code=2))
 
     def test_what_cannot_be_compared(self):
         (self.folder / "trainings").mkdir()

@@ -135,6 +135,7 @@ DatasetInfo info_of(const converters::Manifest& manifest, const std::filesystem:
   info.hash = manifest.hash;
   info.labels = manifest.labels;
   info.missing = manifest.missing.size();
+  info.most_evaluated = std::max(manifest.split("validation").samples, manifest.split("test").samples);
   std::size_t label = 0;
   for (const converters::FieldInfo& field : manifest.fields) {
     info.fields.push_back(field_of(field));

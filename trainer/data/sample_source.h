@@ -94,6 +94,7 @@ struct DatasetInfo {
   std::vector<std::string> labels;  // names of the targets' numbers; empty if a target is a field
   std::vector<LabelRange> label_range;
   std::size_t missing = 0;
+  std::size_t most_evaluated = 0;  // samples of the larger one of the validation and the test split
   std::shared_ptr<const traces::AddressTable> addresses;  // of traces; null: there are none
 };
 

@@ -69,15 +69,25 @@ class Communicator::Group {
   }
   RankSums& sums();
   std::function<bool()> exchange(std::vector<Outgoing> outgoing, std::vector<Incoming> incoming) const {
-    if (alone_) {
-      return [messages = std::move(incoming)] {
-        for (const Incoming& message : messages) std::ranges::fill(message.bytes, std::byte{});
-        return true;
-      };
-    }
+    if (alone_) return echo(std::move(outgoing), std::move(incoming));
     const auto messages =
         std::make_shared<NeighbourExchange>(messages_, rank_, std::move(outgoing), std::move(incoming));
     return [messages] { return messages->poll(); };
+  }
+
+  // The others send what is sent to them.
+  static std::function<bool()> echo(std::vector<Outgoing> outgoing, std::vector<Incoming> incoming) {
+    return [outgoing = std::move(outgoing), incoming = std::move(incoming)] {
+      for (const auto& [from, bytes, lane] : incoming) {
+        const auto same = std::ranges::find_if(outgoing, [&, from = from, lane = lane](const Outgoing& sent) {
+          return sent.to == from && sent.lane == lane;
+        });
+        const std::size_t size = same == outgoing.end() ? 0 : std::min(same->bytes.size(), bytes.size());
+        if (size > 0) std::ranges::copy(same->bytes.first(size), bytes.begin());
+        std::ranges::fill(bytes.subspan(size), std::byte{});
+      }
+      return true;
+    };
   }
 
   const int ranks_per_group_;

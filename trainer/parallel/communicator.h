@@ -76,8 +76,9 @@ class Communicator final : public RankGroup {
   int rank() const override;
   int size() const override;
   int ranks_on_node() const;
-  // A group of `size` ranks of which only this one exists, to measure its work. It drops what it sends and
-  // receives zeros. A sum leaves its numbers as they are, and all_gather() repeats its bytes for each rank.
+  // A group of `size` ranks of which only this one exists, to measure its work. The others seem to be like
+  // it: they send back the first bytes that it sends them, then zeros, and all_gather() repeats its bytes for
+  // each rank. A sum leaves its numbers as they are.
   std::unique_ptr<Communicator> without_others(int rank, int size) const;
   // Number of nodes, or of groups of ranks that act as nodes, in a sum. A collective call.
   int groups();

@@ -35,22 +35,38 @@ constexpr std::int64_t kExportCopies = 3;  // of the weights, while model.onnx i
 constexpr std::int64_t kLayersInSum = 2;   // gradients of one are computed while those of another are summed
 constexpr std::size_t kGridsOfEachSize = 3;  // those that send least are measured
 
-// Counts the batches of a rank's loaders, for training and for validation. Each also has one as it is stored,
-// for a while.
-std::int64_t bytes_of_samples(const PlanTask& task, std::int64_t samples, std::int64_t inputs) {
-  const std::int64_t batch = samples * (inputs + task.target_values) * kFloatBytes;
-  return 2 * (static_cast<std::int64_t>(batches_of_loader(static_cast<std::uint64_t>(batch))) + 1) * batch;
-}
-
 bool is_alone(const SpaceGrid& grid) {
   return grid.ranks() == 1;
 }
 
+std::int64_t quotient_rounded_up(std::int64_t dividend, std::int64_t divisor) {
+  return dividend / divisor + (dividend % divisor != 0 ? 1 : 0);
+}
+
+// Groups of `sharing` ranks that share each sample.
+std::int64_t groups_of(const PlanTask& task, int sharing) {
+  return std::max(1, task.ranks / sharing);
+}
+
 // Samples that a rank computes at once, if `sharing` ranks share each.
 std::int64_t samples_at_once(const PlanTask& task, int sharing) {
-  const std::int64_t groups = std::max(1, task.ranks / sharing);
-  const std::int64_t on_rank = (task.config.batch + groups - 1) / groups;
-  return (on_rank + task.config.accumulate - 1) / task.config.accumulate;
+  return quotient_rounded_up(quotient_rounded_up(task.config.batch, groups_of(task, sharing)),
+                             task.config.accumulate);
+}
+
+// Counts the batches of a rank's loaders, for training and for evaluation. Each loader also has one as it is
+// stored, for a while.
+std::int64_t bytes_of_samples(const PlanTask& task, int sharing, std::int64_t inputs) {
+  const std::int64_t samples = samples_at_once(task, sharing);
+  const std::int64_t batch = samples * (inputs + task.target_values) * kFloatBytes;
+  const auto training = static_cast<std::int64_t>(batches_of_loader(static_cast<std::uint64_t>(batch)));
+  const std::int64_t evaluated = quotient_rounded_up(task.most_evaluated, groups_of(task, sharing));
+  return (training + std::min(training, quotient_rounded_up(evaluated, samples)) + 2) * batch;
+}
+
+// The same training with another configuration.
+PlanTask with(const PlanTask& task, const TrainConfig& config) {
+  return {config, task.graph, task.target_values, task.given, task.ranks, task.most_evaluated};
 }
 
 std::int64_t input_values(const ModelGraph& graph, const Distribution* parts, int rank) {
@@ -120,8 +136,9 @@ std::string advice_to_recompute(const PlanTask& task, std::int64_t program) {
     ModelGraph graph = task.graph;
     graph.recomputes = true;
     if (recompute == Recompute::tiles) graph.tiled = best_tiles(graph);
-    for (const GridPlan& plan :
-         possible_grids({task.config, graph, task.target_values, task.given, task.ranks}, program))
+    const PlanTask other = {task.config, graph,      task.target_values,
+                            task.given,  task.ranks, task.most_evaluated};
+    for (const GridPlan& plan : possible_grids(other, program))
       if (plan.fits)
         return fmt::format("'recompute: {}' needs {}", name_of(recompute), bytes_text(plan.memory.total()));
   }
@@ -134,8 +151,9 @@ std::string advice(const PlanTask& task, std::int64_t program) {
   if (task.config.grid.choice == GridChoice::given) {
     TrainConfig config = task.config;
     config.grid = {{}, GridChoice::fit};
-    for (const GridPlan& plan :
-         possible_grids({config, task.graph, task.target_values, std::nullopt, task.ranks}, program)) {
+    PlanTask other = with(task, config);
+    other.given.reset();
+    for (const GridPlan& plan : possible_grids(other, program)) {
       if (!plan.fits) continue;
       const auto& [depth, height, width] = plan.grid.parts;
       return fmt::format("'grid: [{}, {}, {}]' needs {}", depth, height, width,
@@ -147,8 +165,7 @@ std::string advice(const PlanTask& task, std::int64_t program) {
     TrainConfig config = task.config;
     config.shard = shard;
     if (shard <= task.config.shard || task.ranks == 1 || !config.alternate.empty()) continue;
-    for (const GridPlan& plan :
-         possible_grids({config, task.graph, task.target_values, task.given, task.ranks}, program))
+    for (const GridPlan& plan : possible_grids(with(task, config), program))
       if (plan.fits)
         return fmt::format("'shard: {}' needs {}", name_of(shard), bytes_text(plan.memory.total()));
   }
@@ -314,7 +331,7 @@ static RankMemory memory_by_sample(const PlanTask& task, std::int64_t program) {
   memory.program = program + kLaterBytes;
   memory.state = state_bytes(task) + weights * ExactSums::kBytes;
   if (parts) memory.state += most_parts * weights * kFloatBytes;
-  memory.samples = bytes_of_samples(task, samples_at_once(task, grid.ranks()), inputs);
+  memory.samples = bytes_of_samples(task, grid.ranks(), inputs);
   return memory;
 }
 
@@ -331,7 +348,7 @@ RankMemory memory_of(const PlanTask& task, const Distribution* parts, std::int64
   RankMemory memory;
   memory.program = program + kLaterBytes;
   memory.state = state_bytes(task);
-  memory.samples = bytes_of_samples(task, samples, inputs);
+  memory.samples = bytes_of_samples(task, sharing, inputs);
   memory.step = samples * step;
   return memory;
 }
@@ -366,7 +383,7 @@ std::vector<GridPlan> possible_grids(const PlanTask& task, std::int64_t program)
   return plans;
 }
 
-std::string refusal_of(const PlanTask& task, const std::vector<GridPlan>& grids) {
+std::string refusal_of(const PlanTask& task, const std::vector<GridPlan>& grids, std::int64_t program) {
   if (grids.empty()) {
     return fmt::format(
         "{} ranks can't share a batch of {}, and no layer of the network can be cut "
@@ -378,17 +395,16 @@ std::string refusal_of(const PlanTask& task, const std::vector<GridPlan>& grids)
       *std::ranges::min_element(grids, {}, [](const GridPlan& grid) { return grid.memory.total(); });
   return fmt::format("the training needs more memory than 'memory' ({}) allows: with {}, {}; {}",
                      bytes_text(task.config.memory), grid_text(least.grid), memory_text(least.memory),
-                     // memory_of() adds them again.
-                     advice(task, least.memory.program - kLaterBytes));
+                     advice(task, program));
 }
 
 TrainingPlan plan_training(const PlanTask& task, Communicator& ranks, const std::filesystem::path& times) {
   TrainingPlan plan;
   plan.limit = task.config.memory;
   // That of the largest program, so that all ranks choose the same.
-  plan.grids =
-      possible_grids(task, static_cast<std::int64_t>(most_of(ranks, static_cast<double>(peak_memory()))));
-  if (const std::string why = refusal_of(task, plan.grids); !why.empty())
+  const auto program = static_cast<std::int64_t>(most_of(ranks, static_cast<double>(peak_memory())));
+  plan.grids = possible_grids(task, program);
+  if (const std::string why = refusal_of(task, plan.grids, program); !why.empty())
     throw CommonError(ExitCode::spec, why);
   const auto first = std::ranges::find(plan.grids, true, &GridPlan::fits);
   const bool fewest = task.config.grid.choice == GridChoice::fit;

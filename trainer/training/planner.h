@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -65,6 +66,8 @@ struct PlanTask {
   std::int64_t target_values = 0;  // floats of a sample beside the network's inputs
   std::optional<SpaceGrid> given;  // the grid of the configuration
   int ranks = 1;
+  // Samples of the largest split that it evaluates.
+  std::int64_t most_evaluated = std::numeric_limits<std::int64_t>::max();
 };
 
 // The memory of the rank that needs most, without the cache. Null: whole samples. `program`: bytes before the
@@ -84,8 +87,8 @@ std::vector<std::int64_t> input_counts(const ModelGraph& graph, const Distributi
 std::vector<GridPlan> possible_grids(const PlanTask& task, std::int64_t program);
 
 // Why the training can't start, with the numbers: no grid is possible, or none fits in the memory. Empty if
-// one fits.
-std::string refusal_of(const PlanTask& task, const std::vector<GridPlan>& grids);
+// one fits. `program` as for possible_grids().
+std::string refusal_of(const PlanTask& task, const std::vector<GridPlan>& grids, std::int64_t program);
 
 // A collective call. Throws CommonError{spec} with the refusal. `times`: the file of pass_times.h, of which
 // rank 0 takes what earlier plans have measured, and which gets what this one measures; empty: none.

@@ -10,6 +10,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "trainer/model/flat_state.h"
+#include "trainer/model/split_network.h"
 #include "trainer/model/step_memory.h"
 #include "trainer/training/pass_times.h"
 #include "trainer/training/plan_measure.h"
@@ -45,6 +47,20 @@ TEST(Planner, CountsWhatTheKernelsKeep) {
   EXPECT_NEAR(mib({}), 213, 15);
   EXPECT_NEAR(mib({{2, 1, 1}}), 122, 8);
   EXPECT_NEAR(mib({{2, 2, 1}}), 62, 5);
+}
+
+TEST(Planner, CountsNoMoreBatchesThanAnEvaluationHas) {
+  const ModelGraph graph = network(64);
+  const TrainConfig config = config_of(4, GridChoice::given, 0);
+  const std::int64_t batch = 2 * (graph.input().count() + 1) * 4;  // two ranks have two samples each
+  const auto batches = [&](std::int64_t most_evaluated) {
+    return memory_of({config, graph, 1, std::nullopt, 2, most_evaluated}, nullptr, kProgram).samples / batch;
+  };
+  // Both loaders have one batch as it is stored; that of the training has three more.
+  EXPECT_EQ(batches(1000), 8);
+  EXPECT_EQ(batches(5), 7);
+  EXPECT_EQ(batches(2), 6);
+  EXPECT_EQ(batches(0), 5);
 }
 
 TEST(Planner, ListsGridsOfAllRanksThatDivide) {
@@ -241,6 +257,17 @@ TEST(PlanSeconds, SumsHideBehindThePassesWhereACoreIsFree) {
   EXPECT_EQ(plan.compute_seconds, 9);
   EXPECT_EQ(plan.update_seconds, 1);
   EXPECT_NEAR(plan.wire_seconds, all, kDigits);
+}
+
+// All ranks of a group agree on the kernels of its parts, and so must a rank that is measured alone.
+TEST(PlanSeconds, AMeasuredPartHasTheKernelsOfTheTraining) {
+  World world;
+  const ModelGraph graph = network(32);
+  const Distribution parts = distribute(graph, {{2, 1, 1}});
+  FlatState state(graph);
+  const auto alone = world.ranks().without_others(1, 2);
+  EXPECT_THAT(make_split_network(graph, state, parts, *alone)->describe(),
+              testing::Contains(testing::HasSubstr("conv1 .. conv1.leaky  oneDNN")));
 }
 
 TEST(PlanSeconds, AGridAddsItsMessages) {

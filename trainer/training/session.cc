@@ -186,7 +186,7 @@ nlohmann::json fingerprint_of(const TrainConfig& config, const DatasetInfo& data
 }
 
 PlanTask plan_task(const TrainConfig& config, const DatasetInfo& info, const ModelGraph& graph, int ranks) {
-  PlanTask task = {config, graph, 0, std::nullopt, ranks};
+  PlanTask task = {config, graph, 0, std::nullopt, ranks, static_cast<std::int64_t>(info.most_evaluated)};
   const DataRoles roles = roles_of(config, info);
   for (std::size_t part = 0; part < roles.parts.size(); ++part)
     if (roles.is_target(part) || roles.is_mask(part))
@@ -456,12 +456,13 @@ MemoryTable memory_table_of(const TrainConfig& config, const DatasetInfo& info, 
   const PlanTask task = plan_task(config, info, graph, ranks);
   TrainingPlan possible;
   possible.limit = config.memory;
-  possible.grids = possible_grids(task, peak_memory());
+  const std::int64_t program = peak_memory();
+  possible.grids = possible_grids(task, program);
   const fs::path file = plan_file(config);
   const std::string kept =
       kept_text(file, plan_key(config, info, graph, module_scores(config, nullptr), ranks));
   const bool timed = !kept.empty() && take_times(nlohmann::json::parse(kept), possible);
-  MemoryTable table = {describe(possible), refusal_of(task, possible.grids), to_json(possible)};
+  MemoryTable table = {describe(possible), refusal_of(task, possible.grids, program), to_json(possible)};
   if (timed) table.text += fmt::format("the seconds are those of the last plan ({})\n", file.string());
   if (!timed) table.json["chosen"] = nullptr;
   table.json["ranks"] = config.ranks;
