@@ -36,18 +36,22 @@ bool is_time(const nlohmann::json& value) {
 }  // namespace
 
 nlohmann::json to_json(const PassSeconds& pass) {
-  return {
-      {"forward", pass.forward}, {"backward", pass.backward}, {"update", pass.update}, {"ready", pass.ready}};
+  return {{"forward", pass.forward},
+          {"backward", pass.backward},
+          {"update", pass.update},
+          {"ready", pass.ready},
+          {"samples", pass.samples}};
 }
 
 std::optional<PassSeconds> pass_from_json(const nlohmann::json& json) {
   if (!json.is_object()) return std::nullopt;
-  for (const char* key : {"forward", "backward", "update"})
+  for (const char* key : {"forward", "backward", "update", "samples"})
     if (!json.contains(key) || !is_time(json[key])) return std::nullopt;
   const nlohmann::json ready = json.value("ready", nlohmann::json());
   if (!ready.is_array() || !std::ranges::all_of(ready, is_time)) return std::nullopt;
   return PassSeconds{json["forward"].get<double>(), json["backward"].get<double>(),
-                     json["update"].get<double>(), ready.get<std::vector<double>>()};
+                     json["update"].get<double>(), ready.get<std::vector<double>>(),
+                     json["samples"].get<double>()};
 }
 
 std::string shape_text(const ModelGraph& graph) {

@@ -22,6 +22,7 @@ struct PassSeconds {
   // When the gradients of each bucket were final, from the beginning of the backward pass: in the order in
   // which they are summed (gradient_exchange.h).
   std::vector<double> ready = {};
+  double samples = 0;  // of a loader's thread: to copy, scale and augment the step's decoded samples
   bool operator==(const PassSeconds&) const = default;
 };
 

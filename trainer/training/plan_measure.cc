@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/page_pool.h"
+#include "trainer/data/transform.h"
 #include "trainer/model/network.h"
 #include "trainer/model/parts.h"
 #include "trainer/model/split_network.h"
@@ -71,9 +72,29 @@ class MeasuredPart {
       network_ = make_network(task.config.backend, task.config.precision, task.graph, state_);
     }
     const Distribution* parts = plan.parts ? &*plan.parts : nullptr;
-    for (const std::int64_t count : input_counts(task.graph, parts, ranks.rank() % plan.grid.ranks()))
-      inputs_.emplace_back(static_cast<std::size_t>(samples_ * count), 0.5F);
+    for (std::size_t i = 0; i < task.graph.inputs.size(); ++i) {
+      shapes_.push_back(task.graph.inputs[i].shape);
+      if (parts != nullptr)
+        shapes_.back().extent = local_box(*parts, i, ranks.rank() % plan.grid.ranks()).extent();
+      inputs_.emplace_back(static_cast<std::size_t>(samples_ * shapes_.back().count()), 0.5F);
+    }
+    // Cells that are exchanged take longest.
+    if (task.config.augment.moves()) usual_.mirror = {true, true, true};
     outputs_.resize(static_cast<std::size_t>(samples_ * results));
+  }
+
+  // Seconds in which a thread of the loader prepares the samples of a step.
+  double prepare() {
+    const Clock::time_point begin = Clock::now();
+    for (std::size_t i = 0; i < shapes_.size(); ++i) {
+      const auto count = static_cast<std::size_t>(shapes_[i].count());
+      const std::vector<converters::Scale> scales(static_cast<std::size_t>(shapes_[i].channels));
+      prepared_.resize(inputs_[i].size());
+      for (std::size_t first = 0; first < prepared_.size(); first += count)
+        copy_sample(std::span(inputs_[i]).subspan(first, count), std::span(prepared_).subspan(first, count),
+                    shapes_[i], scales, usual_);
+    }
+    return static_cast<double>(passes_) * since(begin);
   }
 
   // Seconds until the last backward pass, of that pass, and of the update; then when each bucket was final.
@@ -123,7 +144,10 @@ class MeasuredPart {
   const std::vector<std::int64_t> buckets_;
   std::unique_ptr<Communicator> group_;
   std::unique_ptr<Network> network_;
+  std::vector<TensorShape> shapes_;  // of a sample's inputs on this rank
   std::vector<std::vector<float>> inputs_;
+  Augmentation usual_;
+  std::vector<float> prepared_;
   std::vector<float> outputs_;
   std::int64_t steps_ = 0;
   double largest_ = 0;
@@ -215,13 +239,14 @@ PassSeconds measure_passes(const PlanTask& task, const GridPlan& plan, Communica
   part.step();  // makes the kernels
   ranks.barrier();
   const Clock::time_point begin = Clock::now();
-  const std::size_t numbers = part.step().size();
+  const std::size_t numbers = 1 + part.step().size();
   const double wanted = kMeasuredSeconds / std::max(1e-6, most_of(ranks, since(begin)));
   const std::size_t steps = std::clamp(static_cast<std::size_t>(wanted), kLeastSteps, kMostSteps);
   std::vector<double> own;
   for (std::size_t i = 0; i < steps; ++i) {
     ranks.barrier();  // in the training, a sum ends each step
     const std::vector<double> step = part.step();
+    own.push_back(part.prepare());
     own.insert(own.end(), step.begin(), step.end());
   }
   const std::vector<double> all = gather_values(ranks, own);
@@ -234,11 +259,12 @@ PassSeconds measure_passes(const PlanTask& task, const GridPlan& plan, Communica
     }
     medians.push_back(median_of(std::move(slowest)));
   }
-  return {medians[0], medians[1], medians[2], {medians.begin() + 3, medians.end()}};
+  return {medians[1], medians[2], medians[3], {medians.begin() + 4, medians.end()}, medians[0]};
 }
 
 WireSpeed measure_wire(const PlanTask& task, Communicator& ranks) {
   WireSpeed wire;
+  wire.free_cores = free_cores_of(task, ranks);
   if (ranks.size() == 1) return wire;
   const int partner = ranks.rank() ^ 1;
   const auto seconds = [&](std::size_t bytes, int times) {
@@ -257,13 +283,13 @@ WireSpeed measure_wire(const PlanTask& task, Communicator& ranks) {
   if (part > 0)
     wire.sum_seconds =
         std::max(0.0, seconds_of_sum(ranks, part, 3) - wire.sum_latency) / static_cast<double>(part);
-  wire.free_cores = free_cores_of(task, ranks);
   return wire;
 }
 
 void set_seconds(const PlanTask& task, const PassSeconds& pass, const WireSpeed& wire, GridPlan& plan) {
   plan.compute_seconds = pass.forward + pass.backward;
   plan.update_seconds = pass.update;
+  plan.samples_seconds = (1 - wire.free_cores) * pass.samples;
   plan.wire_seconds = sum_seconds(task, pass, wire) +
                       static_cast<double>(passes_of(task, plan)) * halo_seconds(task, plan, wire);
 }

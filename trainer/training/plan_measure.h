@@ -11,9 +11,9 @@
 
 namespace wflow::trainer {
 
-// Seconds of a step's passes over the part that a rank has of a grid's samples, without messages, and of the
-// update of the weights: of the slowest rank, the medians of several steps. A collective call: all ranks
-// begin a step at the same time, as in the training.
+// Seconds of a step's passes over the part that a rank has of a grid's samples, without messages, of the
+// update of the weights, and of the preparation of the samples: of the slowest rank, the medians of several
+// steps. A collective call: all ranks begin a step at the same time, as in the training.
 PassSeconds measure_passes(const PlanTask& task, const GridPlan& plan, Communicator& ranks);
 
 struct WireSpeed {
@@ -21,8 +21,8 @@ struct WireSpeed {
   double bytes_per_second = 1;  // of large ones
   double sum_latency = 0;       // seconds of a sum of few numbers over all ranks
   double sum_seconds = 0;       // for each number of a large one
-  // Cores that a rank has beside those of its threads, 1 at most: without one, the sums of gradients take
-  // their time from the passes.
+  // Cores that a rank has beside those of its threads, 1 at most: without one, the sums of gradients and the
+  // loader take their time from the passes.
   double free_cores = 1;
 };
 // A collective call.

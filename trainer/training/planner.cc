@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 #include <utility>
 
 #include "base/error.h"
@@ -69,9 +68,14 @@ PlanTask with(const PlanTask& task, const TrainConfig& config) {
   return {config, task.graph, task.target_values, task.given, task.ranks, task.most_evaluated};
 }
 
+// Floats of a sample that a rank has. Null: whole samples.
 std::int64_t input_values(const ModelGraph& graph, const Distribution* parts, int rank) {
-  const std::vector<std::int64_t> counts = input_counts(graph, parts, rank);
-  return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  std::int64_t values = 0;
+  for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
+    const TensorShape& shape = graph.inputs[i].shape;
+    values += shape.channels * (parts == nullptr ? shape.voxels() : local_box(*parts, i, rank).cells());
+  }
+  return values;
 }
 
 // Factors of `ranks` along three axes, none longer than the axis.
@@ -184,11 +188,11 @@ class PassSource {
       all += machine;
     const TrainConfig& config = task.config;
     setting_ =
-        fmt::format("{} {} {} {}\n{} threads {} {} {} {} {} {} {} {} {} {}\n{}", kVersion, torch_version(),
+        fmt::format("{} {} {} {}\n{} threads {} {} {} {} {} {} {} {} {} {} {}\n{}", kVersion, torch_version(),
                     onednn_version(), compute_device(), config.threads, config.deterministic,
                     name_of(config.backend), name_of(config.precision), name_of(config.shard),
                     name_of(config.optimizer.name), config.optimizer.clip_norm > 0, config.ema > 0,
-                    config.accumulate, task.ranks, all, shape_text(task.graph));
+                    config.accumulate, config.augment.moves(), task.ranks, all, shape_text(task.graph));
   }
 
   PassSeconds of(const GridPlan& plan) {
@@ -281,17 +285,6 @@ static std::int64_t state_bytes(const PlanTask& task) {
     floats += (config.groups.outer.momentum > 0 ? 2 : 1) * weights;
   if (task.ranks > 1) floats += std::min(kMostSharedBytes / kFloatBytes, 2 * summed);
   return floats * kFloatBytes;
-}
-
-// Floats of a sample that a rank has of each input.
-std::vector<std::int64_t> input_counts(const ModelGraph& graph, const Distribution* parts, int rank) {
-  std::vector<std::int64_t> counts;
-  for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
-    const TensorShape& shape = graph.inputs[i].shape;
-    counts.push_back(shape.channels *
-                     (parts == nullptr ? shape.voxels() : local_box(*parts, i, rank).cells()));
-  }
-  return counts;
 }
 
 bool predicts_memory(const TrainConfig& config, const ModelGraph& graph) {
@@ -459,7 +452,8 @@ nlohmann::json to_json(const TrainingPlan& plan) {
                       {{"step", grid.seconds()},
                        {"compute", grid.compute_seconds},
                        {"wire", grid.wire_seconds},
-                       {"update", grid.update_seconds}}}});
+                       {"update", grid.update_seconds},
+                       {"samples", grid.samples_seconds}}}});
   }
   return {{"memory_limit", plan.limit}, {"grids", grids}, {"chosen", plan.chosen}};
 }
@@ -479,6 +473,7 @@ std::optional<TrainingPlan> plan_from_json(const nlohmann::json& json) try {
     grid.compute_seconds = entry.at("seconds").at("compute").get<double>();
     grid.wire_seconds = entry.at("seconds").at("wire").get<double>();
     grid.update_seconds = entry.at("seconds").value("update", 0.0);
+    grid.samples_seconds = entry.at("seconds").value("samples", 0.0);
   }
   if (plan.chosen >= plan.grids.size()) return std::nullopt;
   return plan;

@@ -42,9 +42,10 @@ struct GridPlan {
   double compute_seconds = 0;  // forward and backward passes of the slowest rank's part, without the others
   double wire_seconds = 0;     // what halos, sums and gradients add
   double update_seconds = 0;   // of the weights
+  double samples_seconds = 0;  // what the loader's threads take from the passes, where they have no core
   // Where the samples are cut; none: whole samples, or a plan that was read from a file.
   std::optional<Distribution> parts = {};
-  double seconds() const { return compute_seconds + wire_seconds + update_seconds; }
+  double seconds() const { return compute_seconds + wire_seconds + update_seconds + samples_seconds; }
 };
 
 struct TrainingPlan {
@@ -78,9 +79,6 @@ RankMemory memory_of(const PlanTask& task, const Distribution* parts, std::int64
 // and neither are the several networks of `alternate`, the models of a tournament, and staged data. On a GPU,
 // the memory is not that of the process.
 bool predicts_memory(const TrainConfig& config, const ModelGraph& graph);
-
-// Floats of a sample that a rank has of each input. Null: whole samples.
-std::vector<std::int64_t> input_counts(const ModelGraph& graph, const Distribution* parts, int rank);
 
 // The grids that the ranks can form, fewest ranks a sample first, with their memory; the given one alone if
 // there is one. Measures nothing.

@@ -253,9 +253,10 @@ TEST(PlanSeconds, SumsHideBehindThePassesWhereACoreIsFree) {
   config.accumulate = 4;
   GridPlan plan;
   plan.samples = 1;
-  set_seconds(task, {3, 6, 1, {2, 6}}, wire, plan);
+  set_seconds(task, {3, 6, 1, {2, 6}, 0.5}, wire, plan);
   EXPECT_EQ(plan.compute_seconds, 9);
   EXPECT_EQ(plan.update_seconds, 1);
+  EXPECT_EQ(plan.samples_seconds, 0.5);
   EXPECT_NEAR(plan.wire_seconds, all, kDigits);
 }
 

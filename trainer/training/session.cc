@@ -445,6 +445,7 @@ bool take_times(const nlohmann::json& kept, TrainingPlan& plan) {
     grid.compute_seconds = same->compute_seconds;
     grid.wire_seconds = same->wire_seconds;
     grid.update_seconds = same->update_seconds;
+    grid.samples_seconds = same->samples_seconds;
     if (grid.grid == earlier->choice().grid)
       plan.chosen = static_cast<std::size_t>(&grid - plan.grids.data());
   }
