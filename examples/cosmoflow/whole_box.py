@@ -5,17 +5,19 @@ itself, the mean of a universe's cubes, and ridge regressions on the whole boxes
 
   cosmoflow-whole-box --trainings campaign/train
   cosmoflow-whole-box --trainings campaign/train --json whole_box.json --svg whole_box.svg
-  cosmoflow-whole-box --trainings campaign/train --variant periodic=campaign/periodic
+  cosmoflow-whole-box --trainings 'campaign/train/*same*' --variant 'periodic=campaign/train/*periodic*'
 
-A variant is another folder of trainings, all on the largest cubes: they are compared with those in the first folder.
+A variant is a folder of trainings with another setting, all on the largest cubes, or a pattern of folders: each is compared with the
+one of --trainings that has its seed.
 
-A folder has a folder for each training, with result.json and predictions.h5; their data sets must be where they were. Errors
-are mean absolute errors over those of the mean guess, the mean over the targets.
+Each training has result.json and predictions.h5; their data sets must be where they were. Errors are mean absolute errors over
+those of the mean guess, the mean over the targets.
 
 Exit codes: 0 done, 1 failed, 2 wrong options, 3 a training or data set can't be read, 4 a file or standard output can't be
 written.
 """
 import argparse
+import glob
 import json
 import math
 import os
@@ -58,7 +60,9 @@ class Training:
 
 
 def trainings_in(folder):
-    found = [Training(result.parent) for result in sorted(Path(folder).glob("*/result.json"))]
+    """Those in a folder, or in the folders that a pattern matches."""
+    pattern = Path(folder, "*") if os.path.isdir(folder) else Path(folder)
+    found = [Training(Path(result).parent) for result in sorted(glob.glob(str(pattern / "result.json")))]
     if not found:
         raise baseline.Unusable(f"{folder} has no folder with result.json")
     if any(training.universes != found[0].universes for training in found):
@@ -180,7 +184,7 @@ class Plot:
 
 def main():
     parser = argparse.ArgumentParser(prog="cosmoflow-whole-box", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trainings", required=True, metavar="DIRECTORY", help="has a folder for each training")
+    parser.add_argument("--trainings", required=True, metavar="DIRECTORY", help="has a folder for each training, or a pattern of such folders")
     parser.add_argument("--variant", action="append", default=[], metavar="NAME=DIRECTORY", help="trainings with another setting on the largest cubes")
     parser.add_argument("--json", metavar="FILE", help="file to write the figures to as well")
     parser.add_argument("--svg", metavar="FILE", help="file to draw them to")
