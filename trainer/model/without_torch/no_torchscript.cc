@@ -29,6 +29,7 @@ const std::vector<std::vector<std::string>> kNoColumns;
 const std::vector<ExportedModel::Head> kNoHeads;
 const std::vector<std::vector<std::int64_t>> kNoShapes;
 const std::vector<std::vector<double>> kNoRanges;
+const std::vector<MetricConfig> kNoMetrics;
 
 }  // namespace
 
@@ -53,6 +54,9 @@ const std::vector<std::vector<std::int64_t>>& ExportedModel::shapes() const {
 }
 const std::vector<std::vector<double>>& ExportedModel::ranges() const {
   return kNoRanges;
+}
+const std::vector<MetricConfig>& ExportedModel::metrics() const {
+  return kNoMetrics;
 }
 std::vector<ModelArray> ExportedModel::run(std::span<const ModelArray> /*inputs*/) {
   return {};
