@@ -131,7 +131,7 @@ void Display::show(const engine::CampaignStatus& status) {
   if (!began_s_) began_s_ = status.elapsed_s;
   // Read the size every time, because users resize windows.
   const Terminal terminal = standard_output();
-  terminal.interactive ? draw(terminal, picture(status, terminal, false)) : print_changes(status, false);
+  terminal.interactive ? draw(picture(status, terminal, false)) : print_changes(status, false);
 }
 
 void Display::show(const specs::Plan& plan, const engine::CampaignStatus& status) {
@@ -175,8 +175,10 @@ std::vector<std::string> Display::picture(const engine::CampaignStatus& status, 
   return lines;
 }
 
-void Display::draw(const Terminal& terminal, const std::vector<std::string>& lines) {
-  // A window that has become narrower has broken the lines on the screen into more lines.
+void Display::draw(const std::vector<std::string>& lines) {
+  // A window that has become narrower has broken the lines on the screen into more lines. It may have changed
+  // since `lines` were made.
+  const Terminal terminal = standard_output();
   int rows = 0;
   for (const int columns : drawn_)
     rows += terminal.reflows ? std::max(1, (columns - 1) / terminal.width + 1) : 1;
@@ -241,7 +243,7 @@ void Display::finish(const engine::CampaignStatus& status) {
   if (quiet_) return;
   const Terminal terminal = standard_output();
   if (terminal.interactive) {
-    draw(terminal, picture(status, terminal, true));
+    draw(picture(status, terminal, true));
   } else {
     print_changes(status, true);
     for (const std::string& line : overview(status, terminal, command_s(status))) print(line + "\n");

@@ -54,7 +54,7 @@ class Display {
                                    bool last) const;
 
  private:
-  void draw(const Terminal& terminal, const std::vector<std::string>& lines);
+  void draw(const std::vector<std::string>& lines);
   void print_changes(const engine::CampaignStatus& status, bool last);
   void print_progress(const engine::CampaignStatus& status, const std::string& stamp, bool last);
   // Seconds since the first picture, in the command that runs the campaign.
