@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <dnnl.hpp>
 #include <map>
 #include <optional>
@@ -220,7 +221,9 @@ struct OnednnConvolution::Plans {
       std::int64_t samples, Tag source, const memory::desc& x, const memory::desc& y,
       const Forward::primitive_desc& forward) const;
   bool choose_layouts();
+  bool has_kernels(int candidate, std::int64_t input_channels);
   const Plan& plan(std::int64_t samples);
+  const float* widened(const float* weights);
 
   void run_forward(std::int64_t samples, const float* x, const float* weights, const float* bias, float* y);
   void run_input_gradient(std::int64_t samples, const float* dy, const float* weights, float* dx);
@@ -228,7 +231,9 @@ struct OnednnConvolution::Plans {
 
   Layer layer;
   Wanted wanted;
-  bool transposed = false;  // `layer` is then the mirrored one
+  bool transposed = false;    // `layer` is then the mirrored one
+  std::int64_t channels = 0;  // of the input, in the caller's weights; `layer` may have more
+  std::vector<float> wide_weights;
   bool flat = false;
   int block = 0;
   Tag input_tag = Tag::any;
@@ -304,27 +309,50 @@ OnednnConvolution::Plans::describe_weight_gradient(std::int64_t samples, Tag sou
   return plain;
 }
 
-// The largest block with kernels, and a plain input if that has kernels too.
-bool OnednnConvolution::Plans::choose_layouts() {
-  for (const int candidate : {16, 8}) {
-    block = candidate;
-    const bool narrow = !transposed && layer.input.channels < block;
-    for (const Tag source : {narrow ? plain_tag(flat) : Tag::undef, blocked_tag(block, flat)}) {
-      if (source == Tag::undef) continue;
-      input_tag = source;
-      const std::optional<Descriptions> first = describe(1, source);
-      if (!first) continue;
-      bool all = true;
-      for (const std::int64_t samples : {2, 3, 4, 8, 16, 32}) all = all && describe(samples, source);
-      if (!all) continue;
-      names = {first->forward.impl_info_str()};
-      if (first->input_gradient) names.emplace_back(first->input_gradient->impl_info_str());
-      if (transposed) std::swap(names[0], names[1]);
-      if (first->weight_gradient) names.emplace_back(first->weight_gradient->impl_info_str());
-      return true;
-    }
+// Takes a plain input if that has kernels.
+bool OnednnConvolution::Plans::has_kernels(int candidate, std::int64_t input_channels) {
+  block = candidate;
+  layer.input.channels = input_channels;
+  const bool narrow = !transposed && input_channels < block;
+  for (const Tag source : {narrow ? plain_tag(flat) : Tag::undef, blocked_tag(block, flat)}) {
+    if (source == Tag::undef) continue;
+    input_tag = source;
+    const std::optional<Descriptions> first = describe(1, source);
+    if (!first) continue;
+    bool all = true;
+    for (const std::int64_t samples : {2, 3, 4, 8, 16, 32}) all = all && describe(samples, source);
+    if (!all) continue;
+    names = {first->forward.impl_info_str()};
+    if (first->input_gradient) names.emplace_back(first->input_gradient->impl_info_str());
+    if (transposed) std::swap(names[0], names[1]);
+    if (first->weight_gradient) names.emplace_back(first->weight_gradient->impl_info_str());
+    return true;
   }
   return false;
+}
+
+// The largest block with kernels. Where oneDNN has none for so few input channels, those that only fill the
+// last block count as channels whose weights are 0: for as few blocks as possible, then for the smaller ones.
+bool OnednnConvolution::Plans::choose_layouts() {
+  if (has_kernels(16, channels) || has_kernels(8, channels)) return true;
+  if (layer.groups > 1) return false;
+  const auto blocks_of = [&](int size) { return (channels + size - 1) / size; };
+  const bool small_first = blocks_of(8) == blocks_of(16);
+  for (const int size : {small_first ? 8 : 16, small_first ? 16 : 8}) {
+    if (channels % size != 0 && has_kernels(size, blocks_of(size) * size)) return true;
+  }
+  return false;
+}
+
+// The weights with zeros for the channels that the caller's layer lacks.
+const float* OnednnConvolution::Plans::widened(const float* weights) {
+  if (layer.input.channels == channels) return weights;
+  const auto cells = layer.kernel[0] * layer.kernel[1] * layer.kernel[2];
+  wide_weights.assign(static_cast<std::size_t>(layer.output.channels * layer.input.channels * cells), 0.0F);
+  for (std::int64_t out = 0; out < layer.output.channels; ++out)
+    std::copy_n(weights + out * channels * cells, channels * cells,
+                wide_weights.data() + out * layer.input.channels * cells);
+  return wide_weights.data();
 }
 
 const OnednnConvolution::Plans::Plan& OnednnConvolution::Plans::plan(std::int64_t samples) {
@@ -364,6 +392,7 @@ std::unique_ptr<OnednnConvolution> OnednnConvolution::make(const Layer& layer, c
   auto plans = std::make_unique<Plans>();
   plans->transposed = layer.kind == LayerKind::transposed_convolution;
   plans->layer = plans->transposed ? mirrored(layer) : layer;
+  plans->channels = plans->layer.input.channels;
   plans->wanted = wanted;
   if (plans->transposed) plans->wanted.input_gradient = true;
   plans->flat = is_flat(plans->layer);
@@ -409,7 +438,7 @@ void OnednnConvolution::Plans::run_forward(std::int64_t samples, const float* x,
                                            const float* bias, float* y) {
   const Plan& now = plan(samples);
   const auto& description = now.descriptions.forward;
-  memory from = wrap(plain_weights(), weights);
+  memory from = wrap(plain_weights(), widened(weights));
   memory ordered = now.forward_memory;
   now.forward_weights.execute(cpu_stream(), from, ordered);
   std::unordered_map<int, memory> arguments = {
@@ -425,7 +454,7 @@ void OnednnConvolution::Plans::run_input_gradient(std::int64_t samples, const fl
                                                   float* dx) {
   const Plan& now = plan(samples);
   const auto& description = *now.descriptions.input_gradient;
-  memory from = wrap(plain_weights(), weights);
+  memory from = wrap(plain_weights(), widened(weights));
   memory ordered = now.backward_memory;
   now.backward_weights.execute(cpu_stream(), from, ordered);
   now.input_gradient.execute(
@@ -444,9 +473,17 @@ void OnednnConvolution::Plans::run_weight_gradient(std::int64_t samples, const f
       cpu_stream(), {{DNNL_ARG_SRC, in_order(given_input(samples), x, description.src_desc())},
                      {DNNL_ARG_DIFF_DST, in_order(given_output(samples), dy, description.diff_dst_desc())},
                      {DNNL_ARG_DIFF_WEIGHTS, found}});
-  memory to = wrap(plain_weights(), gradient);
+  const bool wide = layer.input.channels != channels;
+  const auto cells = layer.kernel[0] * layer.kernel[1] * layer.kernel[2];
+  if (wide)
+    wide_weights.resize(static_cast<std::size_t>(layer.output.channels * layer.input.channels * cells));
+  memory to = wrap(plain_weights(), wide ? wide_weights.data() : gradient);
   now.gradient_to_plain.execute(cpu_stream(), found, to);
   cpu_stream().wait();
+  if (!wide) return;
+  for (std::int64_t out = 0; out < layer.output.channels; ++out)
+    std::copy_n(wide_weights.data() + out * layer.input.channels * cells, channels * cells,
+                gradient + out * channels * cells);
 }
 
 std::string onednn_version() {

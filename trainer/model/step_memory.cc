@@ -102,7 +102,8 @@ class StepCounter {
     const bool reads_blocks = uses_.learned[convolution.inputs.front()];
     const double part =
         useful(convolution.output.channels) * (reads_blocks ? useful(convolution.input.channels) : 1);
-    return distribution_ == nullptr && part < kLeastUsefulPart ? channels : filled(channels);
+    const bool has_own_kernels = distribution_ == nullptr && convolution.kind == LayerKind::convolution;
+    return has_own_kernels && part < kLeastUsefulPart ? channels : filled(channels);
   }
 
   std::size_t add_stage(std::size_t first) {

@@ -1021,6 +1021,37 @@ TEST(Onednn, KeepsFieldsInBlocksOverShortcuts) {
   }
 }
 
+const char* const kNarrow = R"(
+- {convolution: 16, kernel: 4, stride: 2, name: down}
+- leaky_relu
+- {transposed_convolution: 4, kernel: 5, stride: 2, padding: same, name: few}
+- relu
+- {convolution: 20, kernel: 3, stride: 2, name: from_few}
+- relu
+- {transposed_convolution: 12, kernel: 4, stride: 2, padding: same, bias: false, name: from_some}
+- group_norm
+- {convolution: 8, kernel: 2, padding: valid, dilation: 2, name: last}
+- {transposed_convolution: 1, kernel: 3, stride: 2, padding: same, name: one}
+- {average_pool: 2}
+- flatten
+- {dense: 2}
+)";
+
+// oneDNN refuses input channels that fill no block. Channels without weights fill it.
+TEST(Onednn, FillsTheBlocksOfNarrowLayers) {
+  for (const TensorShape& field : {TensorShape{3, {1, 12, 20}}, TensorShape{2, {8, 4, 8}}}) {
+    const ModelGraph graph = graph_of(kNarrow, {{{"x", field}}, {2, {1, 1, 1}}});
+    for (const KernelChoice kernels : kAllKernels) compare_with_autograd(graph, 3, kernels, true);
+    // On volumes, oneDNN has no strided gradients for AVX2.
+    if (!has_blocked_kernels() || (onednn_instruction_set() == "AVX2" && field.extent[0] > 1)) continue;
+    FlatState state(graph);
+    const auto network = make_torch_network(graph, state, KernelChoice::onednn, false);
+    for (const std::string& line : network->describe())
+      for (const char* const name : {"few ", "from_few ", "from_some ", "last ", "one "})
+        EXPECT_TRUE(!line.starts_with(name) || line.find("oneDNN: jit") != std::string::npos) << line;
+  }
+}
+
 // Outputs and gradients of one step.
 std::vector<float> one_step(const ModelGraph& graph, KernelChoice kernels, Precision precision) {
   FlatState state(graph);

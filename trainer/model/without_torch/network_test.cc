@@ -122,6 +122,18 @@ TEST(WithoutTorch, OtherConvolutionsHaveTheirGradients) {
   }
 }
 
+TEST(WithoutTorch, TransposedConvolutionsOfFewChannelsHaveTheirGradients) {
+  for (const GraphBuilder::Window& window :
+       {GraphBuilder::Window{.kernel = 2, .stride = 2}, GraphBuilder::Window{.kernel = 5, .stride = 2}}) {
+    expect_gradient(
+        [&](GraphBuilder& b) {
+          const Value x = b.transposed_convolution("t1", b.convolution("c1", 0, 6, {}), 3, window);
+          return b.transposed_convolution("t2", b.pointwise(LayerKind::leaky_relu, "a", x, 0.9), 1, window);
+        },
+        "transposed convolutions");
+  }
+}
+
 TEST(WithoutTorch, LayersOnNumbersHaveTheirGradients) {
   for (const LayerKind kind : {LayerKind::elu, LayerKind::gelu, LayerKind::silu, LayerKind::sigmoid,
                                LayerKind::tanh, LayerKind::softplus}) {
