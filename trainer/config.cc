@@ -1162,13 +1162,18 @@ bool has_one_head(const TrainConfig& config) {
 void check_heads(yaml::MapReader& reader, const TrainConfig& config) {
   if (config.heads.empty()) return;
   yaml::Diagnostics& diagnostics = reader.diagnostics();
-  if (config.members > 1)
-    diagnostics.error(reader.mark_of("members"),
-                      "'members' and 'heads' do not go together: an ensemble has one output");
+  const auto has_no_targets = [](const HeadConfig& head) { return head.constant || !head.like.empty(); };
+  if (const auto head = std::ranges::find_if(config.heads, has_no_targets);
+      config.members > 1 && head != config.heads.end())
+    diagnostics.error(
+        reader.mark_of("members"),
+        fmt::format("'members' combine predictions of targets, and the head '{}' has none: leave "
+                    "out one of them",
+                    head->name));
   if (config.model.name == ModelName::module)
     diagnostics.error(reader.mark_of("model"), "a TorchScript module gives one output: leave out 'heads'");
   for (const HeadConfig& head : config.heads) {
-    if (is_listed(config.model) || (!head.constant && head.like.empty())) continue;
+    if (is_listed(config.model) || !has_no_targets(head)) continue;
     diagnostics.error(
         reader.mark_of("heads"),
         fmt::format("the head '{}' has no targets, which needs a list of layers as the model", head.name));
@@ -1528,7 +1533,8 @@ void check_train(yaml::MapReader& reader, TrainConfig& config) {
   yaml::Diagnostics& diagnostics = reader.diagnostics();
   check_metric(reader, config);
   check_run_schedule(reader, config);
-  if (config.members > 1 && config.loss.name == LossName::quantile) {
+  const auto predicts_quantiles = [](const HeadConfig& head) { return head.loss.name == LossName::quantile; };
+  if (config.members > 1 && std::ranges::any_of(heads_of(config), predicts_quantiles)) {
     diagnostics.error(
         reader.mark_of("members"),
         "'members' combine means and deviations, which the loss quantile does not predict; choose the "

@@ -847,6 +847,43 @@ class SeveralHeads(TrainRun):
             failed = subprocess.run([PROGRAMS.train, "predict", self.root / name, shards, *words], capture_output=True, text=True, timeout=240)
             self.assertIn(said, failed.stderr)
 
+    def check_ensemble(self, name, members):
+        """Means and deviations of each head in predictions.h5, with those of the noise that the head `labels` predicts."""
+        folder = self.root / name
+        with h5py.File(folder / "predictions.h5") as both, contextlib.ExitStack() as stack:
+            each = [stack.enter_context(h5py.File(folder / f"member-{k + 1}/predictions.h5")) for k in range(members)]
+            self.assertEqual(list(both.attrs["heads"]), ["labels", "field"])
+            for head in ("labels", "field"):
+                means = numpy.stack([file[head]["prediction"][:] for file in each]).astype(float)
+                variance = means.var(axis=0)
+                if head == "labels":
+                    variance += numpy.mean([file[head]["deviation"][:].astype(float) ** 2 for file in each], axis=0)
+                numpy.testing.assert_array_equal(both[head]["truth"], each[0][head]["truth"])
+                numpy.testing.assert_allclose(both[head]["prediction"], means.mean(axis=0), rtol=1e-5, atol=1e-6)
+                numpy.testing.assert_allclose(both[head]["deviation"], numpy.sqrt(variance), rtol=1e-3, atol=1e-5)
+            numpy.testing.assert_array_equal(both["labels/member_prediction"][:].swapaxes(0, 1),
+                                             numpy.stack([file["labels/prediction"][:] for file in each]))
+            return {head: (both[head]["prediction"][:], both[head]["deviation"][:]) for head in ("labels", "field")}
+
+    def test_an_ensemble_has_all_heads(self):
+        heads = [{**self.HEADS[0], "loss": "gaussian"}, self.HEADS[1]]
+        done = self.train(self.heads("ensemble", heads=heads, members=2, epochs=2))
+        self.assertIn("test, 2 members labels", done.stdout)
+        self.assertRegex(done.stdout, r"slope: ratio [\d.]+ of the mean, [\d.]+ to [\d.]+ of single members")
+        expected = self.check_ensemble("ensemble", 2)
+        result = self.result("ensemble")
+        self.assertEqual(set(result["test"]["heads"]), {"labels", "field"})
+        self.assertEqual(set(result["calibration"]), {"amplitude", "slope", "x"})
+        table = (self.root / "ensemble/predictions.csv").read_text().splitlines()
+        self.assertEqual((table[0], len(table)), (
+            "id,amplitude,amplitude_predicted,amplitude_deviation,slope,slope_predicted,slope_deviation", 10))
+        again = self.root / "ensemble/again.h5"
+        self.predict(self.root / "ensemble", self.root / "shards", "--split", "test", "-o", again)
+        with h5py.File(again) as file:
+            for head, (prediction, deviation) in expected.items():
+                numpy.testing.assert_allclose(file[head]["prediction"][:], prediction, rtol=2e-3, atol=1e-3)
+                numpy.testing.assert_allclose(file[head]["deviation"][:], deviation, rtol=2e-2, atol=2e-3)
+
     def test_kill_and_ranks_give_the_same_training(self):
         keys = {"epochs": 8, "checkpoint": {"every_steps": 1, "keep_last": 2}}
         self.train(self.heads("whole", **keys))
@@ -902,7 +939,9 @@ class SeveralHeads(TrainRun):
                 ({"heads": [{"name": "a", "targets": ["amplitude"]}] * 2}, "two heads have the name 'a'"),
                 ({"heads": [{"name": "a/b", "targets": ["amplitude"]}]}, "must not contain '/'"),
                 ({"targets": ["slope"]}, "'targets' stands beside 'heads'"),
-                ({"members": 2}, "'members' and 'heads' do not go together"),
+                ({"members": 2, "heads": [{"name": "a", "targets": ["slope"]}, {"name": "b", "constant": 1}]},
+                 "'members' combine predictions of targets, and the head 'b' has none"),
+                ({"members": 2, "heads": [{"name": "a", "targets": ["slope"], "loss": "quantile"}]}, "which the loss quantile does not predict"),
                 ({"heads": [{"name": "a", "targets": ["x", "slope"]}]}, "'targets' of the head 'a' names the field x and labels"),
                 ({"heads": [{"name": "a", "targets": ["amplitud"]}]}, "did you mean 'amplitude'"),
                 ({"model": {"name": "cnn", "width": 2}}, "the target of the head 'field' is a field"),

@@ -173,17 +173,73 @@ std::string combined_density(std::int64_t components, std::int64_t numbers) {
       numbers, components, means, components * below);
 }
 
-std::string ensemble_source(std::size_t members, std::size_t inputs, const std::string& combination) {
+// `combinations`: how each head's outputs are combined, of a value `each`. `is_tuple`: the members return one
+// value a head, else the one head's.
+std::string ensemble_source(std::size_t members, std::size_t inputs,
+                            const std::vector<std::string>& combinations, bool is_tuple) {
   std::vector<std::string> names;
   for (std::size_t i = 0; i < inputs; ++i) names.push_back(fmt::format("x{}", i));
-  std::vector<std::string> outputs;
-  for (std::size_t k = 0; k < members; ++k)
-    outputs.push_back(fmt::format("self.member_{}.forward({})", k + 1, text::join(names, ", ")));
   const std::string arguments = text::join(names, ", ");
-  return fmt::format(
-      "def members(self, {0}):\n    return torch.stack([{1}])\n"
-      "def forward(self, {0}):\n    each = self.members({0})\n{2}",
-      arguments, text::join(outputs, ", "), combination);
+  std::string source = fmt::format("def members(self, {}):\n", arguments);
+  for (std::size_t k = 0; k < members; ++k)
+    source += fmt::format("    y{0} = self.member_{1}.forward({2})\n", k, k + 1, arguments);
+  std::vector<std::string> stacks;
+  std::vector<std::string> results;
+  std::string methods;
+  for (std::size_t h = 0; h < combinations.size(); ++h) {
+    const std::string of_head = is_tuple ? fmt::format("[{}]", h) : "";
+    std::vector<std::string> each;
+    for (std::size_t k = 0; k < members; ++k) each.push_back(fmt::format("y{}{}", k, of_head));
+    stacks.push_back(fmt::format("torch.stack([{}])", text::join(each, ", ")));
+    results.push_back(fmt::format("self.combined{}(each{})", h, of_head));
+    methods += fmt::format("def combined{}(self, each):\n{}", h, combinations[h]);
+  }
+  const auto returned = [](const std::vector<std::string>& values) {
+    return fmt::format("    return {}\n", text::join(values, ", "));
+  };
+  return source + returned(stacks) + methods +
+         fmt::format("def forward(self, {0}):\n    each = self.members({0})\n", arguments) +
+         returned(results);
+}
+
+// The loss whose outputs the ensemble has.
+LossName loss_of_ensemble(LossName loss) {
+  return is_classification(loss) || loss == LossName::mixture ? loss : LossName::gaussian;
+}
+
+// How the outputs of a head with so many targets are combined.
+std::string combination_of(const LossConfig& loss, std::size_t targets) {
+  if (loss.name == LossName::mixture)
+    return combined_density(loss.components, static_cast<std::int64_t>(targets));
+  return combination(loss.name);
+}
+
+void copy_attribute(const torch::jit::Module& from, torch::jit::Module& to, const char* name) {
+  if (from.hasattr(name)) to.register_attribute(name, from.attr(name).type(), from.attr(name));
+}
+
+// The attributes of the members that are those of the ensemble, and what its heads return. Gives the source
+// of each head's combination.
+std::vector<std::string> describe_ensemble(const torch::jit::Module& member,
+                                           std::span<const LossConfig> losses, torch::jit::Module& ensemble) {
+  for (const char* name : {"inputs", "targets", "metric_names", "metric_formulas", "columns", "shapes",
+                           "ranges", "target_grid", "target_has_channels", "units", "heads", "head_units",
+                           "head_targets", "head_grids", "head_has_channels", "head_quantiles"})
+    copy_attribute(member, ensemble, name);
+  if (!member.hasattr("heads")) {
+    ensemble.register_attribute("loss", c10::StringType::get(),
+                                std::string(name_of(loss_of_ensemble(losses.front().name))));
+    return {combination_of(losses.front(), member.attr("targets").toListRef().size())};
+  }
+  c10::List<std::string> names;
+  std::vector<std::string> combinations;
+  for (std::size_t h = 0; h < losses.size(); ++h) {
+    names.push_back(std::string(name_of(loss_of_ensemble(losses[h].name))));
+    combinations.push_back(
+        combination_of(losses[h], member.attr("head_targets").toListRef()[h].toListRef().size()));
+  }
+  ensemble.register_attribute("head_losses", c10::ListType::ofStrings(), names);
+  return combinations;
 }
 
 }  // namespace
@@ -247,38 +303,19 @@ void export_model(const ModelGraph& graph, const FlatState& state, const Exporte
   }
 }
 
-void export_ensemble(const std::vector<std::filesystem::path>& members, const LossConfig& loss,
+void export_ensemble(const std::vector<std::filesystem::path>& members, std::span<const LossConfig> losses,
                      const std::filesystem::path& path) {
   try {
     torch::jit::Module ensemble("WflowEnsemble");
+    std::vector<std::string> combinations;
     for (std::size_t k = 0; k < members.size(); ++k) {
       const torch::jit::Module member = torch::jit::load(members[k].string(), c10::kCPU);
       ensemble.register_module(fmt::format("member_{}", k + 1), member);
-      if (k > 0) continue;
-      for (const char* name : {"inputs", "targets"})
-        ensemble.register_attribute(name, c10::ListType::ofStrings(), member.attr(name));
-      for (const char* name : {"metric_names", "metric_formulas"})
-        if (member.hasattr(name))
-          ensemble.register_attribute(name, c10::ListType::ofStrings(), member.attr(name));
-      ensemble.register_attribute("columns", c10::ListType::create(c10::ListType::ofStrings()),
-                                  member.attr("columns"));
-      ensemble.register_attribute("shapes", c10::ListType::create(c10::ListType::ofInts()),
-                                  member.attr("shapes"));
-      ensemble.register_attribute("ranges", c10::ListType::create(c10::ListType::ofFloats()),
-                                  member.attr("ranges"));
-      ensemble.register_attribute("target_grid", c10::ListType::ofInts(), member.attr("target_grid"));
-      ensemble.register_attribute("target_has_channels", c10::BoolType::get(),
-                                  member.attr("target_has_channels"));
-      ensemble.register_attribute("units", c10::StringType::get(), member.attr("units"));
+      if (k == 0) combinations = describe_ensemble(member, losses, ensemble);
     }
-    const bool keeps_outputs = is_classification(loss.name) || loss.name == LossName::mixture;
-    const LossName outputs = keeps_outputs ? loss.name : LossName::gaussian;
-    const auto targets = static_cast<std::int64_t>(ensemble.attr("targets").toListRef().size());
-    const std::string combined =
-        loss.name == LossName::mixture ? combined_density(loss.components, targets) : combination(loss.name);
-    ensemble.register_attribute("loss", c10::StringType::get(), std::string(name_of(outputs)));
     ensemble.register_attribute("wflow", c10::StringType::get(), std::string(kVersion));
-    ensemble.define(ensemble_source(members.size(), ensemble.attr("inputs").toListRef().size(), combined));
+    ensemble.define(ensemble_source(members.size(), ensemble.attr("inputs").toListRef().size(), combinations,
+                                    ensemble.hasattr("heads")));
     ensemble.eval();
     DurableFile file(path);
     ensemble.save(file.temporary().string());

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -82,12 +83,13 @@ std::string torchscript_source(const ModelGraph& graph, const ExportedUnits& uni
 void export_model(const ModelGraph& graph, const FlatState& state, const ExportedUnits& units,
                   const std::string& path);
 
-// Writes several exported models as one TorchScript file. `members` are files of export_model(), trained with
-// `loss` on the same data. The module has the same inputs. It returns the members' means and then their
-// standard deviations, as a model with a gaussian loss does (attribute `loss`); for classes, the mean
-// probabilities; for mixture, the mean of the densities. Its method `members` returns the outputs of each
-// member, stacked along a first axis. `path` is published whole.
-void export_ensemble(const std::vector<std::filesystem::path>& members, const LossConfig& loss,
+// Writes several exported models as one TorchScript file. `members` are files of export_model(), trained on
+// the same data; `losses` are those of their heads. The module has the same inputs. It returns the members'
+// means and then their standard deviations, as a model with a gaussian loss does (attribute `loss`); for
+// classes, the mean probabilities; for mixture, the mean of the densities; with several heads, a tuple of
+// these. Its method `members` returns the outputs of each member, stacked along a first axis. `path` is
+// published whole.
+void export_ensemble(const std::vector<std::filesystem::path>& members, std::span<const LossConfig> losses,
                      const std::filesystem::path& path);
 
 // An ONNX file is for runtimes without libtorch.

@@ -79,11 +79,30 @@ std::uint64_t write_metrics_of_all(const TrainConfig& config, std::int64_t newes
   return static_cast<std::uint64_t>(last_step);
 }
 
-// Combines the trained members to the ensemble; on rank 0.
-class Combination {
+// One head of the ensemble: the members' predictions of the test samples combined, and their errors.
+class HeadCombination {
  public:
-  Combination(const TrainConfig& config, std::uint64_t last_step);
-  void write();
+  // `files`: predictions.h5 of each member; `results`: their result.json.
+  HeadCombination(const std::vector<RowFileReader>& files, const std::vector<nlohmann::json>& results,
+                  const ExportedModel::Head& head, const LossConfig& loss);
+
+  const std::string& name() const { return name_; }
+  const LossConfig& loss() const { return loss_; }
+  bool in_table() const { return cells() == 1; }  // predictions.csv has numbers, and no fields
+  std::size_t most_values() const;                // of a sample in a dataset
+  bool same_shape(const RowFileReader& file) const {
+    return file.shape(path("prediction").c_str()) == shape_;
+  }
+
+  // The datasets of the head, in the group that the file uses.
+  void begin(RowFile& file);
+  // Combines `count` rows. Adds the cells of each to `lines`, one a sample, if in_table().
+  void write(RowFile& file, std::size_t first, std::size_t count, std::span<std::string> lines);
+  std::string heading() const;
+  Evaluation evaluation() const;
+  void add_calibration(nlohmann::json& shares) const;
+  // For each target the range of the members' errors, and the calibration.
+  std::string describe(const Evaluation& test) const;
 
  private:
   // Sums for one target over the test samples.
@@ -108,90 +127,85 @@ class Combination {
     std::vector<double> probability{};  // for classes
     std::vector<double> each{};         // [samples, members, targets], for numbers in a table
   };
+  // Numbers of the datasets in the ensemble's file.
+  struct Datasets {
+    std::size_t truth = 0;
+    std::size_t prediction = 0;
+    std::size_t certainty = 0;
+    std::optional<std::size_t> mask{};
+    std::optional<std::size_t> each{};
+  };
 
-  bool classes() const { return is_classification(config_.loss.name); }
+  std::string path(const char* dataset) const { return name_.empty() ? dataset : name_ + "/" + dataset; }
+  std::vector<double> read(const RowFileReader& file, const char* dataset, std::size_t first,
+                           std::size_t count) const {
+    return file.read(path(dataset).c_str(), first, count);
+  }
+  std::vector<std::int64_t> shape_of(const char* dataset) const {
+    return files_.front().shape(path(dataset).c_str()).value();
+  }
+  bool classes() const { return is_classification(loss_.name); }
   std::size_t cells() const;
-  void check_same_samples() const;
-  void write_predictions();
   Rows combined(std::size_t first, std::size_t count) const;
   void combine_numbers(Rows& rows, std::size_t first) const;
   void combine_classes(Rows& rows, std::size_t first) const;
   void add(const Rows& rows);
   void count_cell(const Rows& rows, std::size_t i);
-  void add_lines(const Rows& rows, std::size_t first);
-  std::string heading() const;
-  Evaluation evaluation() const;
-  nlohmann::json calibration() const;
-  nlohmann::json result(const Evaluation& test) const;
-  void print(const Evaluation& test) const;
 
-  const TrainConfig& config_;
-  const fs::path output_;
-  const std::uint64_t last_step_;  // over all members
-  std::vector<RowFileReader> files_;
-  std::vector<nlohmann::json> results_;  // result.json of each member
+  const std::vector<RowFileReader>& files_;
+  const std::vector<nlohmann::json>& results_;
+  std::string name_;  // empty where there is one head only
+  LossConfig loss_;
   std::vector<std::string> targets_;
   std::string units_;
-  std::vector<std::int64_t> shape_;  // shape of a prediction
+  std::vector<std::int64_t> shape_;  // of a prediction
+  bool wide_truth_;                  // the truths are float64
+  bool wide_;                        // and the predictions
+  Datasets datasets_;
   std::vector<Sums> sums_;
   std::vector<std::uint64_t> counts_;  // for classes: count_class()
-  bool table_;
-  bool wide_truth_ = false;  // the truths are float64
-  bool wide_ = false;        // and the predictions
-  std::string lines_;        // rows of predictions.csv
 };
 
-Combination::Combination(const TrainConfig& config, std::uint64_t last_step)
-    : config_(config), output_(config.output), last_step_(last_step) {
-  for (std::int64_t member = 0; member < config.members; ++member) {
-    const fs::path folder = member_folder(config.output, member);
-    files_.emplace_back(folder / "predictions.h5");
-    results_.push_back(nlohmann::json::parse(read_file(folder / "result.json")));
-  }
-  const fs::path first = member_folder(config.output, 0);
-  const ExportedModel model(first / "model.pt");
-  targets_ = model.targets();
-  const std::string& units = model.heads().front().units;
-  units_ = units.empty() ? "physical" : units;
-  shape_ = files_.front().shape("prediction").value();
-  sums_.resize(targets_.size());
-  wide_truth_ = files_.front().is_wide("truth");
-  wide_ = files_.front().is_wide("prediction");
-  table_ = cells() == 1;  // for fields, predictions.csv has the errors of each sample
-  check_same_samples();
-}
+HeadCombination::HeadCombination(const std::vector<RowFileReader>& files,
+                                 const std::vector<nlohmann::json>& results, const ExportedModel::Head& head,
+                                 const LossConfig& loss)
+    : files_(files),
+      results_(results),
+      name_(head.name),
+      loss_(loss),
+      targets_(head.targets),
+      units_(head.units.empty() ? "physical" : head.units),
+      shape_(shape_of("prediction")),
+      wide_truth_(files.front().is_wide(path("truth").c_str())),
+      wide_(files.front().is_wide(path("prediction").c_str())),
+      sums_(targets_.size()) {}
 
-std::size_t Combination::cells() const {
+std::size_t HeadCombination::cells() const {
   std::size_t values = 1;  // per sample; one channel has no axis if the data have none
   for (const std::int64_t length : shape_) values *= static_cast<std::size_t>(length);
   return values / std::max<std::size_t>(1, targets_.size());
 }
 
-void Combination::check_same_samples() const {
-  for (std::size_t k = 1; k < files_.size(); ++k) {
-    if (files_[k].ids() == files_.front().ids() && files_[k].shape("prediction") == shape_ &&
-        results_[k].at("data").at("hash") == results_.front().at("data").at("hash"))
-      continue;
-    throw Error(ExitCode::data,
-                fmt::format("member-{} in {} is of other data than member-1: the data have changed while the "
-                            "members were trained; --fresh-on-new-data trains those anew that need it",
-                            k + 1, config_.output));
-  }
+std::size_t HeadCombination::most_values() const {
+  std::size_t values = 1;
+  for (const std::int64_t n : classes() ? shape_of("probability") : shape_)
+    values *= static_cast<std::size_t>(n);
+  return std::max<std::size_t>(1, values);
 }
 
 // The mean and variance of the mixture of the members' predictions: the variance of their means and, with a
 // gaussian loss, the mean of the variances that they predict (Lakshminarayanan et al. 2017, section 2.4).
-void Combination::combine_numbers(Rows& rows, std::size_t first) const {
-  const bool spread_known = predicts_deviations(config_.loss.name);
+void HeadCombination::combine_numbers(Rows& rows, std::size_t first) const {
+  const bool spread_known = predicts_deviations(loss_.name);
   const auto members = static_cast<double>(files_.size());
   std::vector<double> sum(rows.truth.size());
   std::vector<double> expected(spread_known ? sum.size() : 0);
   std::vector<std::vector<double>> each;
   for (const RowFileReader& file : files_) {
-    each.push_back(file.read("prediction", first, rows.count));
+    each.push_back(read(file, "prediction", first, rows.count));
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += each.back()[i];
     if (!spread_known) continue;
-    const std::vector<double> deviations = file.read("deviation", first, rows.count);
+    const std::vector<double> deviations = read(file, "deviation", first, rows.count);
     for (std::size_t i = 0; i < sum.size(); ++i) expected[i] += deviations[i] * deviations[i];
   }
   for (std::size_t i = 0; i < sum.size(); ++i) {
@@ -202,7 +216,7 @@ void Combination::combine_numbers(Rows& rows, std::size_t first) const {
     rows.prediction.push_back(mean);
     rows.deviation.push_back(std::sqrt(variance));
   }
-  if (!table_) return;
+  if (!in_table()) return;
   for (std::size_t n = 0; n < rows.count; ++n)
     for (const std::vector<double>& values : each) {
       const auto row = values.begin() + static_cast<std::ptrdiff_t>(n * targets_.size());
@@ -210,10 +224,10 @@ void Combination::combine_numbers(Rows& rows, std::size_t first) const {
     }
 }
 
-void Combination::combine_classes(Rows& rows, std::size_t first) const {
+void HeadCombination::combine_classes(Rows& rows, std::size_t first) const {
   std::vector<double> sum;
   for (const RowFileReader& file : files_) {
-    const std::vector<double> shares = file.read("probability", first, rows.count);
+    const std::vector<double> shares = read(file, "probability", first, rows.count);
     sum.resize(shares.size());
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += shares[i];
   }
@@ -229,8 +243,8 @@ void Combination::combine_classes(Rows& rows, std::size_t first) const {
   }
 }
 
-Combination::Rows Combination::combined(std::size_t first, std::size_t count) const {
-  Rows rows = {count, files_.front().read("truth", first, count)};
+HeadCombination::Rows HeadCombination::combined(std::size_t first, std::size_t count) const {
+  Rows rows = {count, read(files_.front(), "truth", first, count)};
   if (classes()) {
     combine_classes(rows, first);
   } else {
@@ -239,7 +253,7 @@ Combination::Rows Combination::combined(std::size_t first, std::size_t count) co
   return rows;
 }
 
-void Combination::add(const Rows& rows) {
+void HeadCombination::add(const Rows& rows) {
   for (std::size_t i = 0; i < rows.truth.size(); ++i) {
     Sums& sums = sums_[i / cells() % sums_.size()];
     const double truth = rows.truth[i];
@@ -265,7 +279,7 @@ void Combination::add(const Rows& rows) {
   }
 }
 
-void Combination::count_cell(const Rows& rows, std::size_t i) {
+void HeadCombination::count_cell(const Rows& rows, std::size_t i) {
   const std::size_t classes = rows.probability.size() / std::max<std::size_t>(1, rows.truth.size());
   counts_.resize(class_count_size(classes));
   std::vector<double> probabilities(classes);
@@ -274,66 +288,48 @@ void Combination::count_cell(const Rows& rows, std::size_t i) {
   count_class(static_cast<std::size_t>(std::round(rows.truth[i])), probabilities, counts_);
 }
 
-void Combination::add_lines(const Rows& rows, std::size_t first) {
-  for (std::size_t n = 0; n < rows.count; ++n) {
-    lines_ += std::to_string(files_.front().ids()[first + n]);
-    for (std::size_t t = 0; t < targets_.size(); ++t) {
-      const std::size_t i = n * targets_.size() + t;
-      lines_ += "," + number_text(rows.truth[i], wide_truth_) + "," + number_text(rows.prediction[i], wide_);
-      if (!classes()) lines_ += fmt::format(",{:.9g}", rows.deviation[i]);
-    }
-    lines_ += '\n';
-  }
-}
-
-std::string Combination::heading() const {
-  std::string line = "id";
+std::string HeadCombination::heading() const {
+  std::string line;
   for (const std::string& target : targets_) {
     line += fmt::format(",{},{}", csv::cell(target), csv::cell(target + "_predicted"));
     if (!classes()) line += "," + csv::cell(target + "_deviation");
   }
-  return line + '\n';
+  return line;
 }
 
-void Combination::write_predictions() {
-  RowFile file(output_ / "predictions.h5", files_.front().ids());
-  file.number("wflow_format", kPredictionFormat);
-  file.number("members", config_.members);
-  file.text("producer", {fmt::format("wflow {}", kVersion)});
-  file.text("data_hash", {results_.front().at("data").at("hash").get<std::string>()});
+void HeadCombination::begin(RowFile& file) {
   file.text("targets", targets_);
   file.text("units", {units_});
-  const std::size_t truth = file.add("truth", shape_, wide_truth_);
-  const std::size_t prediction = file.add("prediction", shape_, wide_);
-  const std::vector<std::int64_t> second = classes() ? files_.front().shape("probability").value() : shape_;
-  const std::size_t certainty = file.add(classes() ? "probability" : "deviation", second);
-  const bool with_each = table_ && !classes();
-  const bool with_mask = has_mask(classes() ? static_cast<std::size_t>(second.at(0)) : 0, cells());
-  const std::size_t mask = with_mask ? file.add_bytes("mask", std::span(second).subspan(1)) : 0;
-  const std::vector<std::int64_t> of_members = {config_.members, shape_.at(0)};
-  const std::size_t each = with_each ? file.add("member_prediction", of_members, wide_) : 0;
-  std::size_t values = 1;
-  for (const std::int64_t n : second) values *= static_cast<std::size_t>(n);
-  const std::size_t most = std::max<std::size_t>(1, kValuesAtOnce / std::max<std::size_t>(1, values));
-  lines_ = heading();
-  for (std::size_t first = 0; first < file.rows(); first += most) {
-    const Rows rows = combined(first, std::min(most, file.rows() - first));
-    file.write(truth, first, rows.truth);
-    file.write(prediction, first, rows.prediction);
-    file.write(certainty, first, classes() ? rows.probability : rows.deviation);
-    if (with_each) file.write(each, first, rows.each);
-    if (with_mask) file.write(mask, first, mask_of(rows.prediction));
-    add(rows);
-    if (table_) add_lines(rows, first);
-  }
-  file.publish();
-  if (table_) write_file_durably(output_ / "predictions.csv", lines_);
+  datasets_.truth = file.add("truth", shape_, wide_truth_);
+  datasets_.prediction = file.add("prediction", shape_, wide_);
+  const std::vector<std::int64_t> second = classes() ? shape_of("probability") : shape_;
+  datasets_.certainty = file.add(classes() ? "probability" : "deviation", second);
+  if (has_mask(classes() ? static_cast<std::size_t>(second.at(0)) : 0, cells()))
+    datasets_.mask = file.add_bytes("mask", std::span(second).subspan(1));
+  const std::vector<std::int64_t> of_members = {std::ssize(files_), shape_.at(0)};
+  if (in_table() && !classes()) datasets_.each = file.add("member_prediction", of_members, wide_);
 }
 
-Evaluation Combination::evaluation() const {
+void HeadCombination::write(RowFile& file, std::size_t first, std::size_t count,
+                            std::span<std::string> lines) {
+  const Rows rows = combined(first, count);
+  file.write(datasets_.truth, first, rows.truth);
+  file.write(datasets_.prediction, first, rows.prediction);
+  file.write(datasets_.certainty, first, classes() ? rows.probability : rows.deviation);
+  if (datasets_.each) file.write(*datasets_.each, first, rows.each);
+  if (datasets_.mask) file.write(*datasets_.mask, first, mask_of(rows.prediction));
+  add(rows);
+  if (!in_table()) return;
+  for (std::size_t i = 0; i < rows.truth.size(); ++i) {
+    std::string& line = lines[i / targets_.size()];
+    line += "," + number_text(rows.truth[i], wide_truth_) + "," + number_text(rows.prediction[i], wide_);
+    if (!classes()) line += fmt::format(",{:.9g}", rows.deviation[i]);
+  }
+}
+
+Evaluation HeadCombination::evaluation() const {
   Evaluation evaluation;
   evaluation.classes = classes();
-  if (files_.front().ids().empty()) return evaluation;
   const nlohmann::json& one = results_.front().at("test").at("targets");
   for (std::size_t t = 0; t < targets_.size(); ++t) {
     const Sums& sums = sums_[t];
@@ -344,8 +340,8 @@ Evaluation Combination::evaluation() const {
     errors.mse = (classes() ? sums.absolute : sums.squared) / count;
     errors.variance = sums.spread / count;
     if (classes() && !counts_.empty())
-      errors.classification = classification_of(
-          static_cast<std::size_t>(files_.front().shape("probability").value().at(0)), counts_);
+      errors.classification =
+          classification_of(static_cast<std::size_t>(shape_of("probability").at(0)), counts_);
     for (std::size_t k = 0; k < kIntervals.size() && !classes(); ++k)
       errors.calibration.emplace_back(kIntervals[k].name, sums.within[k] / count);
     // The same for every member: it depends only on the data.
@@ -356,47 +352,17 @@ Evaluation Combination::evaluation() const {
   return evaluation;
 }
 
-nlohmann::json Combination::calibration() const {
-  nlohmann::json shares = nlohmann::json::object();
+void HeadCombination::add_calibration(nlohmann::json& shares) const {
   for (std::size_t t = 0; t < targets_.size(); ++t) {
     if (classes() || sums_[t].count == 0) continue;
     shares[targets_[t]] = {{"within_1_deviation", sums_[t].within_one / sums_[t].count},
                            {"within_2_deviations", sums_[t].within_two / sums_[t].count},
                            {"spread_over_error", sums_[t].spread_over_error()}};
   }
-  return shares;
 }
 
-nlohmann::json Combination::result(const Evaluation& test) const {
-  nlohmann::json members = nlohmann::json::array();
-  double seconds = 0;
-  for (std::size_t k = 0; k < results_.size(); ++k) {
-    const nlohmann::json& one = results_[k];
-    seconds += one.at("seconds").at("training").get<double>();
-    nlohmann::json member = {{"folder", fmt::format("member-{}", k + 1)}};
-    member["seed"] = one.at("seeds").at("seed");
-    for (const char* key : {"epochs", "steps", "selected_epoch", "validation", "test"})
-      member[key] = one.at(key);
-    members.push_back(std::move(member));
-  }
-  const nlohmann::json& first = results_.front();
-  nlohmann::json all = {{"wflow_format", 1},
-                        {"test", to_json(test)},
-                        {"calibration", calibration()},
-                        {"members", members},
-                        {"seconds", {{"training", seconds}}}};
-  all["test"].erase("loss");  // each member has its own loss
-  for (const char* key :
-       {"data", "model", "ranks", "threads", "host", "device", "precision", "kernels", "versions"})
-    all[key] = first.at(key);
-  all["seeds"] = {
-      {"seed", config_.seed}, {"members", config_.members}, {"shuffle_labels", config_.shuffle_labels}};
-  return all;
-}
-
-// Prints the ensemble's errors, for each target also those of single members, and its calibration.
-void Combination::print(const Evaluation& test) const {
-  std::string out = "\n" + test_lines(test, fmt::format("test, {} members", config_.members));
+std::string HeadCombination::describe(const Evaluation& test) const {
+  std::string out;
   for (std::size_t t = 0; t < targets_.size(); ++t) {
     std::vector<double> single;
     for (const nlohmann::json& one : results_)
@@ -413,6 +379,146 @@ void Combination::print(const Evaluation& test) const {
         100 * sums_[t].within_one / sums_[t].count, 100 * sums_[t].within_two / sums_[t].count,
         sums_[t].spread_over_error());
   }
+  return out;
+}
+
+// Combines the trained members to the ensemble; on rank 0.
+class Combination {
+ public:
+  Combination(const TrainConfig& config, std::uint64_t last_step);
+  void write();
+
+ private:
+  void check_same_samples() const;
+  void write_predictions();
+  bool has_table() const { return std::ranges::any_of(heads_, &HeadCombination::in_table); }
+  bool is_tested() const { return !files_.front().ids().empty(); }
+  Evaluation evaluation() const;
+  nlohmann::json result(const Evaluation& test) const;
+  void print(const Evaluation& test) const;
+
+  const TrainConfig& config_;
+  const fs::path output_;
+  const std::uint64_t last_step_;  // over all members
+  std::vector<RowFileReader> files_;
+  std::vector<nlohmann::json> results_;  // result.json of each member
+  std::vector<HeadCombination> heads_;   // those of the exported models
+};
+
+Combination::Combination(const TrainConfig& config, std::uint64_t last_step)
+    : config_(config), output_(config.output), last_step_(last_step) {
+  for (std::int64_t member = 0; member < config.members; ++member) {
+    const fs::path folder = member_folder(config.output, member);
+    files_.emplace_back(folder / "predictions.h5");
+    results_.push_back(nlohmann::json::parse(read_file(folder / "result.json")));
+  }
+  const ExportedModel model(member_folder(config.output, 0) / "model.pt");
+  const std::vector<HeadConfig> heads = heads_of(config);
+  for (const ExportedModel::Head& head : model.heads()) {
+    const auto own = std::ranges::find(heads, head.name, &HeadConfig::name);
+    WFLOW_CHECK(own != heads.end());
+    heads_.emplace_back(files_, results_, head, own->loss);
+  }
+  check_same_samples();
+}
+
+void Combination::check_same_samples() const {
+  for (std::size_t k = 1; k < files_.size(); ++k) {
+    const bool same_shapes =
+        std::ranges::all_of(heads_, [&](const HeadCombination& head) { return head.same_shape(files_[k]); });
+    if (files_[k].ids() == files_.front().ids() && same_shapes &&
+        results_[k].at("data").at("hash") == results_.front().at("data").at("hash"))
+      continue;
+    throw Error(ExitCode::data,
+                fmt::format("member-{} in {} is of other data than member-1: the data have changed while the "
+                            "members were trained; --fresh-on-new-data trains those anew that need it",
+                            k + 1, config_.output));
+  }
+}
+
+void Combination::write_predictions() {
+  RowFile file(output_ / "predictions.h5", files_.front().ids());
+  file.number("wflow_format", kPredictionFormat);
+  file.number("members", config_.members);
+  file.text("producer", {fmt::format("wflow {}", kVersion)});
+  file.text("data_hash", {results_.front().at("data").at("hash").get<std::string>()});
+  if (heads_.size() > 1) {
+    std::vector<std::string> names;
+    for (const HeadCombination& head : heads_) names.push_back(head.name());
+    file.text("heads", names);
+  }
+  std::size_t values = 1;
+  std::string table = "id";
+  for (HeadCombination& head : heads_) {
+    if (heads_.size() > 1) file.use_group(head.name());
+    head.begin(file);
+    values = std::max(values, head.most_values());
+    if (head.in_table()) table += head.heading();
+  }
+  table += '\n';
+  const std::size_t most = std::max<std::size_t>(1, kValuesAtOnce / values);
+  for (std::size_t first = 0; first < file.rows(); first += most) {
+    const std::size_t count = std::min(most, file.rows() - first);
+    std::vector<std::string> lines;
+    for (std::size_t n = 0; n < count; ++n) lines.push_back(std::to_string(files_.front().ids()[first + n]));
+    for (HeadCombination& head : heads_) head.write(file, first, count, lines);
+    for (const std::string& line : lines) table += line + "\n";
+  }
+  file.publish();
+  if (has_table()) write_file_durably(output_ / "predictions.csv", table);
+}
+
+Evaluation Combination::evaluation() const {
+  if (!is_tested()) {
+    Evaluation none;
+    none.classes = heads_.size() == 1 && heads_.front().evaluation().classes;
+    return none;
+  }
+  if (heads_.size() == 1) return heads_.front().evaluation();
+  Evaluation all;
+  for (const HeadCombination& head : heads_) {
+    const Evaluation own = head.evaluation();
+    all.heads.push_back({head.name(), 0, own.targets.size(), own.classes});
+    all.targets.insert(all.targets.end(), own.targets.begin(), own.targets.end());
+  }
+  return all;
+}
+
+nlohmann::json Combination::result(const Evaluation& test) const {
+  nlohmann::json members = nlohmann::json::array();
+  double seconds = 0;
+  for (std::size_t k = 0; k < results_.size(); ++k) {
+    const nlohmann::json& one = results_[k];
+    seconds += one.at("seconds").at("training").get<double>();
+    nlohmann::json member = {{"folder", fmt::format("member-{}", k + 1)}};
+    member["seed"] = one.at("seeds").at("seed");
+    for (const char* key : {"epochs", "steps", "selected_epoch", "validation", "test"})
+      member[key] = one.at(key);
+    members.push_back(std::move(member));
+  }
+  const nlohmann::json& first = results_.front();
+  nlohmann::json calibration = nlohmann::json::object();
+  for (const HeadCombination& head : heads_) head.add_calibration(calibration);
+  nlohmann::json all = {{"wflow_format", 1},
+                        {"test", to_json(test)},
+                        {"calibration", calibration},
+                        {"members", members},
+                        {"seconds", {{"training", seconds}}}};
+  // Each member has its own losses.
+  all["test"].erase("loss");
+  if (all["test"].contains("heads"))
+    for (nlohmann::json& head : all["test"]["heads"]) head.erase("loss");
+  for (const char* key :
+       {"data", "model", "ranks", "threads", "host", "device", "precision", "kernels", "versions"})
+    all[key] = first.at(key);
+  all["seeds"] = {
+      {"seed", config_.seed}, {"members", config_.members}, {"shuffle_labels", config_.shuffle_labels}};
+  return all;
+}
+
+void Combination::print(const Evaluation& test) const {
+  std::string out = "\n" + test_lines(test, fmt::format("test, {} members", config_.members));
+  for (const HeadCombination& head : heads_) out += head.describe(head.evaluation());
   std::fputs(out.c_str(), stdout);
 }
 
@@ -422,26 +528,27 @@ void Combination::write() {
   std::vector<fs::path> models;
   for (std::int64_t member = 0; member < config_.members; ++member)
     models.push_back(member_folder(config_.output, member) / "model.pt");
-  export_ensemble(models, config_.loss, output_ / "model.pt");
+  std::vector<LossConfig> losses;
+  for (const HeadCombination& head : heads_) losses.push_back(head.loss());
+  export_ensemble(models, losses, output_ / "model.pt");
   for (const char* name : {"model.onnx", "metrics.csv"})  // left by an earlier training without members
     fs::remove(output_ / name);
   write_file_durably(output_ / "train.yaml", yaml::emit(to_yaml(config_)));
   write_result(output_, result(test));
-  const bool tested = !files_.front().ids().empty();
-  if (tested) print(test);
+  if (is_tested()) print(test);
   std::fputs(fmt::format("results in {}: model.pt (of all members; each has a model.onnx of its own), "
                          "predictions.h5, {}metrics.jsonl, result.json\n",
-                         config_.output, table_ ? "predictions.csv, " : "")
+                         config_.output, has_table() ? "predictions.csv, " : "")
                  .c_str(),
              stdout);
   std::fflush(stdout);
   EventWriter events = EventWriter::from_environment();
   for (const TargetErrors& errors : test.targets)
-    if (tested && errors.ratio())
+    if (is_tested() && errors.ratio())
       events.metric("test_mae_ratio/" + errors.label, *errors.ratio(),
                     static_cast<std::uint64_t>(config_.members * config_.epochs), last_step_);
   events.artifact("model", (output_ / "model.pt").string());
-  events.artifact("predictions", (output_ / (table_ ? "predictions.csv" : "predictions.h5")).string());
+  events.artifact("predictions", (output_ / (has_table() ? "predictions.csv" : "predictions.h5")).string());
 }
 
 }  // namespace

@@ -11,8 +11,8 @@ void export_model(const ModelGraph& /*graph*/, const FlatState& /*state*/, const
   needs_torch("the TorchScript file " + path);
 }
 
-void export_ensemble(const std::vector<std::filesystem::path>& /*members*/, const LossConfig& /*loss*/,
-                     const std::filesystem::path& path) {
+void export_ensemble(const std::vector<std::filesystem::path>& /*members*/,
+                     std::span<const LossConfig> /*losses*/, const std::filesystem::path& path) {
   needs_torch("the TorchScript file " + path.string());
 }
 
