@@ -49,10 +49,15 @@ CheckLine weak(std::string what, std::string advice) {
 }
 
 CheckLine check_answer(const std::string& name, const std::string& path) {
-  constexpr double kAnswer_s = 10;  // a program on a file system that hangs
+  constexpr double kAnswer_s = 10;
   SpawnRequest request;
   request.argv = {path, "--version"};
   const CommandResult result = run_command(request, kAnswer_s);
+  if (result.timed_out) {
+    return weak(name, fmt::format("{} --version has not ended within {} s: this machine is busy, or the file "
+                                  "system slow",
+                                  path, kAnswer_s));
+  }
   const std::vector<std::string> lines = text::split(result.out + result.err, '\n');
   // MPICH's launcher has its version on the second line.
   const bool hydra = lines.front().starts_with("HYDRA") && lines.size() > 1;

@@ -64,6 +64,9 @@ class Install(CampaignTest):
         self.assertRegex(report, r"(?m)^note +manual pages +no wflow.1 in ")
         out = self.as_user("wflow", "run", self.example("jag_like/jag_like.yaml"), "--vars", "N_SAMPLES=100", code=5)
         self.assertEqual(out, "")
+        slow = self.prefix / "bin/wflow-convert"
+        slow.write_text("#!/bin/sh\necho wflow-convert 0.0\nexec sleep 1000\n")
+        self.assertRegex(self.as_user("wflow", "doctor", code=5), r"(?m)^note +wflow-convert +/\S+ --version has not ended within 10 s")
 
     def test_jag_like(self):
         out = self.as_user("wflow", "run", self.example("jag_like/jag_like.yaml"), "--vars", "N_SAMPLES=5000")
