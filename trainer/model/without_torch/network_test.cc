@@ -125,7 +125,7 @@ TEST(WithoutTorch, OtherConvolutionsHaveTheirGradients) {
   }
 }
 
-// Of images: on volumes oneDNN has no strided gradients for AVX2, and they are refused.
+// The fields are images: on volumes oneDNN has no strided gradients for AVX2, and the layers are refused.
 TEST(WithoutTorch, TransposedConvolutionsOfFewChannelsHaveTheirGradients) {
   for (const GraphBuilder::Window& window :
        {GraphBuilder::Window{.kernel = 2, .stride = 2}, GraphBuilder::Window{.kernel = 5, .stride = 2}}) {
