@@ -173,10 +173,10 @@ std::string combined_density(std::int64_t components, std::int64_t numbers) {
       numbers, components, means, components * below);
 }
 
-// `combinations`: how each head's outputs are combined, of a value `each`. `is_tuple`: the members return one
-// value a head, else the one head's.
+// `combinations`: for each head the body of a method that combines the members' outputs, `each`. With several
+// heads, the members return tuples.
 std::string ensemble_source(std::size_t members, std::size_t inputs,
-                            const std::vector<std::string>& combinations, bool is_tuple) {
+                            const std::vector<std::string>& combinations) {
   std::vector<std::string> names;
   for (std::size_t i = 0; i < inputs; ++i) names.push_back(fmt::format("x{}", i));
   const std::string arguments = text::join(names, ", ");
@@ -187,7 +187,7 @@ std::string ensemble_source(std::size_t members, std::size_t inputs,
   std::vector<std::string> results;
   std::string methods;
   for (std::size_t h = 0; h < combinations.size(); ++h) {
-    const std::string of_head = is_tuple ? fmt::format("[{}]", h) : "";
+    const std::string of_head = combinations.size() > 1 ? fmt::format("[{}]", h) : "";
     std::vector<std::string> each;
     for (std::size_t k = 0; k < members; ++k) each.push_back(fmt::format("y{}{}", k, of_head));
     stacks.push_back(fmt::format("torch.stack([{}])", text::join(each, ", ")));
@@ -207,25 +207,21 @@ LossName loss_of_ensemble(LossName loss) {
   return is_classification(loss) || loss == LossName::mixture ? loss : LossName::gaussian;
 }
 
-// How the outputs of a head with so many targets are combined.
+// Source that combines the outputs of a head with `targets` targets.
 std::string combination_of(const LossConfig& loss, std::size_t targets) {
   if (loss.name == LossName::mixture)
     return combined_density(loss.components, static_cast<std::int64_t>(targets));
   return combination(loss.name);
 }
 
-void copy_attribute(const torch::jit::Module& from, torch::jit::Module& to, const char* name) {
-  if (from.hasattr(name)) to.register_attribute(name, from.attr(name).type(), from.attr(name));
-}
-
-// The attributes of the members that are those of the ensemble, and what its heads return. Gives the source
-// of each head's combination.
+// Adds the attributes that the ensemble shares with its members, and the losses that describe its outputs.
+// Returns, for each head, the source that combines the members' outputs.
 std::vector<std::string> describe_ensemble(const torch::jit::Module& member,
                                            std::span<const LossConfig> losses, torch::jit::Module& ensemble) {
   for (const char* name : {"inputs", "targets", "metric_names", "metric_formulas", "columns", "shapes",
                            "ranges", "target_grid", "target_has_channels", "units", "heads", "head_units",
                            "head_targets", "head_grids", "head_has_channels", "head_quantiles"})
-    copy_attribute(member, ensemble, name);
+    if (member.hasattr(name)) ensemble.register_attribute(name, member.attr(name).type(), member.attr(name));
   if (!member.hasattr("heads")) {
     ensemble.register_attribute("loss", c10::StringType::get(),
                                 std::string(name_of(loss_of_ensemble(losses.front().name))));
@@ -314,8 +310,8 @@ void export_ensemble(const std::vector<std::filesystem::path>& members, std::spa
       if (k == 0) combinations = describe_ensemble(member, losses, ensemble);
     }
     ensemble.register_attribute("wflow", c10::StringType::get(), std::string(kVersion));
-    ensemble.define(ensemble_source(members.size(), ensemble.attr("inputs").toListRef().size(), combinations,
-                                    ensemble.hasattr("heads")));
+    ensemble.define(
+        ensemble_source(members.size(), ensemble.attr("inputs").toListRef().size(), combinations));
     ensemble.eval();
     DurableFile file(path);
     ensemble.save(file.temporary().string());

@@ -223,6 +223,13 @@ struct OnednnConvolution::Plans {
   bool choose_layouts();
   bool has_kernels(int candidate, std::int64_t input_channels);
   const Plan& plan(std::int64_t samples);
+  bool is_widened() const { return layer.input.channels != channels; }
+  // Weights of an output channel, for so many input channels.
+  std::int64_t weights_of(std::int64_t input_channels) const {
+    return input_channels * layer.kernel[0] * layer.kernel[1] * layer.kernel[2];
+  }
+  void copy_weights(const float* from, std::int64_t from_channels, float* to, std::int64_t to_channels) const;
+  float* wide_weights();
   const float* widened(const float* weights);
 
   void run_forward(std::int64_t samples, const float* x, const float* weights, const float* bias, float* y);
@@ -233,7 +240,7 @@ struct OnednnConvolution::Plans {
   Wanted wanted;
   bool transposed = false;    // `layer` is then the mirrored one
   std::int64_t channels = 0;  // of the input, in the caller's weights; `layer` may have more
-  std::vector<float> wide_weights;
+  std::vector<float> wide_memory;
   bool flat = false;
   int block = 0;
   Tag input_tag = Tag::any;
@@ -344,15 +351,27 @@ bool OnednnConvolution::Plans::choose_layouts() {
   return false;
 }
 
+// Copies the weights of the input channels that the caller's layer has.
+void OnednnConvolution::Plans::copy_weights(const float* from, std::int64_t from_channels, float* to,
+                                            std::int64_t to_channels) const {
+  for (std::int64_t out = 0; out < layer.output.channels; ++out)
+    std::copy_n(from + out * weights_of(from_channels), weights_of(channels),
+                to + out * weights_of(to_channels));
+}
+
+// Memory for the weights of all channels of `layer`, filled with zeros.
+float* OnednnConvolution::Plans::wide_weights() {
+  wide_memory.assign(static_cast<std::size_t>(layer.output.channels * weights_of(layer.input.channels)),
+                     0.0F);
+  return wide_memory.data();
+}
+
 // The weights with zeros for the channels that the caller's layer lacks.
 const float* OnednnConvolution::Plans::widened(const float* weights) {
-  if (layer.input.channels == channels) return weights;
-  const auto cells = layer.kernel[0] * layer.kernel[1] * layer.kernel[2];
-  wide_weights.assign(static_cast<std::size_t>(layer.output.channels * layer.input.channels * cells), 0.0F);
-  for (std::int64_t out = 0; out < layer.output.channels; ++out)
-    std::copy_n(weights + out * channels * cells, channels * cells,
-                wide_weights.data() + out * layer.input.channels * cells);
-  return wide_weights.data();
+  if (!is_widened()) return weights;
+  float* wide = wide_weights();
+  copy_weights(weights, channels, wide, layer.input.channels);
+  return wide;
 }
 
 const OnednnConvolution::Plans::Plan& OnednnConvolution::Plans::plan(std::int64_t samples) {
@@ -473,17 +492,11 @@ void OnednnConvolution::Plans::run_weight_gradient(std::int64_t samples, const f
       cpu_stream(), {{DNNL_ARG_SRC, in_order(given_input(samples), x, description.src_desc())},
                      {DNNL_ARG_DIFF_DST, in_order(given_output(samples), dy, description.diff_dst_desc())},
                      {DNNL_ARG_DIFF_WEIGHTS, found}});
-  const bool wide = layer.input.channels != channels;
-  const auto cells = layer.kernel[0] * layer.kernel[1] * layer.kernel[2];
-  if (wide)
-    wide_weights.resize(static_cast<std::size_t>(layer.output.channels * layer.input.channels * cells));
-  memory to = wrap(plain_weights(), wide ? wide_weights.data() : gradient);
+  float* found_plain = is_widened() ? wide_weights() : gradient;
+  memory to = wrap(plain_weights(), found_plain);
   now.gradient_to_plain.execute(cpu_stream(), found, to);
   cpu_stream().wait();
-  if (!wide) return;
-  for (std::int64_t out = 0; out < layer.output.channels; ++out)
-    std::copy_n(wide_weights.data() + out * layer.input.channels * cells, channels * cells,
-                gradient + out * channels * cells);
+  if (is_widened()) copy_weights(found_plain, layer.input.channels, gradient, channels);
 }
 
 std::string onednn_version() {

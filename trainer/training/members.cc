@@ -330,6 +330,7 @@ void HeadCombination::write(RowFile& file, std::size_t first, std::size_t count,
 Evaluation HeadCombination::evaluation() const {
   Evaluation evaluation;
   evaluation.classes = classes();
+  if (files_.front().ids().empty()) return evaluation;
   const nlohmann::json& one = results_.front().at("test").at("targets");
   for (std::size_t t = 0; t < targets_.size(); ++t) {
     const Sums& sums = sums_[t];
@@ -469,11 +470,6 @@ void Combination::write_predictions() {
 }
 
 Evaluation Combination::evaluation() const {
-  if (!is_tested()) {
-    Evaluation none;
-    none.classes = heads_.size() == 1 && heads_.front().evaluation().classes;
-    return none;
-  }
   if (heads_.size() == 1) return heads_.front().evaluation();
   Evaluation all;
   for (const HeadCombination& head : heads_) {
@@ -518,7 +514,8 @@ nlohmann::json Combination::result(const Evaluation& test) const {
 
 void Combination::print(const Evaluation& test) const {
   std::string out = "\n" + test_lines(test, fmt::format("test, {} members", config_.members));
-  for (const HeadCombination& head : heads_) out += head.describe(head.evaluation());
+  const auto parts = test.by_head();
+  for (std::size_t h = 0; h < heads_.size(); ++h) out += heads_[h].describe(parts[h].second);
   std::fputs(out.c_str(), stdout);
 }
 
