@@ -125,6 +125,7 @@ void CoordinatorMachine::Impl::give_up_disk() {
 void CoordinatorMachine::Impl::move_to(Phase phase) {
   WFLOW_CHECK(may_move(phase_, phase));
   phase_ = phase;
+  phase_due_s_ = kNever_s;  // of the phase that ends
 }
 
 void CoordinatorMachine::Impl::check_time() {

@@ -209,6 +209,21 @@ TEST(OwnAllocation, WhileItHandsOverNothingIsLeasedAndResultsAreTaken) {
   EXPECT_EQ(campaign.sent<wire::Acknowledge>(kThere.id).size(), 1U) << "what it has said is on disk";
 }
 
+// The end of the time for a successor was in the past from then on: the coordinator never slept.
+TEST(OwnAllocation, ItSleepsWhereAHandOverBecomesADrain) {
+  Moving campaign;
+  campaign.live_in_one();
+  campaign.start();
+  campaign.join_from(kThere, "wabcdef000001");
+  ASSERT_FALSE(campaign.leases(kThere.id).empty());
+  campaign.handle(event::Signal{event::SignalKind::terminate});
+  campaign.say("client", wire::Query{wire::DrainRequest{}});
+  ASSERT_TRUE(campaign.was_drained(kThere));
+  campaign.pass(campaign.options.timing.succeed_s + 0.1);
+  EXPECT_FALSE(campaign.machine().ended());
+  EXPECT_GT(campaign.machine().wake_at_s(), campaign.now.steady_s);
+}
+
 TEST(OwnAllocation, AtTheEndOfTheCampaignItsOwnAllocationIsNotCancelled) {
   Moving campaign;
   campaign.live_in_one();

@@ -300,6 +300,7 @@ std::uint64_t Scheduler::reopen(const std::vector<std::pair<ArrayId, Range>>& pa
     if (arrays_[array].spec.deletes_input) find_deleted_inputs(array, node.mapped(), opens_below, deleted);
     touch_below(array, reopen_in(array, node.mapped(), opens_below));
   }
+  hold_ending();
   for (const auto& [array, range] : bounds) resolve(array, range);
   propagate();
   return count;

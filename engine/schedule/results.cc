@@ -52,6 +52,7 @@ void Scheduler::done(const DoneRun& run) {
   if (!valid(run.array, run.first, run.count)) return;
   leases_.learn_speed(run);
   const Range range{run.first, run.first + run.count - 1};
+  forget_ending(run.lease, run.array, range);
   const TaskArray& array = arrays_[run.array];
   if (array.floors.empty() && array.ahead.empty() &&
       leases_.holds(run.lease, run.array, range)) {  // nearly always
@@ -95,6 +96,7 @@ void Scheduler::done_while_leased(const DoneRun& run, Range range) {
       if (holder != run.lease) {
         revoke(holder, run.array, one, true);
         end_ranks(holder, one);
+        note_ending(leases_.worker_of(holder), part_of(holder, run.array, one), one);
       }
       leases_.release(holder, one);
       succeed_leased(run, one);
@@ -221,6 +223,7 @@ void Scheduler::count_durations(ArrayId id, std::uint64_t timed, double sum_s, d
 
 void Scheduler::ended_badly(const Outcome& outcome, const WorkerId& worker, double now_s) {
   if (!valid(outcome.array, outcome.element, 1)) return;
+  forget_ending(outcome.lease, outcome.array, {outcome.element, outcome.element});
   if (is_success(outcome)) return done_so(outcome, worker);
   count_failure(outcome, worker, now_s);
   propagate();

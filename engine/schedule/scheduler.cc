@@ -93,6 +93,7 @@ void Scheduler::worker_joined(const WorkerId& id, const WorkerCapacity& capacity
   Worker& worker = leases_.join(id, capacity);
   if (!capacity.allocation.empty()) look_for_allocations();
   leases_.note_missing(worker, held);
+  forget_ending(id);  // `held` has what it still ends
   for (const Lease& lease : held) adopt(worker, lease);
 }
 
@@ -135,8 +136,42 @@ void Scheduler::adopt(Worker& worker, const Lease& lease) {
          })) {
       hold(worker, lease, one);
     }
+    for (const Range& one : parts_in(lease.array, part, has_ended)) note_ending(worker.id, lease, one);
     actions_.revokes.push_back({worker.id, part_of(lease.id, lease.array, part), true});
   }
+}
+
+void Scheduler::note_ending(const WorkerId& worker, const Lease& lease, Range part) {
+  ending_.try_emplace(lease.id, Ending{worker, lease, {}}).first->second.elements.add(part);
+}
+
+void Scheduler::forget_ending(LeaseId lease, ArrayId array, Range range) {
+  const auto at = ending_.find(lease);
+  if (at == ending_.end() || at->second.lease.array != array) return;
+  at->second.elements.remove(range);
+  if (at->second.elements.empty()) ending_.erase(at);
+}
+
+void Scheduler::forget_ending(const WorkerId& worker) {
+  std::erase_if(ending_, [&](const auto& one) { return one.second.worker == worker; });
+}
+
+// Elements that were opened again while a worker still ends them.
+void Scheduler::hold_ending() {
+  for (auto& [id, ending] : ending_) {
+    const ArrayId array = ending.lease.array;
+    std::vector<Range> opened;
+    ending.elements.for_each([&](Range part) {
+      for (const Range& one :
+           parts_in(array, part, [](ElementState s) { return s == ElementState::blocked; }))
+        opened.push_back(one);
+    });
+    for (const Range& part : opened) {
+      ending.elements.remove(part);
+      hold(*leases_.find_worker(ending.worker), ending.lease, part);
+    }
+  }
+  std::erase_if(ending_, [](const auto& one) { return one.second.elements.empty(); });
 }
 
 void Scheduler::hold(Worker& worker, const Lease& lease, Range part) {
@@ -200,6 +235,7 @@ std::vector<Outcome> Scheduler::worker_lost(const WorkerId& id, const std::vecto
     }
   }
   give_back_all(*worker);
+  forget_ending(id);
   leases_.leave(id);
   propagate();
   return unsettled;
@@ -241,6 +277,7 @@ void Scheduler::returned(const std::vector<Lease>& leases) {
   for (const Lease& lease : leases) {
     if (!valid(lease.array, lease.first, lease.count)) continue;
     const Range range{lease.first, lease.first + lease.count - 1};
+    forget_ending(lease.id, lease.array, range);
     for (const Range& part : leases_.parts(lease.id, lease.array, range)) {
       end_ranks(lease.id, part);
       leases_.release(lease.id, part, true);

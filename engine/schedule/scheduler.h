@@ -266,6 +266,10 @@ class Scheduler {
   void adopt_part(Worker& worker, const Lease& lease, Range part);
   void hold(Worker& worker, const Lease& lease, Range part);
   void wait_again(ArrayId array, Range part);
+  void note_ending(const WorkerId& worker, const Lease& lease, Range part);
+  void forget_ending(LeaseId lease, ArrayId array, Range range);
+  void forget_ending(const WorkerId& worker);
+  void hold_ending();
   void give_back_all(Worker& worker);
   std::uint64_t cancel_waiting_in(ArrayId array, Range range);
   Cancelled take_spares(ArrayId array, Range range, const std::function<void(Range)>& asked);
@@ -364,6 +368,14 @@ class Scheduler {
   RetryClock retries_;
   DiskLimit disk_;
   std::map<std::string, Reservation> reservations_;  // by allocation
+  // Parts of leases that workers were told to end, of elements that had ended without them. One that is
+  // opened again is held until its worker has ended it.
+  struct Ending {
+    WorkerId worker;
+    Lease lease;
+    IntervalSet elements;
+  };
+  std::map<LeaseId, Ending> ending_;
   std::map<ArrayId, std::set<std::string>> excluded_nodes_;
   std::map<QueueId, double> gang_look_s_;
   std::map<QueueId, double> too_few_since_s_;           // gangs for which no allocation has all nodes

@@ -715,6 +715,40 @@ TEST(Scheduler, RetryOpensWhatWasSkipped) {
   EXPECT_EQ(campaign.state(1, 0), ElementState::done);
 }
 
+// A coordinator granted a task after a retry and was killed before that was on disk: for the next one, the
+// task was skipped, and its worker ends it.
+TEST(Scheduler, ARetryWaitsForWhatAWorkerStillEnds) {
+  for (const bool lost : {false, true}) {
+    ArraySpec child = array_of(1, {{0, EdgeKind::element, 0}});
+    child.continue_on = specs::ContinueOn::never;
+    Campaign campaign({array_of(1), child});
+    campaign.scheduler.start();
+    campaign.scheduler.worker_joined("w", {2, 0}, {});
+    campaign.run([](const auto&) { return 1; });
+    ASSERT_EQ(campaign.state(1, 0), ElementState::skipped);
+    campaign.scheduler.worker_joined("v", {1, 0}, {{1, 1, 0, 1, 0, false, 0, {}}});
+    const std::vector<RevokeLease> revokes = campaign.scheduler.take_actions().revokes;
+    ASSERT_EQ(revokes.size(), 1u);
+    EXPECT_TRUE(revokes[0].kill_running);
+    EXPECT_EQ(campaign.scheduler.retry_failed(0, {0, 0}), 1u);
+    campaign.run([](const auto&) { return 0; });
+    EXPECT_EQ(campaign.state(0, 0), ElementState::done);
+    EXPECT_EQ((campaign.grants[{1, 0}]), 0);
+    if (lost) {
+      campaign.scheduler.worker_lost("v", {});
+    } else {
+      Outcome ended;
+      ended.lease = 1;
+      ended.array = 1;
+      ended.reason = EndReason::cancelled;
+      campaign.scheduler.ended_badly(ended, "v", campaign.now);
+    }
+    campaign.run([](const auto&) { return 0; });
+    EXPECT_EQ(campaign.state(1, 0), ElementState::done);
+    EXPECT_EQ((campaign.grants[{1, 0}]), 1);
+  }
+}
+
 TEST(Scheduler, RetryOpensWhatRanWithoutIt) {
   // Samples, their analysis, a funnel over all analyses, and what follows it: all ran in spite of one soft
   // failure.
