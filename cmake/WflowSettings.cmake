@@ -54,6 +54,11 @@ include(WflowDependencies)
 add_library(wflow_settings INTERFACE)
 target_include_directories(wflow_settings INTERFACE "${CMAKE_SOURCE_DIR}")
 target_compile_options(wflow_settings INTERFACE -Wall -Wextra -Wpedantic $<$<BOOL:${WFLOW_WERROR}>:-Werror>)
+# The module that holds libtorch (trainer/model/on_demand) is linked from the same static libraries as the programs.
+if(WFLOW_TRAINER AND WFLOW_TORCH AND NOT WFLOW_SANITIZE)
+  set(WFLOW_TORCH_ON_DEMAND ON)
+  target_compile_options(wflow_settings INTERFACE -fPIC -fno-semantic-interposition)
+endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   # GCC 12 sees overlapping copies inside std::string's own operators at -O3 (GCC bug 105651).
   target_compile_options(wflow_settings INTERFACE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-Wno-restrict>)

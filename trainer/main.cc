@@ -36,8 +36,6 @@ using wflow::Error;
 using wflow::ExitCode;
 namespace trainer = wflow::trainer;
 
-constexpr double kSlowBlasGflops = 10;
-
 // A signal handler can only reach a static.
 volatile std::sig_atomic_t stop_signal = 0;
 void remember_signal(int signal) {
@@ -156,15 +154,7 @@ void check_world(const trainer::TrainConfig& config, const trainer::Communicator
   check_batch(config, communicator);
 }
 
-void check_machine(const trainer::TrainConfig& config) {
-  const double gflops = trainer::measure_blas_gflops();
-  if (gflops < kSlowBlasGflops) {
-    std::fprintf(stderr,
-                 "wflow-train: warning: the BLAS library does %.1f GFLOP/s, an optimised one tens; install "
-                 "libopenblas0 "
-                 "(Debian) or see docs/train.md\n",
-                 gflops);
-  }
+void check_cores(const trainer::TrainConfig& config) {
   cpu_set_t cores;
   CPU_ZERO(&cores);
   if (::sched_getaffinity(0, sizeof cores, &cores) == 0 && CPU_COUNT(&cores) < config.threads) {
@@ -204,7 +194,7 @@ int run(const Arguments& arguments, trainer::Communicator& communicator) {
     // The order of sums depends on the number of threads: parts of samples have one each.
     const int threads = config.cuts.on ? 1 : static_cast<int>(config.threads);
     trainer::set_compute_threads(threads, config.deterministic);
-    if (leader) check_machine(config);
+    if (leader) check_cores(config);
     std::signal(SIGTERM, remember_signal);
     std::signal(SIGUSR1, remember_signal);
     const trainer::RunOptions options = {

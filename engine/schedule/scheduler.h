@@ -368,7 +368,7 @@ class Scheduler {
   RetryClock retries_;
   DiskLimit disk_;
   std::map<std::string, Reservation> reservations_;  // by allocation
-  // Parts of leases that workers were told to end, of elements that had ended without them. One that is
+  // Parts of leases that workers must end, of elements that had ended without them. One that is
   // opened again is held until its worker has ended it.
   struct Ending {
     WorkerId worker;

@@ -29,10 +29,10 @@ class Package:
 
 
 PACKAGES = [
-    Package("wflow-trainer-mpich", ["usr/bin/wflow-train-mpich"], "trainer of the workflow engine wflow, for MPICH",
+    Package("wflow-trainer-mpich", ["usr/bin/wflow-train-mpich", "usr/lib/wflow/libwflow_torch_mpich.so"], "trainer of the workflow engine wflow, for MPICH",
             "wflow-train-mpich trains networks on many ranks with MPICH. wflow-train becomes this program where MPICH's mpirun starts it.",
             depends="wflow-trainer (= {version}), mpich"),
-    Package("wflow-trainer", ["usr/bin/wflow-train", "usr/share/man/man1/wflow-train.1"], "trainer of the workflow engine wflow",
+    Package("wflow-trainer", ["usr/bin/wflow-train", "usr/lib/wflow/libwflow_torch.so", "usr/share/man/man1/wflow-train.1"], "trainer of the workflow engine wflow",
             "wflow-train trains networks on the data sets that wflow makes of simulations, on one rank or with Open MPI on many.",
             depends="wflow (= {version}), {mpi}{blas}"),
     Package("python3-wflow", ["usr/lib/python3/dist-packages/*", "usr/bin/cosmoflow-baseline", "usr/bin/cosmoflow-whole-box"], "Python package of the workflow engine wflow",

@@ -155,18 +155,18 @@ nlohmann::json errors_of(std::span<const double> truths, std::span<const double>
 ModelAnalysis process_analysis(const SobolDesign& design, std::span<const double> points,
                                const std::vector<double>& units, std::span<const double> truths,
                                const AnalyzeOptions& options) {
-  const GaussianProcess process(units, truths);
-  const std::vector<double> mean = process.mean(points);
+  const auto process = fit_gaussian_process(units, truths);
+  const std::vector<double> mean = process->mean(points);
   ModelAnalysis found{"gaussian_process",
                       sobol_indices(design, mean, options.resamples, options.seed),
                       main_effects(design, mean, kBins),
                       {},
-                      errors_of(truths, process.left_out(kFolds, options.seed))};
+                      errors_of(truths, process->left_out(kFolds, options.seed))};
   std::vector<SobolIndices> drawn;
-  for (const std::vector<double>& draw : process.draws(points, kDraws, options.seed))
+  for (const std::vector<double>& draw : process->draws(points, kDraws, options.seed))
     drawn.push_back(sobol_indices(design, draw, 0, options.seed));
   add_spread(found.indices, drawn);
-  found.errors["noise"] = process.noise();
+  found.errors["noise"] = process->noise();
   return found;
 }
 

@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 #include "base/error.h"
 #include "base/normal.h"
@@ -67,18 +68,20 @@ at::Tensor normal_numbers(at::IntArrayRef shape, std::uint64_t key) {
   return numbers;
 }
 
-}  // namespace
+class MaternProcess final : public GaussianProcess {
+ public:
+  MaternProcess(std::vector<double> points, std::span<const double> outputs);
+  std::vector<double> lengths() const override;
+  double noise() const override;
+  std::vector<double> mean(std::span<const double> points) const override;
+  std::vector<std::vector<double>> draws(std::span<const double> points, std::size_t count,
+                                         std::uint64_t seed) const override;
+  std::vector<double> left_out(std::size_t folds, std::uint64_t seed) const override;
+  double likelihood(std::span<const double> logarithms, std::span<double> derivatives) const override;
+  std::vector<double> logarithms() const override;
 
-struct GaussianProcess::State {
-  at::Tensor points;   // [samples, inputs]
-  at::Tensor outputs;  // [samples], of mean 0 and variance 1
-  double centre = 0;
-  double scale = 1;
-  std::vector<double> logarithms;
-  at::Tensor inverse;  // of the samples' covariance
-  at::Tensor weights;  // the inverse times the outputs
-
-  std::int64_t samples() const { return points.size(0); }
+ private:
+  std::int64_t samples() const { return points_.size(0); }
 
   // The lower factor of Cholesky; undefined if rounding made the matrix indefinite.
   at::Tensor factor(const at::Tensor& covariance) const {
@@ -86,49 +89,55 @@ struct GaussianProcess::State {
     return info.item<int>() == 0 ? lower : at::Tensor();
   }
   at::Tensor covariance(const Parameters& parameters) const {
-    at::Tensor matrix = kernel(distances(points, points, parameters), parameters.variance);
+    at::Tensor matrix = kernel(distances(points_, points_, parameters), parameters.variance);
     matrix.diagonal().add_(parameters.noise);
     return matrix;
   }
+
+  at::Tensor points_;   // [samples, inputs]
+  at::Tensor outputs_;  // [samples], of mean 0 and variance 1
+  double centre_ = 0;
+  double scale_ = 1;
+  std::vector<double> logarithms_;
+  at::Tensor inverse_;  // of the samples' covariance
+  at::Tensor weights_;  // the inverse times the outputs
 };
 
-double GaussianProcess::likelihood(std::span<const double> logarithms, std::span<double> derivatives) const {
-  const State& state = *state_;
+double MaternProcess::likelihood(std::span<const double> logarithms, std::span<double> derivatives) const {
   const Parameters parameters(logarithms);
-  const at::Tensor r = distances(state.points, state.points, parameters);
+  const at::Tensor r = distances(points_, points_, parameters);
   const at::Tensor smooth = kernel(r, parameters.variance);
   at::Tensor matrix = smooth.clone();
   matrix.diagonal().add_(parameters.noise);
-  const at::Tensor lower = state.factor(matrix);
+  const at::Tensor lower = factor(matrix);
   if (!lower.defined()) return -HUGE_VAL;
   const at::Tensor inverse = at::cholesky_inverse(lower);
-  const at::Tensor weights = at::mv(inverse, state.outputs);
+  const at::Tensor weights = at::mv(inverse, outputs_);
   // dL/dt = tr((w w' - inverse) dK/dt) / 2
   const at::Tensor outer = at::outer(weights, weights) - inverse;
   const std::size_t inputs = logarithms.size() - 2;
   const at::Tensor slope = outer * (1 + r) * (-r).exp() * (5 * parameters.variance / 3);
   for (std::size_t i = 0; i < inputs; ++i) {
-    const at::Tensor x = state.points.select(1, static_cast<std::int64_t>(i)) /
-                         parameters.lengths[static_cast<std::int64_t>(i)];
+    const at::Tensor x =
+        points_.select(1, static_cast<std::int64_t>(i)) / parameters.lengths[static_cast<std::int64_t>(i)];
     derivatives[i] = 0.5 * (slope * (x.unsqueeze(1) - x.unsqueeze(0)).square()).sum().item<double>();
   }
   derivatives[inputs] = 0.5 * (outer * smooth).sum().item<double>();
   derivatives[inputs + 1] = 0.5 * parameters.noise * outer.trace().item<double>();
-  return -0.5 * state.outputs.dot(weights).item<double>() - lower.diagonal().log().sum().item<double>() -
-         0.5 * static_cast<double>(state.samples()) * std::log(2 * std::numbers::pi);
+  return -0.5 * outputs_.dot(weights).item<double>() - lower.diagonal().log().sum().item<double>() -
+         0.5 * static_cast<double>(samples()) * std::log(2 * std::numbers::pi);
 }
 
-GaussianProcess::GaussianProcess(std::vector<double> points, std::span<const double> outputs)
-    : state_(new State) {
+MaternProcess::MaternProcess(std::vector<double> points, std::span<const double> outputs) {
   const auto samples = static_cast<std::int64_t>(outputs.size());
   const auto inputs = static_cast<std::int64_t>(points.size() / outputs.size());
   WFLOW_CHECK(outputs.size() <= kMostGaussianSamples);
-  state_->points = tensor_of(points, {samples, inputs});
+  points_ = tensor_of(points, {samples, inputs});
   const at::Tensor values = tensor_of(outputs, {samples});
-  state_->centre = values.mean().item<double>();
-  state_->scale = values.std(false).item<double>();
-  WFLOW_CHECK(state_->scale > 0);
-  state_->outputs = (values - state_->centre) / state_->scale;
+  centre_ = values.mean().item<double>();
+  scale_ = values.std(false).item<double>();
+  WFLOW_CHECK(scale_ > 0);
+  outputs_ = (values - centre_) / scale_;
 
   // Rprop without backtracking (Igel and Hüsken 2000): only the signs of the derivatives count.
   std::vector<double> now(static_cast<std::size_t>(inputs) + 2, 0);
@@ -157,47 +166,43 @@ GaussianProcess::GaussianProcess(std::vector<double> points, std::span<const dou
                           bounds[0], bounds[1]);
     }
   }
-  state_->logarithms = best;
-  state_->inverse = at::cholesky_inverse(state_->factor(state_->covariance(Parameters(best))));
-  state_->weights = at::mv(state_->inverse, state_->outputs);
+  logarithms_ = best;
+  inverse_ = at::cholesky_inverse(factor(covariance(Parameters(best))));
+  weights_ = at::mv(inverse_, outputs_);
 }
 
-GaussianProcess::~GaussianProcess() = default;
-GaussianProcess::GaussianProcess(GaussianProcess&&) noexcept = default;
-
-std::vector<double> GaussianProcess::logarithms() const {
-  return state_->logarithms;
+std::vector<double> MaternProcess::logarithms() const {
+  return logarithms_;
 }
 
-std::vector<double> GaussianProcess::lengths() const {
-  return list_of(Parameters(state_->logarithms).lengths);
+std::vector<double> MaternProcess::lengths() const {
+  return list_of(Parameters(logarithms_).lengths);
 }
 
-double GaussianProcess::noise() const {
-  return state_->scale * std::sqrt(Parameters(state_->logarithms).noise);
+double MaternProcess::noise() const {
+  return scale_ * std::sqrt(Parameters(logarithms_).noise);
 }
 
-std::vector<double> GaussianProcess::mean(std::span<const double> points) const {
-  const auto inputs = static_cast<std::size_t>(state_->points.size(1));
-  const Parameters parameters(state_->logarithms);
+std::vector<double> MaternProcess::mean(std::span<const double> points) const {
+  const auto inputs = static_cast<std::size_t>(points_.size(1));
+  const Parameters parameters(logarithms_);
   std::vector<double> means;
   for (std::size_t begin = 0; begin < points.size(); begin += kRows * inputs) {
     const auto part = points.subspan(begin, std::min(kRows * inputs, points.size() - begin));
     const at::Tensor x =
         tensor_of(part, {static_cast<std::int64_t>(part.size() / inputs), static_cast<std::int64_t>(inputs)});
-    const at::Tensor cross = kernel(distances(x, state_->points, parameters), parameters.variance);
-    const std::vector<double> found =
-        list_of(at::mv(cross, state_->weights) * state_->scale + state_->centre);
+    const at::Tensor cross = kernel(distances(x, points_, parameters), parameters.variance);
+    const std::vector<double> found = list_of(at::mv(cross, weights_) * scale_ + centre_);
     means.insert(means.end(), found.begin(), found.end());
   }
   return means;
 }
 
-std::vector<std::vector<double>> GaussianProcess::draws(std::span<const double> points, std::size_t count,
-                                                        std::uint64_t seed) const {
-  const std::int64_t inputs = state_->points.size(1);
+std::vector<std::vector<double>> MaternProcess::draws(std::span<const double> points, std::size_t count,
+                                                      std::uint64_t seed) const {
+  const std::int64_t inputs = points_.size(1);
   const auto number = static_cast<std::int64_t>(count);
-  const Parameters parameters(state_->logarithms);
+  const Parameters parameters(logarithms_);
   // The spectrum of the kernel is Student's t with 2 nu = 5 degrees of freedom.
   const at::Tensor chi = normal_numbers({kFeatures, 5}, hash64(seed, 0)).square().sum(1, true);
   const at::Tensor frequencies =
@@ -210,19 +215,18 @@ std::vector<std::vector<double>> GaussianProcess::draws(std::span<const double> 
     return std::sqrt(2 * parameters.variance / kFeatures) * (at::matmul(x, frequencies.t()) + phases).cos();
   };
   const at::Tensor prior = normal_numbers({kFeatures, number}, hash64(seed, 3));
-  const at::Tensor noise =
-      std::sqrt(parameters.noise) * normal_numbers({state_->samples(), number}, hash64(seed, 4));
-  const at::Tensor weights = at::matmul(
-      state_->inverse, state_->outputs.unsqueeze(1) - at::matmul(features(state_->points), prior) - noise);
+  const at::Tensor noise = std::sqrt(parameters.noise) * normal_numbers({samples(), number}, hash64(seed, 4));
+  const at::Tensor weights =
+      at::matmul(inverse_, outputs_.unsqueeze(1) - at::matmul(features(points_), prior) - noise);
 
   std::vector<std::vector<double>> draws(count);
   const std::size_t step = kRows * static_cast<std::size_t>(inputs);
   for (std::size_t begin = 0; begin < points.size(); begin += step) {
     const auto part = points.subspan(begin, std::min(step, points.size() - begin));
     const at::Tensor x = tensor_of(part, {std::ssize(part) / inputs, inputs});
-    const at::Tensor cross = kernel(distances(x, state_->points, parameters), parameters.variance);
+    const at::Tensor cross = kernel(distances(x, points_, parameters), parameters.variance);
     const at::Tensor values =
-        ((at::matmul(features(x), prior) + at::matmul(cross, weights)) * state_->scale + state_->centre).t();
+        ((at::matmul(features(x), prior) + at::matmul(cross, weights)) * scale_ + centre_).t();
     for (std::size_t k = 0; k < count; ++k) {
       const std::vector<double> found = list_of(values[static_cast<std::int64_t>(k)]);
       draws[k].insert(draws[k].end(), found.begin(), found.end());
@@ -231,8 +235,8 @@ std::vector<std::vector<double>> GaussianProcess::draws(std::span<const double> 
   return draws;
 }
 
-std::vector<double> GaussianProcess::left_out(std::size_t folds, std::uint64_t seed) const {
-  const auto samples = static_cast<std::size_t>(state_->samples());
+std::vector<double> MaternProcess::left_out(std::size_t folds, std::uint64_t seed) const {
+  const auto samples = static_cast<std::size_t>(points_.size(0));
   const Permutation order(samples, seed);
   std::vector<double> predictions(samples);
   for (std::size_t fold = 0; fold < folds; ++fold) {
@@ -242,16 +246,23 @@ std::vector<double> GaussianProcess::left_out(std::size_t folds, std::uint64_t s
     const at::Tensor places = at::from_blob(members.data(), {std::ssize(members)}, at::kLong);
     // The block of the inverse and the weights hold the residuals of a fit without the fold (Rasmussen and
     // Williams 2006, 5.12, for several samples at once).
-    const at::Tensor block = state_->inverse.index_select(0, places).index_select(1, places);
+    const at::Tensor block = inverse_.index_select(0, places).index_select(1, places);
     const at::Tensor lower = at::linalg_cholesky(block);
     const at::Tensor residuals =
-        at::cholesky_solve(state_->weights.index_select(0, places).unsqueeze(1), lower).squeeze(1);
+        at::cholesky_solve(weights_.index_select(0, places).unsqueeze(1), lower).squeeze(1);
     const std::vector<double> found =
-        list_of((state_->outputs.index_select(0, places) - residuals) * state_->scale + state_->centre);
+        list_of((outputs_.index_select(0, places) - residuals) * scale_ + centre_);
     for (std::size_t k = 0; k < members.size(); ++k)
       predictions[static_cast<std::size_t>(members[k])] = found[k];
   }
   return predictions;
+}
+
+}  // namespace
+
+std::unique_ptr<GaussianProcess> fit_gaussian_process(std::vector<double> points,
+                                                      std::span<const double> outputs) {
+  return std::make_unique<MaternProcess>(std::move(points), outputs);
 }
 
 }  // namespace wflow::trainer

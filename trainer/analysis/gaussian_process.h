@@ -19,31 +19,28 @@ inline constexpr std::size_t kMostGaussianSamples = 2000;
 // 2006, Gaussian Processes for Machine Learning, 4.17 and 5.9), by Rprop with the derivatives in closed form.
 class GaussianProcess {
  public:
-  // `points`: [samples, inputs], each input scaled to about [0, 1]. `outputs`: one a sample, not all equal.
-  GaussianProcess(std::vector<double> points, std::span<const double> outputs);
-  ~GaussianProcess();
-  GaussianProcess(GaussianProcess&&) noexcept;
+  virtual ~GaussianProcess() = default;
 
-  std::vector<double> lengths() const;  // of each input
-  double noise() const;                 // standard deviation
+  virtual std::vector<double> lengths() const = 0;  // of each input
+  virtual double noise() const = 0;                 // standard deviation
 
-  std::vector<double> mean(std::span<const double> points) const;
+  virtual std::vector<double> mean(std::span<const double> points) const = 0;
   // Functions drawn from the posterior, at the points: [draws][rows]. The prior of a draw is made of random
   // Fourier features and corrected at the samples (Wilson et al. 2020, ICML, Efficiently sampling functions
   // from Gaussian process posteriors).
-  std::vector<std::vector<double>> draws(std::span<const double> points, std::size_t count,
-                                         std::uint64_t seed) const;
+  virtual std::vector<std::vector<double>> draws(std::span<const double> points, std::size_t count,
+                                                 std::uint64_t seed) const = 0;
   // The prediction of each sample by a process without the samples of its fold, with the same lengths,
   // variance and noise. As many folds as samples: leave one out.
-  std::vector<double> left_out(std::size_t folds, std::uint64_t seed) const;
+  virtual std::vector<double> left_out(std::size_t folds, std::uint64_t seed) const = 0;
   // The logarithm of the marginal likelihood of scaled outputs, and its derivatives by the logarithms of the
   // lengths, of the variance and of the noise's variance.
-  double likelihood(std::span<const double> logarithms, std::span<double> derivatives) const;
-  std::vector<double> logarithms() const;  // where it has its maximum
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
+  virtual double likelihood(std::span<const double> logarithms, std::span<double> derivatives) const = 0;
+  virtual std::vector<double> logarithms() const = 0;  // where it has its maximum
 };
+
+// `points`: [samples, inputs], each input scaled to about [0, 1]. `outputs`: one a sample, not all equal.
+std::unique_ptr<GaussianProcess> fit_gaussian_process(std::vector<double> points,
+                                                      std::span<const double> outputs);
 
 }  // namespace wflow::trainer

@@ -47,11 +47,11 @@ std::string output_name(const ExportedModel::Head& head, std::size_t channel, st
 
 }  // namespace
 
-Surrogate::Surrogate(const std::filesystem::path& file) : model_(file) {
+Surrogate::Surrogate(const std::filesystem::path& file) : model_(open_exported_model(file)) {
   read_inputs(file);
   std::vector<double> centre;
   for (const InputRange& input : inputs_) centre.push_back(input.low + (input.high - input.low) / 2);
-  const std::vector<ModelArray> outputs = model_.run(arrays(centre));
+  const std::vector<ModelArray> outputs = model_->run(arrays(centre));
   for (std::size_t h = 0; h < outputs.size(); ++h) add_outputs(h, outputs[h]);
   if (outputs_.empty())
     throw Error(ExitCode::data, fmt::format("{} detects objects: it has no output that is a number for each "
@@ -60,21 +60,21 @@ Surrogate::Surrogate(const std::filesystem::path& file) : model_(file) {
 }
 
 void Surrogate::read_inputs(const std::filesystem::path& file) {
-  const std::vector<std::string>& names = model_.inputs();
-  if (names.empty() || model_.ranges().size() != names.size())
+  const std::vector<std::string>& names = model_->inputs();
+  if (names.empty() || model_->ranges().size() != names.size())
     throw Error(ExitCode::data,
                 fmt::format("{} does not store the ranges of its inputs, as files of other programs and of "
                             "earlier versions of wflow: analyze a model of this wflow-train",
                             file.string()));
   for (std::size_t i = 0; i < names.size(); ++i) {
-    if (std::ranges::find(model_.random_inputs(), names[i]) != model_.random_inputs().end())
+    if (std::ranges::find(model_->random_inputs(), names[i]) != model_->random_inputs().end())
       throw Error(ExitCode::data, fmt::format("the input '{}' of {} is random numbers: 'analyze' needs a "
                                               "model of parameters alone",
                                               names[i], file.string()));
-    const std::vector<double>& range = model_.ranges()[i];
-    const std::vector<std::int64_t>& shape = model_.shapes().at(i);
+    const std::vector<double>& range = model_->ranges()[i];
+    const std::vector<std::int64_t>& shape = model_->shapes().at(i);
     const auto values = std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
-    const std::vector<std::string>& columns = model_.columns()[i];
+    const std::vector<std::string>& columns = model_->columns()[i];
     if (shape.empty() || range.size() != 2 * static_cast<std::size_t>(values) ||
         (columns.size() != static_cast<std::size_t>(values) && values > 1))
       throw Error(ExitCode::data, fmt::format("the input '{}' of {} is a field ({} values): 'analyze' needs "
@@ -87,7 +87,7 @@ void Surrogate::read_inputs(const std::filesystem::path& file) {
 }
 
 void Surrogate::add_outputs(std::size_t head, const ModelArray& array) {
-  const ExportedModel::Head& of = model_.heads()[head];
+  const ExportedModel::Head& of = model_->heads()[head];
   if (of.loss == name_of(LossName::detection)) return;
   const std::size_t all = array.shape.size() > 1 ? static_cast<std::size_t>(array.shape[1]) : 1;
   const std::size_t cells = array.values.size() / all;
@@ -118,8 +118,8 @@ std::vector<std::string> Surrogate::targets_in_data(const ExportedModel::Head& h
 
 Surrogate::Samples Surrogate::samples(const std::filesystem::path& data) const {
   std::vector<std::vector<std::string>> targets;
-  for (const ExportedModel::Head& head : model_.heads()) targets.push_back(targets_in_data(head));
-  const auto rows = rows_of_dataset(data, model_.inputs(), targets, "train");
+  for (const ExportedModel::Head& head : model_->heads()) targets.push_back(targets_in_data(head));
+  const auto rows = rows_of_dataset(data, model_->inputs(), targets, "train");
   const std::size_t count = rows->size();
   Samples samples{std::vector<double>(count * inputs_.size()), {}};
   const std::vector<ModelArray> inputs = rows->inputs(0, count);
@@ -132,7 +132,7 @@ Surrogate::Samples Surrogate::samples(const std::filesystem::path& data) const {
   }
   for (const Output& output : outputs_) {
     std::vector<double>& values = samples.outputs.emplace_back();
-    const std::size_t width = model_.heads()[output.head].targets.size();
+    const std::size_t width = model_->heads()[output.head].targets.size();
     if (output.cells > 1 || targets[output.head].empty() || !rows->has_truths(output.head)) continue;
     const std::vector<double> truths = rows->truths(output.head, 0, count);
     if (truths.size() != count * width) continue;
@@ -162,7 +162,7 @@ std::vector<std::vector<double>> Surrogate::values(std::span<const double> point
   for (std::size_t at = 0; at < points.size(); at += step) {
     const std::span<const double> part = points.subspan(at, std::min(step, points.size() - at));
     const std::size_t rows = part.size() / inputs_.size();
-    const std::vector<ModelArray> heads = model_.run(arrays(part));
+    const std::vector<ModelArray> heads = model_->run(arrays(part));
     for (std::size_t k = 0; k < outputs_.size(); ++k) {
       const Output& output = outputs_[k];
       const std::vector<double>& all = heads[output.head].values;
@@ -182,7 +182,7 @@ std::vector<double> Surrogate::gradients(std::span<const double> points, std::si
   for (std::size_t at = 0; at < points.size(); at += step) {
     const std::span<const double> part = points.subspan(at, std::min(step, points.size() - at));
     const Output& of = outputs_[output];
-    const std::vector<ModelArray> of_inputs = model_.gradients(arrays(part), of.head, of.first, of.cells);
+    const std::vector<ModelArray> of_inputs = model_->gradients(arrays(part), of.head, of.first, of.cells);
     for (std::size_t row = 0; row < part.size() / inputs_.size(); ++row)
       for (std::size_t i = 0; i < widths_.size(); ++i)
         for (std::size_t k = 0; k < widths_[i]; ++k)

@@ -56,7 +56,7 @@ class Surrogate {
   static std::vector<std::string> targets_in_data(const ExportedModel::Head& head);
   std::vector<ModelArray> arrays(std::span<const double> points) const;
 
-  ExportedModel model_;
+  std::unique_ptr<ExportedModel> model_;
   std::vector<InputRange> inputs_;
   std::vector<std::size_t> widths_;  // of each input of the model, in numbers
   std::vector<Output> outputs_;

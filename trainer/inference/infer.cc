@@ -60,18 +60,19 @@ PriorBox prior_box(const fs::path& data, const std::vector<std::string>& names) 
 class Observations {
  public:
   explicit Observations(const InferOptions& options)
-      : model_(fs::path(options.training) / "model.pt"), head_(density_head(model_, options.training)) {
+      : model_(open_exported_model(fs::path(options.training) / "model.pt")),
+        head_(density_head(*model_, options.training)) {
     PredictOptions predict;
     predict.model = options.training;
     predict.data =
         options.observe.empty() ? data_of_training(options.training, options.data).string() : options.observe;
     predict.split = options.split;
-    rows_ = rows_of(predict, model_);
+    rows_ = rows_of(predict, *model_);
     if (rows_->size() == 0)
       throw Error(ExitCode::data, fmt::format("there is no observation in {}", predict.data));
     if (options.bounded)
       box_ =
-          prior_box(data_of_training(options.training, options.data), names_in_data(model_.heads()[head_]));
+          prior_box(data_of_training(options.training, options.data), names_in_data(model_->heads()[head_]));
   }
 
   std::size_t size() const { return rows_->size(); }
@@ -81,13 +82,13 @@ class Observations {
     for (std::size_t row = 0; row < size(); ++row) all.push_back(id(row));
     return all;
   }
-  const std::vector<std::string>& parameters() const { return model_.heads()[head_].targets; }
+  const std::vector<std::string>& parameters() const { return model_->heads()[head_].targets; }
   const PriorBox& box() const { return box_; }
   bool has_truths() const { return rows_->has_truths(head_); }
   std::vector<double> truth(std::size_t row) const { return rows_->truths(head_, row, 1); }
 
   std::vector<MixtureDensity> densities(std::size_t first, std::size_t count) {
-    const ModelArray output = model_.run(rows_->inputs(first, count)).at(head_);
+    const ModelArray output = model_->run(rows_->inputs(first, count)).at(head_);
     const std::size_t values = output.values.size() / count;
     std::vector<MixtureDensity> all;
     for (std::size_t n = 0; n < count; ++n)
@@ -97,7 +98,7 @@ class Observations {
   }
 
  private:
-  ExportedModel model_;
+  std::unique_ptr<ExportedModel> model_;
   std::size_t head_;
   std::unique_ptr<PredictionRows> rows_;
   PriorBox box_;

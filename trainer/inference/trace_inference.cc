@@ -587,7 +587,8 @@ void check_training(const TraceInferOptions& options) {
 void infer_traces(const TraceInferOptions& options) {
   const nlohmann::json result = finished_result(options.training);
   check_training(options);
-  ExportedModel model(fs::path(options.training) / "model.pt");
+  const auto opened = open_exported_model(fs::path(options.training) / "model.pt");
+  ExportedModel& model = *opened;
   const Observed observed = observations_of(options, model);
   if (options.calibrate && observed.truths.empty())
     throw Error(

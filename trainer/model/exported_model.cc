@@ -6,6 +6,7 @@
 #include <torch/csrc/jit/serialization/import.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/checksum.h"
 #include "base/error.h"
@@ -13,28 +14,6 @@
 #include "base/text.h"
 
 namespace wflow::trainer {
-
-struct ExportedModel::State {
-  std::filesystem::path file;
-  torch::jit::Module module;
-  std::vector<std::string> inputs;
-  std::vector<std::vector<std::string>> columns;
-  std::vector<std::string> targets;
-  std::vector<Head> heads;
-  std::vector<std::vector<std::int64_t>> shapes;
-  std::vector<std::vector<double>> ranges;
-  std::vector<std::string> random_inputs;
-  std::vector<MetricConfig> metrics;
-  bool own = false;  // written by wflow-train
-
-  [[noreturn]] void fail(const std::string& why) const {
-    throw Error(ExitCode::data, fmt::format("{} does not suit the data: {}", file.string(), why));
-  }
-  std::vector<at::Tensor> tensors(std::span<const ModelArray> inputs) const;
-  c10::IValue call(const char* method, const std::vector<at::Tensor>& inputs);
-  // One tensor for each head, with a row for each of `rows` samples.
-  std::vector<at::Tensor> forward(const std::vector<at::Tensor>& inputs, std::int64_t rows);
-};
 
 namespace {
 
@@ -149,70 +128,68 @@ ModelArray array_of(at::Tensor output) {
   return result;
 }
 
-}  // namespace
+class TorchScriptModel final : public ExportedModel {
+ public:
+  explicit TorchScriptModel(const std::filesystem::path& file) : TorchScriptModel(file, load(file)) {}
+  std::vector<ModelArray> run(std::span<const ModelArray> inputs) override;
+  std::vector<ModelArray> gradients(std::span<const ModelArray> inputs, std::size_t head, std::size_t first,
+                                    std::size_t count) override;
+  ModelArray run_layer(std::span<const ModelArray> inputs, const std::string& layer) override;
 
-ExportedModel::ExportedModel(const std::filesystem::path& file)
-    : state_(new State{file, load(file), {}, {}, {}, {}, {}, {}, {}, {}}) {
-  state_->inputs = names(state_->module, "inputs");
-  state_->columns = columns_of(state_->module, state_->inputs.size());
-  state_->targets = names(state_->module, "targets");
-  state_->random_inputs = names(state_->module, "random_inputs");
-  state_->heads = heads_of(state_->module);
-  state_->metrics = metrics_of(state_->module);
-  state_->own = state_->module.hasattr("wflow");
-  const auto lists = [this](const char* name) {
-    const bool there = state_->module.hasattr(name) && state_->module.attr(name).isList();
-    return there ? state_->module.attr(name).toListRef().vec() : std::vector<c10::IValue>();
+ private:
+  TorchScriptModel(std::filesystem::path file, const torch::jit::Module& module)
+      : ExportedModel(about(module)),
+        file_(std::move(file)),
+        module_(module),
+        own_(module.hasattr("wflow")) {}
+  static About about(const torch::jit::Module& module);
+
+  [[noreturn]] void fail(const std::string& why) const {
+    throw Error(ExitCode::data, fmt::format("{} does not suit the data: {}", file_.string(), why));
+  }
+  std::vector<at::Tensor> tensors(std::span<const ModelArray> inputs) const;
+  c10::IValue call(const char* method, const std::vector<at::Tensor>& inputs);
+  // One tensor for each head, with a row for each of `rows` samples.
+  std::vector<at::Tensor> forward(const std::vector<at::Tensor>& inputs, std::int64_t rows);
+
+  std::filesystem::path file_;
+  torch::jit::Module module_;
+  bool own_ = false;  // written by wflow-train
+};
+
+ExportedModel::About TorchScriptModel::about(const torch::jit::Module& module) {
+  About about;
+  about.inputs = names(module, "inputs");
+  about.columns = columns_of(module, about.inputs.size());
+  about.targets = names(module, "targets");
+  about.random_inputs = names(module, "random_inputs");
+  about.heads = heads_of(module);
+  about.metrics = metrics_of(module);
+  const auto lists = [&](const char* name) {
+    const bool there = module.hasattr(name) && module.attr(name).isList();
+    return there ? module.attr(name).toListRef().vec() : std::vector<c10::IValue>();
   };
   for (const c10::IValue& shape : lists("shapes"))
-    state_->shapes.push_back(shape.isIntList() ? shape.toIntVector() : std::vector<std::int64_t>());
+    about.shapes.push_back(shape.isIntList() ? shape.toIntVector() : std::vector<std::int64_t>());
   for (const c10::IValue& range : lists("ranges"))
-    state_->ranges.push_back(range.isDoubleList() ? range.toDoubleVector() : std::vector<double>());
+    about.ranges.push_back(range.isDoubleList() ? range.toDoubleVector() : std::vector<double>());
+  return about;
 }
 
-ExportedModel::~ExportedModel() = default;
-
-const std::vector<std::string>& ExportedModel::inputs() const {
-  return state_->inputs;
-}
-const std::vector<std::string>& ExportedModel::random_inputs() const {
-  return state_->random_inputs;
-}
-const std::vector<std::vector<std::string>>& ExportedModel::columns() const {
-  return state_->columns;
-}
-const std::vector<std::string>& ExportedModel::targets() const {
-  return state_->targets;
-}
-const std::vector<MetricConfig>& ExportedModel::metrics() const {
-  return state_->metrics;
-}
-
-const std::vector<ExportedModel::Head>& ExportedModel::heads() const {
-  return state_->heads;
-}
-
-const std::vector<std::vector<std::int64_t>>& ExportedModel::shapes() const {
-  return state_->shapes;
-}
-const std::vector<std::vector<double>>& ExportedModel::ranges() const {
-  return state_->ranges;
-}
-
-std::vector<at::Tensor> ExportedModel::State::tensors(std::span<const ModelArray> inputs) const {
+std::vector<at::Tensor> TorchScriptModel::tensors(std::span<const ModelArray> inputs) const {
   std::vector<at::Tensor> tensors;
   for (const ModelArray& input : inputs) {
     // libtorch has no tensors of constants; forward() does not write to its arguments.
     auto* values = const_cast<double*>(input.values.data());
     const at::Tensor tensor = at::from_blob(values, input.shape, at::TensorOptions().dtype(at::kDouble));
-    tensors.push_back(own ? tensor : tensor.to(at::kFloat));
+    tensors.push_back(own_ ? tensor : tensor.to(at::kFloat));
   }
   return tensors;
 }
 
-c10::IValue ExportedModel::State::call(const char* method, const std::vector<at::Tensor>& inputs) {
+c10::IValue TorchScriptModel::call(const char* method, const std::vector<at::Tensor>& inputs) {
   try {
-    return module.get_method(method)(std::vector<c10::IValue>(inputs.begin(), inputs.end()));
+    return module_.get_method(method)(std::vector<c10::IValue>(inputs.begin(), inputs.end()));
   } catch (const c10::Error& error) {
     fail(reason_of(error));
   } catch (const std::exception& error) {
@@ -220,8 +197,7 @@ c10::IValue ExportedModel::State::call(const char* method, const std::vector<at:
   }
 }
 
-std::vector<at::Tensor> ExportedModel::State::forward(const std::vector<at::Tensor>& inputs,
-                                                      std::int64_t rows) {
+std::vector<at::Tensor> TorchScriptModel::forward(const std::vector<at::Tensor>& inputs, std::int64_t rows) {
   const c10::IValue value = call("forward", inputs);
   std::vector<at::Tensor> outputs;
   if (value.isTensor()) {
@@ -230,62 +206,66 @@ std::vector<at::Tensor> ExportedModel::State::forward(const std::vector<at::Tens
     for (const c10::IValue& part : value.toTupleRef().elements())
       if (part.isTensor()) outputs.push_back(part.toTensor());
   }
-  if (outputs.size() != heads.size())
-    fail(heads.size() == 1 ? "it does not give one tensor"
-                           : fmt::format("it does not give the tensors of its {} heads", heads.size()));
+  if (outputs.size() != heads().size())
+    fail(heads().size() == 1 ? "it does not give one tensor"
+                             : fmt::format("it does not give the tensors of its {} heads", heads().size()));
   for (const at::Tensor& output : outputs)
     if (output.dim() < 1 || output.size(0) != rows)
       fail(fmt::format("it does not give a row for each of {} samples", rows));
   return outputs;
 }
 
-std::vector<ModelArray> ExportedModel::run(std::span<const ModelArray> inputs) {
+std::vector<ModelArray> TorchScriptModel::run(std::span<const ModelArray> inputs) {
   const c10::InferenceMode without_gradients;
   std::vector<ModelArray> results;
   const std::int64_t rows = inputs.empty() ? 0 : inputs.front().shape.front();
-  for (const at::Tensor& output : state_->forward(state_->tensors(inputs), rows))
-    results.push_back(array_of(output));
+  for (const at::Tensor& output : forward(tensors(inputs), rows)) results.push_back(array_of(output));
   return results;
 }
 
-std::vector<ModelArray> ExportedModel::gradients(std::span<const ModelArray> inputs, std::size_t head,
-                                                 std::size_t first, std::size_t count) {
-  std::vector<at::Tensor> tensors = state_->tensors(inputs);
-  for (at::Tensor& tensor : tensors) tensor.requires_grad_(true);
+std::vector<ModelArray> TorchScriptModel::gradients(std::span<const ModelArray> inputs, std::size_t head,
+                                                    std::size_t first, std::size_t count) {
+  std::vector<at::Tensor> values = tensors(inputs);
+  for (at::Tensor& value : values) value.requires_grad_(true);
   const std::int64_t rows = inputs.front().shape.front();
-  const at::Tensor output = state_->forward(tensors, rows).at(head).reshape({rows, -1});
+  const at::Tensor output = forward(values, rows).at(head).reshape({rows, -1});
   const auto part =
       output.slice(1, static_cast<std::int64_t>(first), static_cast<std::int64_t>(first + count));
   try {
     // Rows do not depend on each other, so one sum has the derivatives of all.
     part.mean(1).sum().backward();
   } catch (const c10::Error& error) {
-    state_->fail(fmt::format("it has no derivative: {}", reason_of(error)));
+    fail(fmt::format("it has no derivative: {}", reason_of(error)));
   }
   std::vector<ModelArray> gradients;
-  for (const at::Tensor& tensor : tensors)
-    gradients.push_back(array_of(tensor.grad().defined() ? tensor.grad() : at::zeros_like(tensor)));
+  for (const at::Tensor& value : values)
+    gradients.push_back(array_of(value.grad().defined() ? value.grad() : at::zeros_like(value)));
   return gradients;
 }
 
-ModelArray ExportedModel::run_layer(std::span<const ModelArray> inputs, const std::string& layer) {
-  if (!state_->module.find_method("layers"))
+ModelArray TorchScriptModel::run_layer(std::span<const ModelArray> inputs, const std::string& layer) {
+  if (!module_.find_method("layers"))
     throw Error(ExitCode::data,
                 fmt::format("{} has no layers that can be asked for: it is of another program, of an earlier "
                             "version of wflow, or an ensemble",
-                            state_->file.string()));
+                            file_.string()));
   const c10::InferenceMode without_gradients;
-  const c10::IValue value = state_->call("layers", state_->tensors(inputs));
+  const c10::IValue value = call("layers", tensors(inputs));
   std::vector<std::string> known;
   for (const auto& entry : value.toGenericDict()) {
     if (entry.key().toStringRef() == layer) return array_of(entry.value().toTensor());
     known.push_back(entry.key().toStringRef());
   }
-  for (const Head& head : state_->heads)
+  for (const Head& head : heads())
     if (!head.name.empty()) known.push_back(head.name);
-  throw Error(ExitCode::data,
-              fmt::format("{} has no output or layer '{}'{}; it has {}", state_->file.string(), layer,
-                          text::suggestion(layer, known), text::join(known, ", ")));
+  throw Error(ExitCode::data, fmt::format("{} has no output or layer '{}'{}; it has {}", file_.string(),
+                                          layer, text::suggestion(layer, known), text::join(known, ", ")));
+}
+
+}  // namespace
+
+std::unique_ptr<ExportedModel> open_exported_model(const std::filesystem::path& file) {
+  return std::make_unique<TorchScriptModel>(file);
 }
 
 }  // namespace wflow::trainer

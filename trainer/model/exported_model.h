@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "trainer/config.h"
@@ -22,20 +23,18 @@ struct ModelArray {
 
 class ExportedModel {
  public:
-  // Error{data} if it is not a TorchScript file.
-  explicit ExportedModel(const std::filesystem::path& file);
-  ~ExportedModel();
+  virtual ~ExportedModel() = default;
   ExportedModel(const ExportedModel&) = delete;
   ExportedModel& operator=(const ExportedModel&) = delete;
 
   // Names as export_model() stores them; empty in files of other programs.
-  const std::vector<std::string>& inputs() const;
+  const std::vector<std::string>& inputs() const { return about_.inputs; }
   // Those that the training drew from a normal distribution.
-  const std::vector<std::string>& random_inputs() const;
+  const std::vector<std::string>& random_inputs() const { return about_.random_inputs; }
   // Per input the names of its numbers. Empty for a field, for an input that is one number, and in files that
   // store none.
-  const std::vector<std::vector<std::string>>& columns() const;
-  const std::vector<std::string>& targets() const;  // of all heads
+  const std::vector<std::vector<std::string>>& columns() const { return about_.columns; }
+  const std::vector<std::string>& targets() const { return about_.targets; }  // of all heads
 
   // One output of the model.
   struct Head {
@@ -53,29 +52,44 @@ class ExportedModel {
     // With the loss quantile: the outputs are the first quantile of all targets, then the second.
     std::vector<double> quantiles = {};
   };
-  const std::vector<Head>& heads() const;  // at least one
+  const std::vector<Head>& heads() const { return about_.heads; }  // at least one
   // Formulas of the user's metrics, for each head of numbers that has their targets.
-  const std::vector<MetricConfig>& metrics() const;
+  const std::vector<MetricConfig>& metrics() const { return about_.metrics; }
   // Per input: [C, D, H, W], and for each channel the least and the greatest value of the training samples.
   // Empty in files that store none.
-  const std::vector<std::vector<std::int64_t>>& shapes() const;
-  const std::vector<std::vector<double>>& ranges() const;
+  const std::vector<std::vector<std::int64_t>>& shapes() const { return about_.shapes; }
+  const std::vector<std::vector<double>>& ranges() const { return about_.ranges; }
 
   // One forward pass, without gradients: one array for each head. Files of other programs get float32, as
   // torch's own modules expect. Error{data} with libtorch's reason if the arrays do not fit the model, or if
   // its result is not a tensor a head with a row per sample.
-  std::vector<ModelArray> run(std::span<const ModelArray> inputs);
+  virtual std::vector<ModelArray> run(std::span<const ModelArray> inputs) = 0;
   // For each row, the derivatives of the mean of `count` values of a head's output, from value `first` on, by
   // each number of the inputs. The arrays have the shapes of the inputs. Error{data} if autograd finds no
   // derivative.
-  std::vector<ModelArray> gradients(std::span<const ModelArray> inputs, std::size_t head, std::size_t first,
-                                    std::size_t count);
+  virtual std::vector<ModelArray> gradients(std::span<const ModelArray> inputs, std::size_t head,
+                                            std::size_t first, std::size_t count) = 0;
   // The values of a layer, as the network computes them. Error{data} if the file has no such layer.
-  ModelArray run_layer(std::span<const ModelArray> inputs, const std::string& layer);
+  virtual ModelArray run_layer(std::span<const ModelArray> inputs, const std::string& layer) = 0;
+
+ protected:
+  struct About {
+    std::vector<std::string> inputs;
+    std::vector<std::string> random_inputs;
+    std::vector<std::vector<std::string>> columns;
+    std::vector<std::string> targets;
+    std::vector<Head> heads;
+    std::vector<MetricConfig> metrics;
+    std::vector<std::vector<std::int64_t>> shapes;
+    std::vector<std::vector<double>> ranges;
+  };
+  explicit ExportedModel(About about) : about_(std::move(about)) {}
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  About about_;
 };
+
+// Error{data} if it is not a TorchScript file.
+std::unique_ptr<ExportedModel> open_exported_model(const std::filesystem::path& file);
 
 }  // namespace wflow::trainer

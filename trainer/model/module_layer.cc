@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <set>
 #include <sstream>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -193,44 +194,47 @@ class ModuleLayer final : public TorchLayer {
   at::Tensor output_;
 };
 
-}  // namespace
+class TorchScriptScore final : public ModuleScore {
+ public:
+  TorchScriptScore(const std::string& bytes, std::string name)
+      : ModuleScore(hash_bytes(bytes)), name_(std::move(name)), module_(load_module(bytes, name_)) {
+    module_.eval();
+  }
 
-struct ModuleScore::Module {
-  std::string name;
-  torch::jit::Module module;
+  double score(std::span<const float> predictions, std::span<const float> truths,
+               std::span<const std::int64_t> shape, std::span<float> slopes) const override {
+    std::vector<std::int64_t> sizes(shape.begin(), shape.end());
+    sizes.insert(sizes.begin(), 1);
+    const auto tensor = [&](std::span<const float> values) {
+      const at::Tensor x = at::empty(sizes, at::kFloat);
+      std::ranges::copy(values, x.data_ptr<float>());
+      return x;
+    };
+    const at::AutoGradMode gradients(!slopes.empty());
+    const at::Tensor prediction = tensor(predictions).set_requires_grad(!slopes.empty());
+    const at::Tensor value = run_module(module_, name_, {prediction, tensor(truths)});
+    if (value.numel() != 1 || !value.is_floating_point())
+      refuse_module(name_, "must give one number for each sample, [N], from predictions and targets");
+    if (!slopes.empty()) {
+      const Tensors found = with_reasons(name_, "has no gradient", [&] {
+        return torch::autograd::grad({value.sum()}, {prediction}, {}, c10::nullopt, false, true);
+      });
+      if (!found.front().defined()) refuse_module(name_, "does not depend on the predictions");
+      const at::Tensor slope = found.front().to(at::kFloat).contiguous();
+      std::copy_n(slope.data_ptr<float>(), slopes.size(), slopes.begin());
+    }
+    return value.item<double>();
+  }
+
+ private:
+  std::string name_;
+  mutable torch::jit::Module module_;  // its call changes nothing
 };
 
-ModuleScore::ModuleScore(const std::string& bytes, const std::string& name)
-    : hash_(hash_bytes(bytes)), module_(std::make_unique<Module>(Module{name, load_module(bytes, name)})) {
-  module_->module.eval();
-}
+}  // namespace
 
-ModuleScore::~ModuleScore() = default;
-
-double ModuleScore::score(std::span<const float> predictions, std::span<const float> truths,
-                          std::span<const std::int64_t> shape, std::span<float> slopes) const {
-  std::vector<std::int64_t> sizes(shape.begin(), shape.end());
-  sizes.insert(sizes.begin(), 1);
-  const auto tensor = [&](std::span<const float> values) {
-    const at::Tensor x = at::empty(sizes, at::kFloat);
-    std::ranges::copy(values, x.data_ptr<float>());
-    return x;
-  };
-  const at::AutoGradMode gradients(!slopes.empty());
-  const at::Tensor prediction = tensor(predictions).set_requires_grad(!slopes.empty());
-  const std::string& name = module_->name;
-  const at::Tensor value = run_module(module_->module, name, {prediction, tensor(truths)});
-  if (value.numel() != 1 || !value.is_floating_point())
-    refuse_module(name, "must give one number for each sample, [N], from predictions and targets");
-  if (!slopes.empty()) {
-    const Tensors found = with_reasons(name, "has no gradient", [&] {
-      return torch::autograd::grad({value.sum()}, {prediction}, {}, c10::nullopt, false, true);
-    });
-    if (!found.front().defined()) refuse_module(name, "does not depend on the predictions");
-    const at::Tensor slope = found.front().to(at::kFloat).contiguous();
-    std::copy_n(slope.data_ptr<float>(), slopes.size(), slopes.begin());
-  }
-  return value.item<double>();
+std::unique_ptr<ModuleScore> open_module_score(const std::string& bytes, const std::string& name) {
+  return std::make_unique<TorchScriptScore>(bytes, name);
 }
 
 ModelGraph module_graph(std::string bytes, const std::string& name, const ModelTask& task) {

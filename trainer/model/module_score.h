@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 namespace wflow::trainer {
 
@@ -15,9 +16,7 @@ namespace wflow::trainer {
 // time, so that a step does not depend on how a batch is spread over the ranks.
 class ModuleScore {
  public:
-  // `bytes`: contents of the file; `name`: its name in messages. Error{data} if they are no module.
-  ModuleScore(const std::string& bytes, const std::string& name);
-  ~ModuleScore();
+  virtual ~ModuleScore() = default;
   ModuleScore(const ModuleScore&) = delete;
   ModuleScore& operator=(const ModuleScore&) = delete;
 
@@ -25,14 +24,18 @@ class ModuleScore {
 
   // `shape`: of one sample. `slopes`, unless empty, receives the derivative by each prediction. Error{data}
   // if the module fails, does not give one number, or has no gradient.
-  double score(std::span<const float> predictions, std::span<const float> truths,
-               std::span<const std::int64_t> shape, std::span<float> slopes) const;
+  virtual double score(std::span<const float> predictions, std::span<const float> truths,
+                       std::span<const std::int64_t> shape, std::span<float> slopes) const = 0;
+
+ protected:
+  explicit ModuleScore(std::string hash) : hash_(std::move(hash)) {}
 
  private:
-  struct Module;
   std::string hash_;
-  std::unique_ptr<Module> module_;
 };
+
+// `bytes`: contents of the file; `name`: its name in messages. Error{data} if they are no module.
+std::unique_ptr<ModuleScore> open_module_score(const std::string& bytes, const std::string& name);
 
 // By the path in the configuration.
 using ModuleScores = std::map<std::string, std::shared_ptr<const ModuleScore>, std::less<>>;

@@ -476,10 +476,6 @@ std::unique_ptr<TorchLayer> make_torch_layer(const Layer& layer, const LayerTens
   }
 }
 
-bool has_torch() {
-  return true;
-}
-
 double measure_blas_gflops() {
   constexpr std::int64_t n = 256;
   const at::Tensor a = at::ones({n, n});

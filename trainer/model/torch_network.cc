@@ -12,11 +12,11 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
-#include <torch/version.h>
 
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "trainer/model/back_end.h"
 #include "trainer/model/graph_uses.h"
 #include "trainer/model/layer_groups.h"
 #include "trainer/model/network.h"
@@ -401,15 +401,15 @@ void TorchNetwork::add_stage(std::span<const Layer> group, std::size_t first, co
 
 }  // namespace
 
-std::unique_ptr<Network> make_torch_network(const ModelGraph& graph, FlatState& state, KernelChoice kernels,
-                                            bool allow_gpu, Precision precision) {
+std::unique_ptr<Network> build_network(const ModelGraph& graph, FlatState& state, KernelChoice kernels,
+                                       bool allow_gpu, Precision precision) {
   return std::make_unique<TorchNetwork>(graph, state, kernels, allow_gpu, precision);
 }
 
 std::unique_ptr<Network> make_network(Backend backend, Precision precision, const ModelGraph& graph,
                                       FlatState& state) {
   if (backend == Backend::torch && !has_torch()) needs_torch("'backend: torch'");
-  const bool on_gpu = at::hasCUDA() && backend != Backend::onednn;
+  const bool on_gpu = backend != Backend::onednn && compute_device() != "cpu";
   if (precision == Precision::bf16 && !on_gpu && (backend == Backend::torch || !onednn_has_bf16())) {
     throw Error(ExitCode::spec,
                 fmt::format("'precision: bf16' needs a GPU or oneDNN ('backend: auto') with a processor that "
@@ -432,7 +432,7 @@ std::unique_ptr<Network> make_network(Backend backend, Precision precision, cons
   return network;
 }
 
-void set_compute_threads(int threads, bool deterministic) {
+void set_kernel_threads(int threads, bool deterministic) {
   // The tensors of a step have the sizes of the last step's: keep their memory. Returning it and faulting it
   // in again took a third of the time.
   ::mallopt(M_MMAP_THRESHOLD, 1 << 30);
@@ -457,14 +457,6 @@ void needs_torch(const std::string& what) {
   throw Error(ExitCode::system, what +
                                     " needs libtorch, and this wflow-train was built without libtorch "
                                     "(-DWFLOW_TORCH=OFF); use a build that has it");
-}
-
-std::string torch_version() {
-  return TORCH_VERSION;
-}
-
-std::string compute_device() {
-  return at::hasCUDA() ? "cuda" : "cpu";
 }
 
 }  // namespace wflow::trainer

@@ -738,7 +738,8 @@ void predict(const PredictOptions& options) {
   check_output(options.output);
   const fs::path model_path =
       fs::is_directory(options.model) ? fs::path(options.model) / "model.pt" : fs::path(options.model);
-  ExportedModel model(model_path);
+  const auto opened = open_exported_model(model_path);
+  ExportedModel& model = *opened;
   const std::unique_ptr<PredictionRows> rows = rows_of(options, model);
   if (rows->size() == 0)
     throw Error(ExitCode::data,

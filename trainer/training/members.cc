@@ -413,9 +413,9 @@ Combination::Combination(const TrainConfig& config, std::uint64_t last_step)
     files_.emplace_back(folder / "predictions.h5");
     results_.push_back(nlohmann::json::parse(read_file(folder / "result.json")));
   }
-  const ExportedModel model(member_folder(config.output, 0) / "model.pt");
+  const auto model = open_exported_model(member_folder(config.output, 0) / "model.pt");
   const std::vector<HeadConfig> heads = heads_of(config);
-  for (const ExportedModel::Head& head : model.heads()) {
+  for (const ExportedModel::Head& head : model->heads()) {
     const auto own = std::ranges::find(heads, head.name, &HeadConfig::name);
     WFLOW_CHECK(own != heads.end());
     heads_.emplace_back(files_, results_, head, own->loss);

@@ -47,8 +47,8 @@ ModuleScores module_scores(const TrainConfig& config, Communicator* communicator
   ModuleScores scores;
   for (const std::string& file : files) {
     if (file.empty() || scores.contains(file)) continue;
-    scores.emplace(file, std::make_shared<const ModuleScore>(shared_bytes(file, communicator),
-                                                             fs::path(file).filename().string()));
+    scores.emplace(file,
+                   open_module_score(shared_bytes(file, communicator), fs::path(file).filename().string()));
   }
   return scores;
 }

@@ -68,6 +68,18 @@ void warn_of_quantiles(const Session& session, RunReport& report) {
   }
 }
 
+// After the networks are made: they load libtorch where they need it, and its products are the BLAS's.
+void warn_of_slow_products(const Session& session, RunReport& report) {
+  constexpr double kSlowGflops = 10;
+  if (!session.leader()) return;
+  const double gflops = measure_blas_gflops();
+  if (gflops >= kSlowGflops) return;
+  report.warn(fmt::format(
+      "the BLAS library does {:.1f} GFLOP/s, an optimised one tens; install libopenblas0 (Debian) "
+      "or see docs/train.md",
+      gflops));
+}
+
 // `use`: "the search ranks by 'accuracy'", for messages.
 void check_metric(Session& session, const MetricName& metric, const std::string& use) {
   const std::vector<std::string> labels = session.data.labels();
@@ -327,6 +339,7 @@ Outcome run(Session& session) {
   // After the start: a back end on a GPU copies the values when it is made.
   const std::unique_ptr<Network> network = session.network(state.flat);
   Updates updates(session, heads, state.flat, *network);
+  warn_of_slow_products(session, report);
   CommonGuard guard(config.guard, session.communicator, session.summing(), report, updates.all().size());
   guard.begin_at(counters.step);
   Recovery recovery(session, state, checkpoints, report, begin);

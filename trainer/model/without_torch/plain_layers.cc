@@ -7,12 +7,13 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <numbers>
 #include <utility>
 
 #include "base/error.h"
+#include "trainer/model/back_end.h"
 #include "trainer/model/matrix_product.h"
 #include "trainer/model/onednn_convolution.h"
+#include "trainer/model/onednn_function.h"
 #include "trainer/model/torch_layers.h"
 #include "trainer/model/wrap_layer.h"
 
@@ -21,86 +22,14 @@ namespace {
 
 using Tensors = TorchLayer::Tensors;
 
-// A function of each value, and its derivative.
-struct ValueFunction {
-  float (*value)(float x, float parameter);
-  float (*slope)(float x, float parameter);
-};
-
-float sigmoid(float x) {
-  return 1 / (1 + std::exp(-x));
-}
-float normal_distribution(float x) {
-  return 0.5F * (1 + std::erf(x * std::numbers::sqrt2_v<float> / 2));
-}
-float normal_density(float x) {
-  return std::exp(-0.5F * x * x) * std::numbers::inv_sqrtpi_v<float> / std::numbers::sqrt2_v<float>;
-}
-constexpr float kLinearSoftplus = 20;  // as in libtorch
-
-// Null for other kinds.
-const ValueFunction* function_of(LayerKind kind) {
-  static constexpr ValueFunction kRelu = {[](float x, float) { return std::max(x, 0.0F); },
-                                          [](float x, float) { return x > 0 ? 1.0F : 0.0F; }};
-  static constexpr ValueFunction kLeaky = {[](float x, float slope) { return x > 0 ? x : slope * x; },
-                                           [](float x, float slope) { return x > 0 ? 1.0F : slope; }};
-  static constexpr ValueFunction kElu = {[](float x, float) { return x > 0 ? x : std::expm1(x); },
-                                         [](float x, float) { return x > 0 ? 1.0F : std::exp(x); }};
-  static constexpr ValueFunction kGelu = {
-      [](float x, float) { return x * normal_distribution(x); },
-      [](float x, float) { return normal_distribution(x) + x * normal_density(x); }};
-  static constexpr ValueFunction kSilu = {
-      [](float x, float) { return x * sigmoid(x); },
-      [](float x, float) { return sigmoid(x) * (1 + x * (1 - sigmoid(x))); }};
-  static constexpr ValueFunction kSigmoid = {[](float x, float) { return sigmoid(x); },
-                                             [](float x, float) { return sigmoid(x) * (1 - sigmoid(x)); }};
-  static constexpr ValueFunction kTanh = {[](float x, float) { return std::tanh(x); },
-                                          [](float x, float) { return 1 - std::tanh(x) * std::tanh(x); }};
-  static constexpr ValueFunction kSoftplus = {
-      [](float x, float) { return x > kLinearSoftplus ? x : std::log1p(std::exp(x)); },
-      [](float x, float) { return x > kLinearSoftplus ? 1.0F : sigmoid(x); }};
-  switch (kind) {
-    case LayerKind::relu:
-      return &kRelu;
-    case LayerKind::leaky_relu:
-      return &kLeaky;
-    case LayerKind::elu:
-      return &kElu;
-    case LayerKind::gelu:
-      return &kGelu;
-    case LayerKind::silu:
-      return &kSilu;
-    case LayerKind::sigmoid:
-      return &kSigmoid;
-    case LayerKind::tanh:
-      return &kTanh;
-    case LayerKind::softplus:
-      return &kSoftplus;
-    default:
-      return nullptr;
-  }
-}
-
-constexpr std::int64_t kValuesOfThread = 1 << 12;  // fewer cost less than a second thread
-
-template <class Call>
-void for_values(std::int64_t count, const Call& call) {
-  at::parallel_for(0, count, kValuesOfThread, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) call(i);
-  });
-}
-
 class Elementwise final : public UnaryLayer {
  public:
-  Elementwise(const ValueFunction& function, double parameter)
-      : function_(function), parameter_(static_cast<float>(parameter)) {}
+  explicit Elementwise(const Layer& layer) : function_(layer.kind, layer.value) {}
 
   at::Tensor predict(const at::Tensor& x) override {
     const at::Tensor from = x.contiguous();
     at::Tensor y = at::empty_like(from);
-    const float* in = from.data_ptr<float>();
-    float* out = y.data_ptr<float>();
-    for_values(y.numel(), [&](std::int64_t i) { out[i] = function_.value(in[i], parameter_); });
+    function_.apply(y.numel(), from.data_ptr<float>(), y.data_ptr<float>());
     return y;
   }
   at::Tensor forward(const at::Tensor& x, const StepKey&) override {
@@ -110,17 +39,13 @@ class Elementwise final : public UnaryLayer {
   at::Tensor backward(const at::Tensor& gradient, bool) override {
     const at::Tensor dy = gradient.contiguous();
     at::Tensor dx = at::empty_like(dy);
-    const float* in = input_.data_ptr<float>();
-    const float* given = dy.data_ptr<float>();
-    float* out = dx.data_ptr<float>();
-    for_values(dx.numel(), [&](std::int64_t i) { out[i] = given[i] * function_.slope(in[i], parameter_); });
+    function_.apply_slope(dx.numel(), input_.data_ptr<float>(), dy.data_ptr<float>(), dx.data_ptr<float>());
     input_.reset();
     return dx;
   }
 
  private:
-  const ValueFunction& function_;
-  float parameter_;
+  OnednnFunction function_;
   at::Tensor input_;
 };
 
@@ -622,8 +547,8 @@ class Joined final : public TorchLayer {
 std::unique_ptr<TorchLayer> make_torch_layer(const Layer& layer, const LayerTensors& tensors,
                                              bool /*owns_input*/, Precision /*precision*/) {
   if (auto common = make_common_layer(layer)) return common;
-  if (const ValueFunction* function = function_of(layer.kind))
-    return std::make_unique<Elementwise>(*function, layer.value);
+  if (!suits_plain_loops(layer)) leave_to_torch(fmt::format("the layer '{}'", layer.name));
+  if (is_function(layer.kind)) return std::make_unique<Elementwise>(layer);
   switch (layer.kind) {
     case LayerKind::batch_norm:
     case LayerKind::group_norm:
@@ -652,25 +577,16 @@ std::unique_ptr<TorchLayer> make_torch_layer(const Layer& layer, const LayerTens
     case LayerKind::convolution:
       return std::make_unique<PlainConvolution>(layer, tensors);
     case LayerKind::transposed_convolution:
-      needs_torch(fmt::format(
+      leave_to_torch(fmt::format(
           "the layer '{}', a transposed convolution for which oneDNN {} with {} has no fast kernel,",
           layer.name, onednn_version(), onednn_instruction_set()));
     default:
-      needs_torch(fmt::format("the layer '{}' of the kind {}", layer.name, name_of(layer.kind)));
+      leave_to_torch(fmt::format("the layer '{}' of the kind {}", layer.name, name_of(layer.kind)));
   }
 }
 
 std::unique_ptr<TorchLayer> make_spectral_block(const Layer& layer, const LayerTensors& /*tensors*/) {
-  needs_torch(fmt::format("the layer '{}' of the kind {}", layer.name, name_of(layer.kind)));
-}
-
-bool has_torch() {
-  return false;
-}
-
-// The products are oneDNN's: no BLAS can be slow.
-double measure_blas_gflops() {
-  return std::numeric_limits<double>::infinity();
+  leave_to_torch(fmt::format("the layer '{}' of the kind {}", layer.name, name_of(layer.kind)));
 }
 
 }  // namespace wflow::trainer

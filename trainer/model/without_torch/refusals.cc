@@ -1,10 +1,55 @@
 // SPDX-License-Identifier: Apache-2.0
-// In place of what reads and runs TorchScript, in a build without libtorch: one sentence.
+// In place of what needs libtorch, in a build without it: one sentence for each.
+#include <limits>
+
 #include "trainer/analysis/gaussian_process.h"
+#include "trainer/model/back_end.h"
+#include "trainer/model/exported_model.h"
+#include "trainer/model/model_export.h"
 #include "trainer/model/module_score.h"
-#include "trainer/model/network.h"
+#include "trainer/model/split_network.h"
 
 namespace wflow::trainer {
+
+std::unique_ptr<Network> make_torch_network(const ModelGraph& graph, FlatState& state, KernelChoice kernels,
+                                            bool allow_gpu, Precision precision) {
+  return build_network(graph, state, kernels, allow_gpu, precision);
+}
+
+void set_compute_threads(int threads, bool deterministic) {
+  set_kernel_threads(threads, deterministic);
+}
+
+void leave_to_torch(const std::string& what) {
+  needs_torch(what);
+}
+
+bool suits_plain_loops(const Layer& /*layer*/) {
+  return true;
+}
+
+bool has_torch() {
+  return false;
+}
+
+std::string torch_version() {
+  return "none";
+}
+
+std::string compute_device() {
+  return "cpu";
+}
+
+// The products are oneDNN's: no BLAS can be slow.
+double measure_blas_gflops() {
+  return std::numeric_limits<double>::infinity();
+}
+
+std::unique_ptr<Network> make_split_network(const ModelGraph& /*graph*/, FlatState& /*state*/,
+                                            const Distribution& /*distribution*/, RankGroup& /*group*/,
+                                            KernelChoice /*kernels*/) {
+  needs_torch("'grid', by which several ranks share a sample,");
+}
 
 ModelGraph module_graph(std::string /*bytes*/, const std::string& name, const ModelTask& /*task*/) {
   needs_torch("the network in the TorchScript file " + name);
@@ -12,44 +57,27 @@ ModelGraph module_graph(std::string /*bytes*/, const std::string& name, const Mo
 
 void fill_from_module(const ModelGraph& /*graph*/, FlatState& /*state*/) {}
 
-struct ModuleScore::Module {};
-ModuleScore::ModuleScore(const std::string& /*bytes*/, const std::string& name) {
+std::unique_ptr<ModuleScore> open_module_score(const std::string& /*bytes*/, const std::string& name) {
   needs_torch("the TorchScript file " + name);
 }
-ModuleScore::~ModuleScore() = default;
-double ModuleScore::score(std::span<const float> /*predictions*/, std::span<const float> /*truths*/,
-                          std::span<const std::int64_t> /*shape*/, std::span<float> /*slopes*/) const {
-  return 0;
+
+void export_model(const ModelGraph& /*graph*/, const FlatState& /*state*/, const ExportedUnits& /*units*/,
+                  const std::string& path) {
+  needs_torch("the TorchScript file " + path);
 }
 
-struct GaussianProcess::State {};
-GaussianProcess::GaussianProcess(std::vector<double> /*points*/, std::span<const double> /*outputs*/) {
+void export_ensemble(const std::vector<std::filesystem::path>& /*members*/,
+                     std::span<const LossConfig> /*losses*/, const std::filesystem::path& path) {
+  needs_torch("the TorchScript file " + path.string());
+}
+
+std::unique_ptr<ExportedModel> open_exported_model(const std::filesystem::path& file) {
+  needs_torch("the TorchScript file " + file.string());
+}
+
+std::unique_ptr<GaussianProcess> fit_gaussian_process(std::vector<double> /*points*/,
+                                                      std::span<const double> /*outputs*/) {
   needs_torch("a Gaussian process");
-}
-GaussianProcess::~GaussianProcess() = default;
-GaussianProcess::GaussianProcess(GaussianProcess&&) noexcept = default;
-std::vector<double> GaussianProcess::lengths() const {
-  return {};
-}
-double GaussianProcess::noise() const {
-  return 0;
-}
-std::vector<double> GaussianProcess::mean(std::span<const double> /*points*/) const {
-  return {};
-}
-std::vector<std::vector<double>> GaussianProcess::draws(std::span<const double> /*points*/,
-                                                        std::size_t /*count*/, std::uint64_t /*seed*/) const {
-  return {};
-}
-std::vector<double> GaussianProcess::left_out(std::size_t /*folds*/, std::uint64_t /*seed*/) const {
-  return {};
-}
-double GaussianProcess::likelihood(std::span<const double> /*logarithms*/,
-                                   std::span<double> /*derivatives*/) const {
-  return 0;
-}
-std::vector<double> GaussianProcess::logarithms() const {
-  return {};
 }
 
 }  // namespace wflow::trainer

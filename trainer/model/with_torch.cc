@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// The back end of a program that is linked with libtorch: tests, sanitizers, and the module of on_demand.
+#include <ATen/ATen.h>
+#include <torch/version.h>
+
+#include "trainer/model/back_end.h"
+
+namespace wflow::trainer {
+
+std::unique_ptr<Network> make_torch_network(const ModelGraph& graph, FlatState& state, KernelChoice kernels,
+                                            bool allow_gpu, Precision precision) {
+  return build_network(graph, state, kernels, allow_gpu, precision);
+}
+
+void set_compute_threads(int threads, bool deterministic) {
+  set_kernel_threads(threads, deterministic);
+}
+
+bool has_torch() {
+  return true;
+}
+
+std::string torch_version() {
+  return TORCH_VERSION;
+}
+
+std::string compute_device() {
+  return at::hasCUDA() ? "cuda" : "cpu";
+}
+
+}  // namespace wflow::trainer
