@@ -389,6 +389,32 @@ TEST(Gangs, EndTheirRanksOnAllNodes) {
   EXPECT_TRUE(actions.failures[0].final);
 }
 
+TEST(Gangs, AreCountedOnceWhereTheirWorkerComesBackAfterTheyWereLost) {
+  Scheduler scheduler({gangs(0, 1, 2, 1)}, 1);
+  scheduler.start();
+  const auto join = [&](const std::string& name, const std::vector<Lease>& held) {
+    WorkerCapacity capacity(1);
+    capacity.allocation = "a";
+    capacity.node = name;
+    scheduler.worker_joined(name, capacity, held);
+  };
+  join("w0", {});
+  join("w1", {});
+  scheduler.assign(0);
+  const Lease lease = scheduler.take_actions().grants.at(0).lease;
+  scheduler.node_lost("w1", {});
+  EXPECT_EQ(scheduler.take_actions().failures.size(), 1U);
+  scheduler.worker_lost("w0", {});  // it was silent for too long, and runs on
+  scheduler.take_actions();
+  join("w0", {lease});
+  scheduler.node_lost("w1", {});
+  const Actions actions = scheduler.take_actions();
+  EXPECT_TRUE(actions.failures.empty());
+  ASSERT_FALSE(actions.revokes.empty());
+  EXPECT_EQ(actions.revokes[0].worker, "w0");
+  EXPECT_TRUE(actions.revokes[0].kill_running);
+}
+
 // A new coordinator: the worker that has the task names its nodes.
 TEST(Gangs, AreKnownAgainByTheirNodes) {
   const Lease held{(std::uint64_t{1} << 40) + 1, 1, 0, 1, 0, false, 0, 0, 0, {"node-w1", "node-w0"}};

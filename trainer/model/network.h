@@ -100,7 +100,10 @@ int compute_threads();
 bool has_torch();
 // Throws Error{spec}: this build has no libtorch, which `what` needs.
 [[noreturn]] void needs_torch(const std::string& what);
-std::string torch_version();   // "none" without libtorch
+std::string torch_version();  // "none" without libtorch
+// This process grows by so many bytes when it loads libtorch, as rank 0 does for model.pt; 0 if there is none
+// to load.
+std::int64_t bytes_of_torch_to_load();
 std::string onednn_version();  // "2.6.3"
 std::string compute_device();
 // GFLOP/s of a 256 x 256 x 256 product: tens with an optimised BLAS, about 1 with the reference BLAS.

@@ -24,6 +24,10 @@ std::string torch_version() {
   return TORCH_VERSION;
 }
 
+std::int64_t bytes_of_torch_to_load() {
+  return 0;
+}
+
 std::string compute_device() {
   return at::hasCUDA() ? "cuda" : "cpu";
 }

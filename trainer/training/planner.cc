@@ -321,7 +321,7 @@ static RankMemory memory_by_sample(const PlanTask& task, std::int64_t program) {
     most_parts = std::max(most_parts, count);
   }
   const std::int64_t weights = task.graph.parameter_count();
-  memory.program = program + kLaterBytes;
+  memory.program = program + kLaterBytes + bytes_of_torch_to_load();
   memory.state = state_bytes(task) + weights * ExactSums::kBytes;
   if (parts) memory.state += most_parts * weights * kFloatBytes;
   memory.samples = bytes_of_samples(task, grid.ranks(), inputs);
@@ -339,7 +339,7 @@ RankMemory memory_of(const PlanTask& task, const Distribution* parts, std::int64
     inputs = std::max(inputs, input_values(task.graph, parts, rank));
   }
   RankMemory memory;
-  memory.program = program + kLaterBytes;
+  memory.program = program + kLaterBytes + bytes_of_torch_to_load();
   memory.state = state_bytes(task);
   memory.samples = bytes_of_samples(task, sharing, inputs);
   memory.step = samples * step;

@@ -28,6 +28,8 @@ namespace fs = std::filesystem;
 
 // A norm, pool or softmax with more values than these is left to libtorch, whose loops are faster.
 constexpr std::int64_t kFewValues = 32;
+// Measured with Debian's libtorch 1.13, while it wrote model.pt.
+constexpr std::int64_t kTorchBytes = std::int64_t{134} << 20;
 
 // Ends build_network() where a layer is not of this back end.
 struct LeftToTorch {};
@@ -149,6 +151,10 @@ bool has_torch() {
 
 std::string torch_version() {
   return TORCH_VERSION;
+}
+
+std::int64_t bytes_of_torch_to_load() {
+  return torch().loaded() == nullptr ? kTorchBytes : 0;
 }
 
 std::string compute_device() {

@@ -36,6 +36,10 @@ std::string torch_version() {
   return "none";
 }
 
+std::int64_t bytes_of_torch_to_load() {
+  return 0;
+}
+
 std::string compute_device() {
   return "cpu";
 }
