@@ -11,7 +11,7 @@ import subprocess
 import unittest
 from pathlib import Path
 
-from wflow_test import BIN, OK, SOURCE, TASKS_FAILED, USAGE, CampaignTest, Gate, Terminal, gated_study, lines_of
+from wflow_test import BIN, OK, SOURCE, TASKS_FAILED, USAGE, CampaignTest, Gate, Terminal, gated_study, lines_of, wait_for
 
 SAMPLES = 12
 
@@ -313,7 +313,8 @@ study:
         self.write()
         study = self.study(self.text(command=f"python3 {self.folder}/sim.py") + f"on: {{finished: 'echo $WFLOW_STATE > {self.folder}/ended'}}\n", "life.yaml")
         self.wflow("run", study, "-j", "2", "-q")
-        self.assertEqual(lines_of(self.folder / "ended"), ["finished"])
+        # wflow does not wait for the command.
+        self.assertEqual(wait_for(lambda: lines_of(self.folder / "ended"), "the command of finished"), ["finished"])
         self.assertIn("finished", self.wflow("attach").out)
         self.assertIn("wflow attach", self.says("status", "--wait"))
 
