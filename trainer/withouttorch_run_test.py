@@ -35,7 +35,10 @@ class WithoutTorch(train_run_test.TrainRun):
     def test_networks_learn(self):
         for name, keys in NETWORKS.items():
             with self.subTest(name):
-                self.train(self.config(name, **keys))
+                config = self.config(name, **keys)
+                if name == "unet" and self.lacks_avx512(config):
+                    continue
+                self.train(config)
                 result = self.result(name)
                 self.assertEqual(result["versions"]["libtorch"], "none")
                 self.assertFalse((self.root / name / "model.pt").exists())
@@ -43,6 +46,13 @@ class WithoutTorch(train_run_test.TrainRun):
                 self.assertIn("model.onnx", result["checksums"])
                 if REFERENCE:
                     self.compare_with_reference(name, keys)
+
+    def lacks_avx512(self, config):
+        # oneDNN then has no strided gradients of volumes, and the training is refused.
+        done = subprocess.run([train_run_test.PROGRAMS.train, config], capture_output=True, text=True)
+        refused = "a transposed convolution for which oneDNN" in done.stderr
+        self.assertTrue(not refused or (done.returncode == 5 and "AVX512" not in done.stderr.replace("-", "")), done.stderr)
+        return refused
 
     def compare_with_reference(self, name, keys):
         path = self.config(f"{name}-reference", **keys)
