@@ -33,8 +33,15 @@ template <class Function>
 void walk(const Sizes& sizes, const Sizes& first, const Sizes& second, std::size_t axis, std::int64_t at,
           std::int64_t at_second, const Function& function) {
   if (axis == sizes.size()) return function(at, at_second);
-  for (std::int64_t i = 0; i < sizes[axis]; ++i)
-    walk(sizes, first, second, axis + 1, at + i * first[axis], at_second + i * second[axis], function);
+  const std::int64_t count = sizes[axis];
+  if (axis + 1 < sizes.size()) {
+    for (std::int64_t i = 0; i < count; ++i)
+      walk(sizes, first, second, axis + 1, at + i * first[axis], at_second + i * second[axis], function);
+  } else if (first[axis] == 1 && second[axis] == 1) {  // with vectors
+    for (std::int64_t i = 0; i < count; ++i) function(at + i, at_second + i);
+  } else {
+    for (std::int64_t i = 0; i < count; ++i) function(at + i * first[axis], at_second + i * second[axis]);
+  }
 }
 
 // The strides of a tensor that is repeated along axes that it lacks.
