@@ -196,9 +196,8 @@ void Scheduler::wait_again(ArrayId id, Range part) {
 void Scheduler::adopt_part(Worker& worker, const Lease& lease, Range part) {
   TaskArray& array = arrays_[lease.array];
   hold(worker, lease, part);
-  const auto counted = arrays_[lease.array].attempts.find(part.first);
-  if (!lease.nodes.empty() && counted != arrays_[lease.array].attempts.end() &&
-      counted->second.number > lease.attempt) {
+  const auto counted = array.attempts.find(part.first);
+  if (!lease.nodes.empty() && counted != array.attempts.end() && counted->second.number > lease.attempt) {
     // It was lost with one of its nodes before its worker was taken for lost: it runs again, however it ends.
     leases_.set_broken(lease.id);
     revoke(lease.id, lease.array, part, true);

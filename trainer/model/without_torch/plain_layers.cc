@@ -547,7 +547,7 @@ class Joined final : public TorchLayer {
 std::unique_ptr<TorchLayer> make_torch_layer(const Layer& layer, const LayerTensors& tensors,
                                              bool /*owns_input*/, Precision /*precision*/) {
   if (auto common = make_common_layer(layer)) return common;
-  if (!suits_plain_loops(layer)) leave_to_torch(fmt::format("the layer '{}'", layer.name));
+  if (!suits_plain_loops(layer)) leave_to_torch(layer.name);
   if (is_function(layer.kind)) return std::make_unique<Elementwise>(layer);
   switch (layer.kind) {
     case LayerKind::batch_norm:
