@@ -137,7 +137,9 @@ void Pools::listed(const std::string& scheduler, const JobList& list, Now now) {
       continue;
     }
     const bool never_answered = allocations_.at(token).id.empty();
-    const int limit = finishing_ ? 1 : never_answered ? kMissingIntents : timing_.missing;
+    const int limit = finishing_ && !has_workers(token) ? 1
+                      : never_answered                  ? kMissingIntents
+                                                        : timing_.missing;
     if (++at->second.missing < limit) {
       ask_soon(scheduler, now.steady_s);
       continue;

@@ -491,6 +491,23 @@ TEST(Pools, TheEndOfACancelledJobIsReportedWhileItHasWorkers) {
   EXPECT_EQ(cluster.gone[0].token, cluster.token(0));
 }
 
+// The simulation, seed 1189405: one list left a job out while the campaign ended, and its tasks counted as
+// lost.
+TEST(Pools, AtTheEndOneAnswerWithoutAJobDoesNotTakeItsWorkersForLost) {
+  Cluster cluster(pool(1));
+  cluster.pools->set_demand("all", work(1000, 0));
+  cluster.pass(1);
+  cluster.run(cluster.token(0));
+  cluster.pass(40);
+  cluster.pools->stop_submitting();
+  cluster.jobs.erase(cluster.token(0));
+  const std::size_t asked = cluster.queries.size();
+  for (int s = 0; s < 600 && cluster.queries.size() < asked + 2; ++s) cluster.pass(1);
+  EXPECT_TRUE(cluster.gone.empty());
+  cluster.pass(600);
+  EXPECT_EQ(cluster.gone.size(), 1U);
+}
+
 TEST(Pools, AtTheEndAllIsCancelledAlsoWhatIsUnderWay) {
   Cluster cluster;
   cluster.pools->set_demand("all", work(1000, 0));

@@ -192,9 +192,10 @@ void Scheduler::grant(Worker& worker, ArrayId array, Range range, const Attempt&
     arrays_[array].for_each_floor(range, [&](Range, LeaseId floor) {
       trust_from = std::max({trust_from, floor, LeaseId{1}});
     });
-  actions_.grants.push_back({worker.id,
-                             {id, array, range.first, range.size(), attempt.number, attempt.restart, priority,
-                              attempt.memory_bytes, attempt.uncharged(), nodes, trust_from}});
+  actions_.grants.push_back(
+      {worker.id,
+       {id, array, range.first, range.size(), attempt.number, attempt.restart, priority, attempt.memory_bytes,
+        attempt.uncharged(), attempt.failures, attempt.crashes, nodes, trust_from}});
   if (!spare) ready_.serve(queue_id, core_s);
 }
 

@@ -417,7 +417,7 @@ TEST(Gangs, AreCountedOnceWhereTheirWorkerComesBackAfterTheyWereLost) {
 
 // A new coordinator: the worker that has the task names its nodes.
 TEST(Gangs, AreKnownAgainByTheirNodes) {
-  const Lease held{(std::uint64_t{1} << 40) + 1, 1, 0, 1, 0, false, 0, 0, 0, {"node-w1", "node-w0"}};
+  const Lease held{(std::uint64_t{1} << 40) + 1, 1, 0, 1, 0, false, 0, 0, 0, 0, 0, {"node-w1", "node-w0"}};
   Site site({small_tasks(0, 4), gangs(1, 1, 2, 2)}, 2);
   site.join("w0", 2, "a");
   site.nodes["w1"].running[Task(1, 0)] = {held, 5, false};

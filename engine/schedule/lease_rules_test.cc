@@ -250,7 +250,7 @@ TEST(LeaseRules, AnAdoptedLeaseKeepsItsAttempt) {
   Scheduler scheduler({spec}, 2);
   scheduler.start();
   Lease held = part(kFirstLease, 0, 1);
-  held.attempt = 2;  // its two failures were not recorded before the coordinator died
+  held.attempt = held.failures = 2;  // not recorded before the coordinator died
   scheduler.worker_joined("a", {1}, {held});
   scheduler.ended_badly(failure(kFirstLease, 0, 2), "a", 0);
   EXPECT_EQ(state(scheduler, 0), ElementState::failed) << "three executions";
@@ -327,7 +327,8 @@ TEST(LeaseRules, AnAdoptedLeasesExecutionsAreChargedToBothBudgets) {
   Scheduler scheduler({spec}, 2);
   scheduler.start();
   Lease held = part(kFirstLease, 0, 1);
-  held.attempt = 3;  // none of which was recorded: one at most was an ordinary failure
+  held.attempt = 3;  // none of which was recorded
+  held.failures = 1;
   scheduler.worker_joined("a", {1}, {held});
   Outcome asks = failure(kFirstLease, 0, 3);
   asks.exit_code = 104;
@@ -335,6 +336,26 @@ TEST(LeaseRules, AnAdoptedLeasesExecutionsAreChargedToBothBudgets) {
   const Actions actions = scheduler.take_actions();
   EXPECT_EQ(actions.failures.at(0).counts, (AttemptCounts{4, 1, 0, false}));
   EXPECT_TRUE(actions.failures.at(0).final);
+}
+
+TEST(LeaseRules, AnAdoptedLeaseTellsWhatAskedForAnotherExecution) {
+  ArraySpec spec = array_of(1);
+  spec.max_retries = 2;
+  spec.failure_retries = 1;
+  Scheduler first({spec}, 1);
+  first.start();
+  Outcome asks = failure(lease_all(first, "a").id, 0, 0);
+  asks.exit_code = kRetry;
+  first.ended_badly(asks, "a", 0);
+  first.take_actions();
+  const Lease held = lease_all(first, "a");
+  Scheduler second({spec}, 2);  // no record tells it of the first execution
+  second.start();
+  second.worker_joined("a", {1}, {held});
+  second.ended_badly(failure(held.id, 0, 1), "a", 0);
+  const RecordFailure recorded = second.take_actions().failures.at(0);
+  EXPECT_EQ(recorded.counts, (AttemptCounts{2, 1, 0, false}));
+  EXPECT_FALSE(recorded.final) << "its first ordinary failure";
 }
 
 // ---- neutral causes, and memory
@@ -366,6 +387,7 @@ TEST(LeaseRules, AnAdoptedLeaseTellsWhatNoBudgetCounts) {
   Lease held = part(kFirstLease, 0, 1);
   held.attempt = 3;  // none of which was recorded
   held.uncharged = 2;
+  held.failures = 1;
   scheduler.worker_joined("a", {1}, {held});
   scheduler.ended_badly(failure(kFirstLease, 0, 3, EndReason::walltime), "a", 0);
   EXPECT_EQ(scheduler.take_actions().failures.at(0).counts, (AttemptCounts{4, 1, 0, false, 3}));

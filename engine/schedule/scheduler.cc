@@ -204,17 +204,19 @@ void Scheduler::adopt_part(Worker& worker, const Lease& lease, Range part) {
     return;
   }
   if (lease.attempt == 0 || part.size() > 1) return;
-  // The executions before it may not have been recorded, nor how they ended: those that its budget for
-  // ordinary failures does not cover asked for another one, or there would have been none.
+  // The executions before it may not have been recorded: the lease tells how they ended.
   Attempt& attempt = array.attempts[part.first];
   if (attempt.number >= lease.attempt) return;
-  const std::uint32_t missing = lease.attempt - attempt.number;
-  const std::uint32_t uncharged =
-      std::min(missing, lease.uncharged - std::min(lease.uncharged, attempt.uncharged()));
+  std::uint32_t missing = lease.attempt - attempt.number;
+  const auto take = [&](std::uint32_t of_lease, std::uint32_t recorded) {
+    const std::uint32_t taken = std::min(missing, of_lease - std::min(of_lease, recorded));
+    missing -= taken;
+    return taken;
+  };
+  const std::uint32_t uncharged = take(lease.uncharged, attempt.uncharged());
   (lease.memory_bytes > attempt.memory_bytes ? attempt.memory : attempt.neutral) += uncharged;
-  const auto budget = static_cast<std::uint32_t>(std::max(array.spec.failure_retries, 0));
-  const std::uint32_t left = budget - std::min(budget, attempt.failures);
-  attempt.failures += std::min(missing - uncharged, left);
+  attempt.failures += take(lease.failures, attempt.failures);
+  attempt.crashes += take(lease.crashes, attempt.crashes);
   attempt.number = lease.attempt;
   attempt.restart = lease.restart;
   attempt.memory_bytes = lease.memory_bytes;

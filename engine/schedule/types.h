@@ -30,9 +30,11 @@ struct Lease {
   std::int32_t priority = 0;  // higher goes first in the worker's queue
   // To reserve for each process; 0: the step's demand. Set for an element that was killed for memory before.
   std::int64_t memory_bytes = 0;
-  // The number of earlier executions that no budget counts: for a coordinator without a record of
-  // them.
+  // Earlier executions that no budget counts, ordinary failures, and losses with a worker: for a coordinator
+  // without a record of them. The others asked for another execution.
   std::uint32_t uncharged = 0;
+  std::uint32_t failures = 0;
+  std::uint32_t crashes = 0;
   // The node names of a task on several nodes, that of the worker which starts it first. Empty: on this
   // worker alone. In a revoked part of a lease it means that all of the task's processes on the node must be
   // killed.

@@ -90,7 +90,7 @@ TEST(Codec, WritesPlainMessagePack) {
 TEST(Codec, ReadsStoredBytes) {
   const std::string acknowledge("\x92\x08\xcd\x01\x00", 5);
   EXPECT_EQ(encode(Acknowledge{256}), acknowledge);
-  const std::string leases("\x92\x07\x91\x9c\x01\x02\x03\x04\x05\xc3\xff\x00\x00\x90\x00\x90", 16);
+  const std::string leases("\x92\x07\x91\x9e\x01\x02\x03\x04\x05\xc3\xff\x00\x00\x00\x00\x90\x00\x90", 18);
   EXPECT_EQ(encode(Leases{{{1, 2, 3, 4, 5, true, -1}}}), leases);
   EXPECT_EQ(encode(Drain{}), "\x91\x0a");
   // A question: [13, [alternative, fields]]; an answer: [14, [alternative, fields]].

@@ -29,7 +29,7 @@ using engine::RunningElement;
 using engine::TaskUsage;
 
 // Raised by one with every change that an older peer would misread.
-inline constexpr std::uint32_t kProtocol = 10;
+inline constexpr std::uint32_t kProtocol = 11;
 
 // ---- worker to coordinator
 

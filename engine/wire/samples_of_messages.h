@@ -261,8 +261,13 @@ inline std::vector<Answer> sample_answers() {
 }
 
 inline std::vector<Message> sample_messages() {
-  const Lease lease{1ULL << 63, 7,         100, 1ULL << 40,   2, true,
-                    -5,         1LL << 40, 3,   {"n1", "n2"}, 0, {{640, 2, "its task of simulate failed"}}};
+  const Lease lease{1ULL << 63, 7,
+                    100,        1ULL << 40,
+                    2,          true,
+                    -5,         1LL << 40,
+                    3,          2,
+                    1,          {"n1", "n2"},
+                    0,          {{640, 2, "its task of simulate failed"}}};
   const Outcome outcome{9, 7, 12, 1, EndReason::timed_out, -15, 1.7e9, 0.25, "no space left\n"};
   const ProcessIdentity guardian{"host", "boot", "pid:[1]", 4711, 12345};
   const ProcessIdentity agent{"host", "boot", "pid:[1]", 4712, 12346};

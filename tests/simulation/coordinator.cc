@@ -320,8 +320,10 @@ void Coordinator::acknowledge_early(const engine::CoordinatorEvent& event) {
 
 void Coordinator::handle(engine::CoordinatorEvent event) {
   if (const auto* message = std::get_if<engine::event::Message>(&event)) {
-    if (const auto* hello = std::get_if<wire::Hello>(&message->message))
+    if (const auto* hello = std::get_if<wire::Hello>(&message->message)) {
       peer_workers_[message->peer] = hello->worker;
+      greeted_s_[hello->worker] = around_.timeline.now_s();
+    }
     if (std::holds_alternative<wire::Query>(message->message))
       answered_from_[message->peer] = ended_elements();
   }

@@ -131,6 +131,7 @@ class Coordinator final : public Process, public Server {
   bool commit_due_ = false;
   std::set<std::string> durable_workers_;
   std::map<engine::PeerId, std::string> peer_workers_;     // by the last Hello of each
+  std::map<std::string, double> greeted_s_;                // the last Hello of each worker
   std::map<engine::PeerId, std::uint64_t> answered_from_;  // elements that had ended when it asked
   std::set<engine::PeerId> undelivered_;                   // while actions are carried out
   double scheduled_s_ = -1;

@@ -313,10 +313,11 @@ void Coordinator::expect_leased_again() {
   if (gone.empty()) return;
   constexpr std::size_t kMany = 1'000'000;  // workers: the longest time between two heartbeats
   const double limit_s = 3 * around_.timing.heartbeat_of(kMany) + kLeasedAgain_s;
-  around_.timeline.after(limit_s, [this, gone, pauses = pauses_] {
+  around_.timeline.after(limit_s, [this, gone, pauses = pauses_, asked_s = around_.timeline.now_s()] {
     if (!runs() || failing_ || pauses != pauses_) return;
     for (const std::string& id : gone) {
-      if (!machine_->scheduler().workers().contains(id)) continue;
+      // A Hello that was on the way says otherwise.
+      if (!machine_->scheduler().workers().contains(id) || greeted_s_[id] > asked_s) continue;
       throw Violation("leased again at once",
                       fmt::format("{} holds its leases though the scheduler has said that it is gone", id));
     }

@@ -147,7 +147,7 @@ TEST(AgentMachine, TakesItsNodesPartOfATaskOnSeveral) {
   task.resources.nodes = 2;
   task.resources.procs = 5;
   bench.hear(wire::Templates{{task}});
-  bench.hear(wire::Leases{{{9, 2, 0, 1, 0, false, 0, 0, 0, {"n1", "n2"}}, {10, 1, 0, 4}}});
+  bench.hear(wire::Leases{{{9, 2, 0, 1, 0, false, 0, 0, 0, 0, 0, {"n1", "n2"}}, {10, 1, 0, 4}}});
   bench.turn();
   const auto starts = bench.all<action::StartTask>();
   ASSERT_EQ(starts.size(), 2U) << "three cores, and one for another task";
@@ -158,7 +158,7 @@ TEST(AgentMachine, TakesItsNodesPartOfATaskOnSeveral) {
 TEST(AgentMachine, KillsWhatIsLeftOfATaskOnItsNode) {
   Bench bench;
   bench.join();
-  bench.hear(wire::Revoke{{{77, 2, 0, 1, 0, false, 0, 0, 0, {"n2"}}}, false, true});
+  bench.hear(wire::Revoke{{{77, 2, 0, 1, 0, false, 0, 0, 0, 0, 0, {"n2"}}}, false, true});
   const auto ends = bench.all<action::EndRanks>();
   ASSERT_EQ(ends.size(), 1U) << "it need not hold the lease";
   EXPECT_EQ(ends[0].lease, 77U);
