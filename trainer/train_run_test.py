@@ -233,23 +233,19 @@ class EndToEnd(TrainRun):
         libraries = subprocess.run(["ldd", PROGRAMS.train], capture_output=True, text=True, check=True).stdout
         if "libtorch" in libraries:
             self.skipTest("a sanitizer's wflow-train is linked with libtorch")
-        # An installation without the module: the training runs to its end, and then model.pt can't be written.
+        # An installation without the module: networks of wflow's own kernels are trained and exported.
         bare = self.root / "bare/bin/wflow-train"
         bare.parent.mkdir(parents=True)
         shutil.copy(PROGRAMS.train, bare)
-        config = self.config("own", epochs=2, augment=None)
-        done = subprocess.run([bare, config], capture_output=True, text=True)
-        self.assertEqual(done.returncode, 5, done.stderr)
-        self.assertRegex(done.stderr, r"can't load libtorch: .*bare/lib/wflow/libwflow_torch.so: .*; is the installation whole\?")
-        self.assertEqual(len(re.findall(r"^epoch \d/2 ", done.stdout, re.M)), 2)
-        done = self.train(config)
-        self.assertIn("nothing is left to train", done.stdout)
+        done = subprocess.run([bare, self.config("own", epochs=2, augment=None)], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
         self.assertTrue((self.root / "own/model.pt").exists())
         # A layer of libtorch: nothing is trained.
         config = self.config("resize", epochs=1, augment=None,
                              model={"layers": [{"convolution": 4}, "relu", {"resize": 8}, "global_mean", {"dense": 2}]})
         done = subprocess.run([bare, config], capture_output=True, text=True)
         self.assertEqual(done.returncode, 5, done.stderr)
+        self.assertRegex(done.stderr, r"can't load libtorch: .*bare/lib/wflow/libwflow_torch.so: .*; is the installation whole\?")
         self.assertNotIn("epoch", done.stdout)
         self.train(config)
 

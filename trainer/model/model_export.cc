@@ -12,133 +12,36 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "base/version.h"
-#include "trainer/model/layer_constants.h"
 #include "trainer/model/torch_layers.h"
-#include "trainer/model/torchscript_sequence.h"
+#include "trainer/model/torchscript_file.h"
 
 namespace wflow::trainer {
 namespace {
 
-at::Tensor tensor_of(const FlatEntry& entry, std::span<const float> all) {
-  // libtorch has no tensors of constants; the module is written while the state is there, and not changed.
-  auto* begin = const_cast<float*>(all.data()) + entry.offset;
-  return at::from_blob(begin, entry.spec.shape, at::TensorOptions().dtype(at::kFloat));
-}
-
-at::Tensor tensor_of(const std::vector<double>& values, const std::vector<std::int64_t>& shape, bool wide) {
+at::Tensor tensor_of(const ModuleScale& scale) {
   at::Tensor tensor =
-      at::empty({static_cast<std::int64_t>(values.size())}, at::TensorOptions().dtype(at::kDouble));
-  std::copy(values.begin(), values.end(), tensor.data_ptr<double>());
-  return tensor.to(wide ? at::kDouble : at::kFloat).view(shape);
+      at::empty({static_cast<std::int64_t>(scale.values.size())}, at::TensorOptions().dtype(at::kDouble));
+  std::copy(scale.values.begin(), scale.values.end(), tensor.data_ptr<double>());
+  return tensor.to(scale.wide ? at::kDouble : at::kFloat).view(scale.shape);
 }
 
-// Adds mean and deviation of an input; for one cell in float64 (torchscript_source).
-void add_scale(torch::jit::Module& module, const std::string& name, const FieldScale& scale,
-               const TensorShape& input, bool field) {
-  const bool wide = input.voxels() == 1 || scale.needs_double();
-  const auto shape = field ? std::vector<std::int64_t>{1, -1, 1, 1, 1} : std::vector<std::int64_t>{1, 1};
-  module.register_buffer(name + "_mean", tensor_of(scale.mean, shape, wide));
-  module.register_buffer(name + "_std", tensor_of(scale.std, shape, wide));
+template <class T>
+c10::IValue value_of(const T& one) {
+  return one;
 }
 
-void add_network(torch::jit::Module& module, const ModelGraph& graph, const FlatState& state) {
-  if (graph.is_module()) {
-    module.register_module("network", module_with_values(graph.layers.front(), state));
-    return;
-  }
-  // The graph may be a part of the network that the state is of.
-  for (const ParameterSpec& spec : graph.parameters())
-    module.register_parameter(member_of(spec.name),
-                              tensor_of(*state.parameters().find(spec.name), state.values()), false);
-  for (const ParameterSpec& spec : graph.buffers())
-    module.register_buffer(member_of(spec.name),
-                           tensor_of(*state.buffers().find(spec.name), state.buffer_values()));
-  for (const Layer& layer : graph.layers) {
-    for (const LayerConstant& constant : constants_of(layer)) {
-      const std::vector<double> values(constant.values.begin(), constant.values.end());
-      module.register_buffer(member_of(constant.name), tensor_of(values, constant.shape, false));
-    }
-  }
-}
-
-c10::List<std::string> string_list(const std::vector<std::string>& strings) {
-  c10::List<std::string> list;
-  for (const std::string& text : strings) list.push_back(text);
+template <class T>
+c10::IValue value_of(const std::vector<T>& values) {
+  c10::List<T> list;
+  for (const auto& value : values) list.push_back(value);
   return list;
 }
 
-c10::List<double> real_list(const std::vector<double>& numbers) {
-  c10::List<double> list;
-  for (const double number : numbers) list.push_back(number);
-  return list;
-}
-
-const char* units_of(const OutputUnits& output) {
-  return output.keeps_transform() ? "transformed" : "physical";
-}
-
-void describe_one_output(torch::jit::Module& module, const OutputUnits& output) {
-  module.register_attribute("loss", c10::StringType::get(), std::string(name_of(output.loss)));
-  module.register_attribute("units", c10::StringType::get(), std::string(units_of(output)));
-  if (!output.quantiles.empty())
-    module.register_attribute("quantiles", c10::ListType::ofFloats(), real_list(output.quantiles));
-  module.register_attribute("target_grid", c10::ListType::ofInts(), c10::IValue(output.grid));
-  module.register_attribute("target_has_channels", c10::BoolType::get(), output.has_channels);
-}
-
-void describe_heads(torch::jit::Module& module, const std::vector<OutputUnits>& outputs) {
-  c10::List<std::string> names, losses, units;
-  c10::List<c10::List<std::string>> targets;
-  c10::List<c10::List<std::int64_t>> grids;
-  c10::List<bool> has_channels;
-  c10::List<c10::List<double>> quantiles;
-  for (const OutputUnits& output : outputs) {
-    names.push_back(output.name);
-    losses.push_back(std::string(name_of(output.loss)));
-    units.push_back(std::string(units_of(output)));
-    targets.push_back(string_list(output.targets));
-    grids.push_back(c10::List<std::int64_t>(c10::ArrayRef<std::int64_t>(output.grid)));
-    has_channels.push_back(output.has_channels);
-    quantiles.push_back(real_list(output.quantiles));
-  }
-  module.register_attribute("heads", c10::ListType::ofStrings(), names);
-  module.register_attribute("head_losses", c10::ListType::ofStrings(), losses);
-  module.register_attribute("head_units", c10::ListType::ofStrings(), units);
-  module.register_attribute("head_targets", c10::ListType::create(c10::ListType::ofStrings()), targets);
-  module.register_attribute("head_grids", c10::ListType::create(c10::ListType::ofInts()), grids);
-  module.register_attribute("head_has_channels", c10::ListType::ofBools(), has_channels);
-  module.register_attribute("head_quantiles", c10::ListType::create(c10::ListType::ofFloats()), quantiles);
-}
-
-// Scales of the outputs, and the attributes that describe them.
-void add_outputs(torch::jit::Module& module, const std::vector<OutputUnits>& outputs) {
-  std::vector<std::string> targets;
-  for (std::size_t h = 0; h < outputs.size(); ++h) {
-    const OutputUnits& output = outputs[h];
-    const std::string name = h == 0 ? "y" : "y" + std::to_string(h);
-    const std::vector<std::int64_t> shape =
-        output.fields ? std::vector<std::int64_t>{1, -1, 1, 1, 1} : std::vector<std::int64_t>{1, -1};
-    module.register_buffer(name + "_mean", tensor_of(output.mean, shape, output.needs_double()));
-    module.register_buffer(name + "_std", tensor_of(output.deviation, shape, output.needs_double()));
-    targets.insert(targets.end(), output.targets.begin(), output.targets.end());
-  }
-  module.register_attribute("targets", c10::ListType::ofStrings(), string_list(targets));
-  if (outputs.size() == 1) {
-    describe_one_output(module, outputs.front());
-  } else {
-    describe_heads(module, outputs);
-  }
-}
-
-void add_metrics(torch::jit::Module& module, const std::vector<MetricConfig>& metrics) {
-  if (metrics.empty()) return;
-  c10::List<std::string> names, formulas;
-  for (const MetricConfig& metric : metrics) {
-    names.push_back(metric.name);
-    formulas.push_back(metric.formula);
-  }
-  module.register_attribute("metric_names", c10::ListType::ofStrings(), names);
-  module.register_attribute("metric_formulas", c10::ListType::ofStrings(), formulas);
+template <class T>
+c10::IValue value_of(const std::vector<std::vector<T>>& values) {
+  c10::List<c10::List<T>> lists;
+  for (const std::vector<T>& value : values) lists.push_back(value_of(value).template to<c10::List<T>>());
+  return lists;
 }
 
 // Source that combines the members' outputs, [members, samples, channels, ...], into mean and deviation of
@@ -240,62 +143,25 @@ std::vector<std::string> describe_ensemble(const torch::jit::Module& member,
 
 }  // namespace
 
-void export_model(const ModelGraph& graph, const FlatState& state, const ExportedUnits& units,
-                  const std::string& path) {
+void export_module(const ModelGraph& graph, const FlatState& state, const ExportedUnits& units,
+                   const std::filesystem::path& path) {
   try {
     torch::jit::Module module("WflowModel");
-    add_network(module, graph, state);
-    const Normalisation& normalisation = units.normalisation;
-    add_outputs(module, units.outputs);
-    add_metrics(module, units.metrics);
-    c10::List<std::string> inputs;
-    std::size_t number = 0;
-    for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
-      inputs.push_back(graph.inputs[i].name);
-      const std::string name = graph.inputs[i].name == kField ? "x" : "in" + std::to_string(i);
-      if (const auto scale = normalisation.of_field(graph.inputs[i].name)) {
-        add_scale(module, name, *scale, graph.inputs[i].shape, true);
-        continue;
-      }
-      add_scale(module, name, {{normalisation.numbers_mean[number]}, {normalisation.numbers_std[number]}},
-                graph.inputs[i].shape, false);
-      ++number;
+    module.register_module("network", module_with_values(graph.layers.front(), state));
+    const ModuleMembers members = members_of(graph, units);
+    for (const ModuleScale& scale : members.scales) module.register_buffer(scale.name, tensor_of(scale));
+    for (const auto& [name, attribute] : members.attributes) {
+      const c10::IValue value = std::visit([](const auto& of) { return value_of(of); }, attribute);
+      module.register_attribute(name, value.type(), value);
     }
-    module.register_attribute("inputs", c10::ListType::ofStrings(), inputs);
-    std::vector<std::string> drawn = units.random_inputs;
-    std::erase_if(drawn, [&](const std::string& name) {
-      return std::ranges::find(graph.inputs, name, &NamedShape::name) == graph.inputs.end();
-    });
-    module.register_attribute("random_inputs", c10::ListType::ofStrings(), string_list(drawn));
-    c10::List<c10::List<std::string>> columns;
-    for (const std::vector<std::string>& of_input : units.columns) {
-      columns.push_back(string_list(of_input));
-    }
-    module.register_attribute("columns", c10::ListType::create(c10::ListType::ofStrings()), columns);
-    c10::List<c10::List<std::int64_t>> shapes;
-    c10::List<c10::List<double>> ranges;
-    for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
-      const TensorShape& shape = graph.inputs[i].shape;
-      shapes.push_back(
-          c10::List<std::int64_t>({shape.channels, shape.extent[0], shape.extent[1], shape.extent[2]}));
-      c10::List<double> of_input;
-      for (std::size_t c = 0; i < units.ranges.size() && c < units.ranges[i].size(); ++c) {
-        of_input.push_back(units.ranges[i][c].first);
-        of_input.push_back(units.ranges[i][c].second);
-      }
-      ranges.push_back(of_input);
-    }
-    module.register_attribute("shapes", c10::ListType::create(c10::ListType::ofInts()), shapes);
-    module.register_attribute("ranges", c10::ListType::create(c10::ListType::ofFloats()), ranges);
-    module.register_attribute("wflow", c10::StringType::get(), std::string(kVersion));
     module.define(torchscript_source(graph, units));
     module.eval();
     DurableFile file(path);
     module.save(file.temporary().string());
     file.publish();
   } catch (const c10::Error& error) {
-    throw Error(ExitCode::internal,
-                "cannot export the network to " + path + ": " + error.what_without_backtrace());
+    throw Error(ExitCode::internal, fmt::format("cannot export the network to {}: {}", path.string(),
+                                                error.what_without_backtrace()));
   }
 }
 

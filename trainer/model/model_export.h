@@ -81,7 +81,11 @@ std::string torchscript_source(const ModelGraph& graph, const ExportedUnits& uni
 // `targets` the outputs of all, and `head_targets`, `head_losses`, `head_units`, `head_grids` and
 // `head_has_channels` describe each of them in place of `loss`, `units` and the stored shape.
 void export_model(const ModelGraph& graph, const FlatState& state, const ExportedUnits& units,
-                  const std::string& path);
+                  const std::filesystem::path& path);
+
+// export_model() of a network that is a TorchScript module of the user's: by libtorch.
+void export_module(const ModelGraph& graph, const FlatState& state, const ExportedUnits& units,
+                   const std::filesystem::path& path);
 
 // Writes several exported models as one TorchScript file. `members` are files of export_model(), trained on
 // the same data; `losses` are those of their heads. The module has the same inputs. It returns the members'
@@ -95,9 +99,6 @@ void export_ensemble(const std::vector<std::filesystem::path>& members, std::spa
 // An ONNX file is for runtimes without libtorch.
 inline constexpr int kOnnxVersion = 8;  // IR version and operator set of Debian 12's libonnx (1.12)
 inline constexpr int kOnnxOperators = 17;
-
-// The file that a training's events and summaries name: model.pt, without libtorch model.onnx.
-std::string model_file_name();
 
 // The file's bytes: the same function as model.pt, raw data -> physical units. Inputs are float32, by name:
 // fields [N, C, D, H, W] of the training's size, numbers [N, 1]; the output is `prediction`, or with several

@@ -398,8 +398,4 @@ std::string torchscript_source(const ModelGraph& graph, const ExportedUnits& uni
                               text::join(values, ", "));
 }
 
-std::string model_file_name() {
-  return has_torch() ? "model.pt" : "model.onnx";
-}
-
 }  // namespace wflow::trainer

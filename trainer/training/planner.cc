@@ -292,6 +292,11 @@ bool predicts_memory(const TrainConfig& config, const ModelGraph& graph) {
          config.stage == Stage::none && compute_device() == "cpu";
 }
 
+// Rank 0 joins the members of an ensemble with libtorch.
+static std::int64_t bytes_of_program(const PlanTask& task, std::int64_t program) {
+  return program + kLaterBytes + (task.config.members > 1 ? bytes_of_torch_to_load() : 0);
+}
+
 // With `deterministic: grid`: one sample at a time, in the parts of its finest grid, each with gradients of
 // its own, and the exact sums of all gradients.
 static RankMemory memory_by_sample(const PlanTask& task, std::int64_t program) {
@@ -321,7 +326,7 @@ static RankMemory memory_by_sample(const PlanTask& task, std::int64_t program) {
     most_parts = std::max(most_parts, count);
   }
   const std::int64_t weights = task.graph.parameter_count();
-  memory.program = program + kLaterBytes + bytes_of_torch_to_load();
+  memory.program = bytes_of_program(task, program);
   memory.state = state_bytes(task) + weights * ExactSums::kBytes;
   if (parts) memory.state += most_parts * weights * kFloatBytes;
   memory.samples = bytes_of_samples(task, grid.ranks(), inputs);
@@ -339,7 +344,7 @@ RankMemory memory_of(const PlanTask& task, const Distribution* parts, std::int64
     inputs = std::max(inputs, input_values(task.graph, parts, rank));
   }
   RankMemory memory;
-  memory.program = program + kLaterBytes + bytes_of_torch_to_load();
+  memory.program = bytes_of_program(task, program);
   memory.state = state_bytes(task);
   memory.samples = bytes_of_samples(task, sharing, inputs);
   memory.step = samples * step;

@@ -60,16 +60,6 @@ PartModel exported_model(const Session& session) {
   return model_of_heads(session.graph, session.units(), exported);
 }
 
-const char* other_model() {
-  return has_torch() ? "model.pt is there" : "there is no model but the checkpoint";
-}
-
-// TorchScript; without libtorch, none is left of an earlier run.
-void write_torchscript(const PartModel& model, const FlatState& state, const fs::path& path) {
-  if (has_torch()) return export_model(model.graph, state, model.units, path.string());
-  fs::remove(path);
-}
-
 void write_onnx(const Session& session, const PartModel& model, const FlatState& state, RunReport& report) {
   const ModelGraph& graph = model.graph;
   const fs::path path = fs::path(session.config.output) / "model.onnx";
@@ -77,8 +67,8 @@ void write_onnx(const Session& session, const PartModel& model, const FlatState&
     fs::remove(path);  // left by an earlier run
     report.say(
         fmt::format("model.onnx is not written: it takes three times the memory of the {} weights, of "
-                    "which this training keeps a share on each rank; {}",
-                    graph.parameter_count(), other_model()));
+                    "which this training keeps a share on each rank; model.pt is there",
+                    graph.parameter_count()));
     return;
   }
   if (fits_onnx(graph)) {
@@ -90,8 +80,8 @@ void write_onnx(const Session& session, const PartModel& model, const FlatState&
     report.say("model.onnx is not written: what is inside a TorchScript module is not known");
     return;
   }
-  report.warn(fmt::format("the network has {} parameters, and an ONNX file holds 2 GiB: {}",
-                          graph.parameter_count(), other_model()));
+  report.warn(fmt::format("the network has {} parameters, and an ONNX file holds 2 GiB: model.pt is there",
+                          graph.parameter_count()));
 }
 
 // model-PART.pt and model-PART.onnx of the parts that are exported.
@@ -101,7 +91,7 @@ void write_parts(const Session& session, const FlatState& state) {
   for (const PartConfig& part : session.config.parts) {
     if (!part.save) continue;
     const PartModel model = part_model(session.graph, units, part.name);
-    write_torchscript(model, state, output / fmt::format("model-{}.pt", part.name));
+    export_model(model.graph, state, model.units, output / fmt::format("model-{}.pt", part.name));
     write_file_durably(output / fmt::format("model-{}.onnx", part.name),
                        onnx_file(model.graph, state, model.units));
   }
@@ -373,7 +363,7 @@ void write_results(Session& session, const Heads& heads, TrainingState& state, c
   report.write_metrics(counters);
   write_file_durably(output / "train.yaml", yaml::emit(to_yaml(session.config)));
   const PartModel exported = exported_model(session);
-  write_torchscript(exported, state.flat, output / "model.pt");
+  export_model(exported.graph, state.flat, exported.units, output / "model.pt");
   write_onnx(session, exported, state.flat, report);
   write_parts(session, state.flat);
   write_proposals(session, state.flat);
@@ -398,10 +388,10 @@ void write_results(Session& session, const Heads& heads, TrainingState& state, c
   write_result(output, std::move(result));
   if (split.size() > 0 && session.options.contest == nullptr) report.say("\n" + test_lines(test));
   report.say(performance_line(performance));
-  report.say(fmt::format("results in {}: {}{}predictions.h5, predictions.csv, metrics.csv, result.json",
-                         output.string(), has_torch() ? "model.pt, " : "",
-                         fs::exists(output / "model.onnx") ? "model.onnx, " : ""));
-  report.results(test, counters, output / model_file_name(),
+  report.say(
+      fmt::format("results in {}: model.pt, {}predictions.h5, predictions.csv, metrics.csv, result.json",
+                  output.string(), fs::exists(output / "model.onnx") ? "model.onnx, " : ""));
+  report.results(test, counters, output / "model.pt",
                  output / (learns_numbers(session) ? "predictions.csv" : "predictions.h5"));
 }
 

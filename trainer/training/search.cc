@@ -211,7 +211,7 @@ std::string search_json(const SearchConfig& search, EarlyStop early_stop) {
                                        {"rungs", search.rungs},
                                        {"keep", search.keep},
                                        {"best", best},
-                                       {"model", best + "/" + model_file_name()},
+                                       {"model", best + "/model.pt"},
                                        {"trainings", std::move(list)}};
   return json.dump(2) + "\n";
 }

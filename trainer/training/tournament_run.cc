@@ -182,9 +182,9 @@ void report_best(const Ranking& ranking, const TrainConfig& config) {
   std::string out = "\n" + ranking_lines(ranking);
   if (const auto table = best.at("table").get<std::string>(); !table.empty()) out += "\n" + table;
   out += fmt::format(
-      "results of trainer {} in {}: {}model.onnx, predictions.h5, predictions.csv, "
-      "metrics.csv, result.json\n",
-      ranking.best() + 1, config.output, has_torch() ? "model.pt, " : "");
+      "results of trainer {} in {}: model.pt, model.onnx, predictions.h5, predictions.csv, metrics.csv, "
+      "result.json\n",
+      ranking.best() + 1, config.output);
   std::fputs(out.c_str(), stdout);
   std::fflush(stdout);
   EventWriter events = EventWriter::from_environment();
@@ -196,7 +196,7 @@ void report_best(const Ranking& ranking, const TrainConfig& config) {
       events.metric("test_mae_ratio/" + target, ratio.get<double>(), epoch, step);
   events.note(fmt::format("tournament: the best of {} models is that of trainer {}", ranking.order.size(),
                           ranking.best() + 1));
-  events.artifact("model", (output / model_file_name()).string());
+  events.artifact("model", (output / "model.pt").string());
   events.artifact(
       "predictions",
       (output / (fs::exists(output / "predictions.csv") ? "predictions.csv" : "predictions.h5")).string());

@@ -27,7 +27,7 @@ struct TorchFunctions {
   decltype(&trainer::module_graph) module_graph;
   decltype(&trainer::fill_from_module) fill_from_module;
   decltype(&trainer::open_module_score) open_module_score;
-  decltype(&trainer::export_model) export_model;
+  decltype(&trainer::export_module) export_module;
   decltype(&trainer::export_ensemble) export_ensemble;
   decltype(&trainer::open_exported_model) open_exported_model;
   decltype(&trainer::fit_gaussian_process) fit_gaussian_process;

@@ -179,9 +179,9 @@ std::unique_ptr<ModuleScore> open_module_score(const std::string& bytes, const s
   return torch().functions().open_module_score(bytes, name);
 }
 
-void export_model(const ModelGraph& graph, const FlatState& state, const ExportedUnits& units,
-                  const std::string& path) {
-  torch().functions().export_model(graph, state, units, path);
+void export_module(const ModelGraph& graph, const FlatState& state, const ExportedUnits& units,
+                   const fs::path& path) {
+  torch().functions().export_module(graph, state, units, path);
 }
 
 void export_ensemble(const std::vector<fs::path>& members, std::span<const LossConfig> losses,

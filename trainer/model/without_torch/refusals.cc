@@ -65,9 +65,9 @@ std::unique_ptr<ModuleScore> open_module_score(const std::string& /*bytes*/, con
   needs_torch("the TorchScript file " + name);
 }
 
-void export_model(const ModelGraph& /*graph*/, const FlatState& /*state*/, const ExportedUnits& /*units*/,
-                  const std::string& path) {
-  needs_torch("the TorchScript file " + path);
+void export_module(const ModelGraph& /*graph*/, const FlatState& /*state*/, const ExportedUnits& /*units*/,
+                   const std::filesystem::path& path) {
+  needs_torch("the TorchScript file " + path.string());
 }
 
 void export_ensemble(const std::vector<std::filesystem::path>& /*members*/,
