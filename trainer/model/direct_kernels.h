@@ -55,6 +55,11 @@ struct DirectKernels {
   // dy = factor * (g - g_mean - (y - mean) * gy_factor). Adds the sum of g.
   void (*activate_backward)(const float* y, const float* dz, const BoxSize& box, const Activation& how,
                             float mean, float g_mean, float gy_factor, float* dy, double* sum_g);
+
+  // The gates of recurrent layers; x and y may be the same. Errors of 3 units in the last place at most
+  // (exp and tanh by the polynomials of Cephes, expf.c and tanhf.c).
+  void (*sigmoid)(const float* x, std::int64_t count, float* y);
+  void (*tanh)(const float* x, std::int64_t count, float* y);
 };
 
 // The best set for this processor. WFLOW_KERNELS=plain|avx2|avx512 in the environment chooses another (for

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "trainer/model/direct_kernels.h"
 #include "trainer/model/matrix_product.h"
 #include "trainer/model/torch_layers.h"
 
@@ -155,27 +156,22 @@ class Direction {
       multiply({size.samples, 4 * units, units}, {.b_by_column = true, .add = true},
                at_step(pass.states, t - 1), tensors_[1].value.data_ptr<float>(), gates);
     }
-    const at::Tensor step = pass.gates.select(0, t);
-    step.narrow(1, 0, 2 * units).sigmoid_();
-    step.narrow(1, 2 * units, units).tanh_();
-    step.narrow(1, 3 * units, units).sigmoid_();
-    float* cells = at_step(pass.cells, t);
+    const DirectKernels& kernels = direct_kernels();
     for (std::int64_t n = 0; n < size.samples; ++n) {
-      const float* gate = gates + n * 4 * units;
-      float* cell = cells + n * units;
+      float* gate = gates + n * 4 * units;
+      kernels.sigmoid(gate, 2 * units, gate);
+      kernels.tanh(gate + 2 * units, units, gate + 2 * units);
+      kernels.sigmoid(gate + 3 * units, units, gate + 3 * units);
+      float* cell = at_step(pass.cells, t) + n * units;
       const float* before = t > 0 ? at_step(pass.cells, t - 1) + n * units : nullptr;
       for (std::int64_t u = 0; u < units; ++u) {
         cell[u] = gate[u] * gate[2 * units + u];
         if (before != nullptr) cell[u] += gate[units + u] * before[u];
       }
-    }
-    at::Tensor bent = pass.bent.select(0, t);
-    at::tanh_out(bent, pass.cells.select(0, t));
-    for (std::int64_t n = 0; n < size.samples; ++n) {
-      const float* output = gates + n * 4 * units + 3 * units;
-      const float* value = at_step(pass.bent, t) + n * units;
+      float* bent = at_step(pass.bent, t) + n * units;
+      kernels.tanh(cell, units, bent);
       float* state = at_step(pass.states, t) + n * units;
-      for (std::int64_t u = 0; u < units; ++u) state[u] = output[u] * value[u];
+      for (std::int64_t u = 0; u < units; ++u) state[u] = gate[3 * units + u] * bent[u];
     }
   }
 
@@ -215,17 +211,16 @@ class Direction {
       multiply({size.samples, 3 * units, units}, {.b_by_column = true, .add = true},
                at_step(pass.states, t - 1), tensors_[1].value.data_ptr<float>(), by_state.data_ptr<float>());
     }
-    const at::Tensor step = pass.gates.select(0, t);
-    step.narrow(1, 0, 2 * units).add_(by_state.narrow(1, 0, 2 * units)).sigmoid_();
+    const DirectKernels& kernels = direct_kernels();
     for (std::int64_t n = 0; n < size.samples; ++n) {
       float* gate = at_step(pass.gates, t) + n * 3 * units;
-      const float* part = by_state.data_ptr<float>() + n * 3 * units + 2 * units;
+      const float* part = by_state.data_ptr<float>() + n * 3 * units;
+      for (std::int64_t u = 0; u < 2 * units; ++u) gate[u] += part[u];
+      kernels.sigmoid(gate, 2 * units, gate);
+      part += 2 * units;
       std::memcpy(at_step(pass.bent, t) + n * units, part, bytes_of(units));
       for (std::int64_t u = 0; u < units; ++u) gate[2 * units + u] += gate[u] * part[u];
-    }
-    step.narrow(1, 2 * units, units).tanh_();
-    for (std::int64_t n = 0; n < size.samples; ++n) {
-      const float* gate = at_step(pass.gates, t) + n * 3 * units;
+      kernels.tanh(gate + 2 * units, units, gate + 2 * units);
       const float* before = t > 0 ? at_step(pass.states, t - 1) + n * units : nullptr;
       float* state = at_step(pass.states, t) + n * units;
       for (std::int64_t u = 0; u < units; ++u) {

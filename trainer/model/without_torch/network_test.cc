@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "trainer/model/direct_kernels.h"
 #include "trainer/model/graph_builder.h"
 #include "trainer/model/network.h"
 
@@ -174,6 +175,24 @@ TEST(WithoutTorch, RecurrentLayersHaveTheirGradients) {
         },
         name_of(kind));
   }
+}
+
+TEST(WithoutTorch, GatesAreExactToAFewUnitsOfTheLastPlace) {
+  std::vector<float> x;
+  for (int i = -200'000; i <= 200'000; ++i)
+    x.push_back(static_cast<float>(i) / 2500);  // no multiple of a vector
+  std::vector<float> sigmoid(x.size());
+  std::vector<float> tanh = x;
+  const auto count = static_cast<std::int64_t>(x.size());
+  direct_kernels().sigmoid(x.data(), count, sigmoid.data());
+  direct_kernels().tanh(tanh.data(), count, tanh.data());
+  double largest = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double v = x[i];
+    largest = std::max({largest, std::abs(sigmoid[i] * (1 + std::exp(-v)) - 1),
+                        v == 0 ? std::abs(tanh[i]) : std::abs(tanh[i] / std::tanh(v) - 1)});
+  }
+  EXPECT_LT(largest, 4e-7);
 }
 
 TEST(WithoutTorch, PredictionsUseTheRunningStatistics) {

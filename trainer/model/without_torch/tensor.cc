@@ -167,10 +167,6 @@ const Tensor& Tensor::exp_() const {
   for_each([](float& value) { value = std::exp(value); });
   return *this;
 }
-const Tensor& Tensor::sigmoid_() const {
-  for_each([](float& value) { value = 1 / (1 + std::exp(-value)); });
-  return *this;
-}
 const Tensor& Tensor::tanh_() const {
   for_each([](float& value) { value = std::tanh(value); });
   return *this;
@@ -182,9 +178,10 @@ Tensor Tensor::sum(IntArrayRef axes) const {
   Sizes strides = contiguous_strides(left);
   for (const std::int64_t axis : axes) strides[index_of(axis)] = 0;
   std::vector<double> sums(static_cast<std::size_t>(product(left)));
-  walk(sizes_, strides_, strides, 0, 0, 0, [&](std::int64_t from, std::int64_t to) {
-    sums[static_cast<std::size_t>(to)] += static_cast<double>(data_[from]);
-  });
+  walk(sizes_, strides_, strides, 0, 0, 0,
+       [values = data_, into = sums.data()](std::int64_t from, std::int64_t to) {
+         into[to] += static_cast<double>(values[from]);
+       });
   Sizes kept;
   for (std::int64_t axis = 0; axis < dim(); ++axis) {
     const auto is_axis = [&](std::int64_t summed) { return index_of(summed) == index_of(axis); };
@@ -239,11 +236,6 @@ Tensor cat(const std::vector<Tensor>& parts, std::int64_t axis) {
 
 void sum_out(const Tensor& sum, const Tensor& x, IntArrayRef axes) {
   sum.copy_(x.sum(axes));
-}
-
-void tanh_out(const Tensor& y, const Tensor& x) {
-  y.copy_(x);
-  y.tanh_();
 }
 
 Tensor tanh_backward(const Tensor& gradient, const Tensor& y) {

@@ -93,7 +93,6 @@ class Tensor {
   const Tensor& div_(double divisor) const { return mul_(1 / divisor); }
   const Tensor& zero_() const;
   const Tensor& exp_() const;
-  const Tensor& sigmoid_() const;
   const Tensor& tanh_() const;
   Tensor add(const Tensor& other) const {
     return changed([&](const Tensor& x) { x.add_(other); });
@@ -147,7 +146,6 @@ Tensor from_blob(float* data, IntArrayRef sizes, const std::function<void(void*)
                  TensorOptions options);
 Tensor cat(const std::vector<Tensor>& parts, std::int64_t axis);
 void sum_out(const Tensor& sum, const Tensor& x, IntArrayRef axes);
-void tanh_out(const Tensor& y, const Tensor& x);
 // scale (1 - y^2), the derivative of tanh by its value.
 Tensor tanh_backward(const Tensor& gradient, const Tensor& y);
 
