@@ -21,7 +21,8 @@ struct Layout;
 
 WFLOW_LAYOUT(LeftOut, &T::first, &T::count, &T::reason);
 WFLOW_LAYOUT(Lease, &T::id, &T::array, &T::first, &T::count, &T::attempt, &T::restart, &T::priority,
-             &T::memory_bytes, &T::uncharged, &T::failures, &T::crashes, &T::nodes, &T::trust_from, &T::left_out);
+             &T::memory_bytes, &T::uncharged, &T::failures, &T::crashes, &T::nodes, &T::trust_from,
+             &T::left_out);
 WFLOW_LAYOUT(Outcome, &T::lease, &T::array, &T::element, &T::attempt, &T::reason, &T::exit_code,
              &T::started_s, &T::duration_s, &T::detail);
 WFLOW_LAYOUT(ProcessIdentity, &T::host, &T::boot, &T::namespace_id, &T::pid, &T::start_ticks);

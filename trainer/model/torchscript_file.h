@@ -30,7 +30,8 @@ struct ModuleMembers {
   std::vector<std::pair<std::string, ModuleAttribute>> attributes;
 };
 
-// What export_model() adds to the network: normalisation, and the description of inputs and outputs.
+// The members that export_model() adds to the network: normalisation, and the description of inputs and
+// outputs.
 ModuleMembers members_of(const ModelGraph& graph, const ExportedUnits& units);
 
 }  // namespace wflow::trainer
