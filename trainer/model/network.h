@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -101,9 +102,10 @@ bool has_torch();
 // Throws Error{spec}: this build has no libtorch, which `what` needs.
 [[noreturn]] void needs_torch(const std::string& what);
 std::string torch_version();  // "none" without libtorch
-// This process grows by so many bytes when it loads libtorch, as rank 0 does for model.pt; 0 if there is none
-// to load.
-std::int64_t bytes_of_torch_to_load();
+// The bytes by which this process grows when it loads libtorch; 0: it is there already. None: there is none.
+std::optional<std::int64_t> growth_by_torch();
+// True if make_network() computes the network on a processor without libtorch. Builds it once, without values.
+bool runs_without_torch(const ModelGraph& graph, Backend backend, Precision precision);
 std::string onednn_version();  // "2.6.3"
 std::string compute_device();
 // GFLOP/s of a 256 x 256 x 256 product: tens with an optimised BLAS, about 1 with the reference BLAS.

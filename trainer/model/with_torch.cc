@@ -24,8 +24,12 @@ std::string torch_version() {
   return TORCH_VERSION;
 }
 
-std::int64_t bytes_of_torch_to_load() {
+std::optional<std::int64_t> growth_by_torch() {
   return 0;
+}
+
+bool runs_without_torch(const ModelGraph& /*graph*/, Backend /*backend*/, Precision /*precision*/) {
+  return false;
 }
 
 std::string compute_device() {

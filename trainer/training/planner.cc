@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
@@ -29,7 +30,8 @@ namespace {
 constexpr std::int64_t kMostSharedBytes = std::int64_t{48} << 20;  // of the sums of a node: shared_slots.cc
 // The program grows by this much after the plan, whatever the network: kernels, buffers of MPI and HDF5.
 // Measured on 1 to 4 ranks; predictions are then within 10 % of the peak.
-constexpr std::int64_t kLaterBytes = std::int64_t{32} << 20;
+constexpr std::int64_t kLaterBytes = std::int64_t{16} << 20;
+constexpr std::int64_t kLaterBytesWithTorch = std::int64_t{32} << 20;
 constexpr std::int64_t kExportCopies = 3;  // of the weights, while model.onnx is made
 constexpr std::int64_t kLayersInSum = 2;   // gradients of one are computed while those of another are summed
 constexpr std::size_t kGridsOfEachSize = 3;  // those that send least are measured
@@ -292,9 +294,15 @@ bool predicts_memory(const TrainConfig& config, const ModelGraph& graph) {
          config.stage == Stage::none && compute_device() == "cpu";
 }
 
-// Rank 0 joins the members of an ensemble with libtorch.
-static std::int64_t bytes_of_program(const PlanTask& task, std::int64_t program) {
-  return program + kLaterBytes + (task.config.members > 1 ? bytes_of_torch_to_load() : 0);
+// Rank 0 joins the members of an ensemble with libtorch, and ranks that share samples compute with it, also
+// while possible grids are measured.
+static std::int64_t bytes_of_program(const PlanTask& task, bool shares_samples, std::int64_t program) {
+  const std::optional<std::int64_t> growth = growth_by_torch();
+  shares_samples = shares_samples || (task.ranks > 1 && task.config.grid.choice != GridChoice::given);
+  const bool without =
+      !growth || (*growth > 0 && !shares_samples && task.config.members <= 1 &&
+                  runs_without_torch(task.graph, task.config.backend, task.config.precision));
+  return program + (without ? kLaterBytes : *growth + kLaterBytesWithTorch);
 }
 
 // With `deterministic: grid`: one sample at a time, in the parts of its finest grid, each with gradients of
@@ -326,7 +334,7 @@ static RankMemory memory_by_sample(const PlanTask& task, std::int64_t program) {
     most_parts = std::max(most_parts, count);
   }
   const std::int64_t weights = task.graph.parameter_count();
-  memory.program = bytes_of_program(task, program);
+  memory.program = bytes_of_program(task, cuts.ranks() > 1, program);
   memory.state = state_bytes(task) + weights * ExactSums::kBytes;
   if (parts) memory.state += most_parts * weights * kFloatBytes;
   memory.samples = bytes_of_samples(task, grid.ranks(), inputs);
@@ -344,7 +352,7 @@ RankMemory memory_of(const PlanTask& task, const Distribution* parts, std::int64
     inputs = std::max(inputs, input_values(task.graph, parts, rank));
   }
   RankMemory memory;
-  memory.program = bytes_of_program(task, program);
+  memory.program = bytes_of_program(task, parts != nullptr, program);
   memory.state = state_bytes(task);
   memory.samples = bytes_of_samples(task, sharing, inputs);
   memory.step = samples * step;

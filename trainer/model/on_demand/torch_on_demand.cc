@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 
 // A norm, pool or softmax with more values than these is left to libtorch, whose loops are faster.
 constexpr std::int64_t kFewValues = 32;
-// Measured with Debian's libtorch 1.13, while it wrote model.pt.
+// Measured with Debian's libtorch 1.13.
 constexpr std::int64_t kTorchBytes = std::int64_t{134} << 20;
 
 // Ends build_network() where a layer is not of this back end.
@@ -153,8 +153,20 @@ std::string torch_version() {
   return TORCH_VERSION;
 }
 
-std::int64_t bytes_of_torch_to_load() {
+std::optional<std::int64_t> growth_by_torch() {
   return torch().loaded() == nullptr ? kTorchBytes : 0;
+}
+
+bool runs_without_torch(const ModelGraph& graph, Backend backend, Precision precision) {
+  if (backend == Backend::torch || precision != Precision::full || may_have_gpu()) return false;
+  try {
+    FlatState state(graph);
+    const auto kernels = backend == Backend::onednn ? KernelChoice::onednn : KernelChoice::fastest;
+    build_network(graph, state, kernels, false, precision);
+    return true;
+  } catch (const LeftToTorch&) {
+    return false;
+  }
 }
 
 std::string compute_device() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // In place of what needs libtorch, in a build without it: one sentence for each.
 #include <limits>
+#include <optional>
 
 #include "trainer/analysis/gaussian_process.h"
 #include "trainer/model/back_end.h"
@@ -36,8 +37,12 @@ std::string torch_version() {
   return "none";
 }
 
-std::int64_t bytes_of_torch_to_load() {
-  return 0;
+std::optional<std::int64_t> growth_by_torch() {
+  return std::nullopt;
+}
+
+bool runs_without_torch(const ModelGraph& /*graph*/, Backend /*backend*/, Precision /*precision*/) {
+  return true;
 }
 
 std::string compute_device() {
