@@ -104,7 +104,8 @@ bool has_torch();
 std::string torch_version();  // "none" without libtorch
 // The bytes by which this process grows when it loads libtorch; 0: it is there already. None: there is none.
 std::optional<std::int64_t> growth_by_torch();
-// True if make_network() computes the network on a processor without libtorch. Builds it once, without values.
+// True if make_network() computes the network on a processor without libtorch. Builds it once, without
+// values.
 bool runs_without_torch(const ModelGraph& graph, Backend backend, Precision precision);
 std::string onednn_version();  // "2.6.3"
 std::string compute_device();
