@@ -21,6 +21,7 @@
 #include "trainer/config.h"
 #include "trainer/inference/infer.h"
 #include "trainer/inference/trace_inference.h"
+#include "trainer/model/back_end.h"
 #include "trainer/model/layout.h"
 #include "trainer/model/network.h"
 #include "trainer/parallel/communicator.h"
@@ -452,6 +453,9 @@ int body(int argc, char** argv) {
                  "seconds=S, then rank=N or host=NAME, and share=P after commas")
       ->type_name("SECONDS,...")
       ->allow_extra_args(false);
+  bool check_libtorch = false;
+  app.add_flag("--check-libtorch", check_libtorch, "load libtorch, and say which one")
+      ->group("");  // wflow doctor
   PredictArguments predict;
   const CLI::App& predict_command = add_predict(app, predict);
   AnalyzeArguments analyze;
@@ -464,6 +468,11 @@ int body(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::usage);
+  }
+  if (check_libtorch) {
+    trainer::load_torch();
+    fmt::print("libtorch {}\n", trainer::torch_version());
+    return 0;
   }
   for (const CLI::App* command : {&predict_command, &infer_command, &analyze_command})
     if (command->parsed() && !trainer::has_torch()) trainer::needs_torch("wflow " + command->get_name());

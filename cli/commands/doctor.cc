@@ -48,22 +48,23 @@ CheckLine weak(std::string what, std::string advice) {
   return {Style::yellow, "note", std::move(what), std::move(advice)};
 }
 
-CheckLine check_answer(const std::string& name, const std::string& path) {
+CheckLine check_answer(const std::string& name, const std::string& path,
+                       const std::string& option = "--version") {
   constexpr double kAnswer_s = 10;
   SpawnRequest request;
-  request.argv = {path, "--version"};
+  request.argv = {path, option};
   const CommandResult result = run_command(request, kAnswer_s);
   if (result.timed_out) {
-    return weak(name, fmt::format("{} --version has not ended within {} s: this machine is busy, or the file "
+    return weak(name, fmt::format("{} {} has not ended within {} s: this machine is busy, or the file "
                                   "system slow",
-                                  path, kAnswer_s));
+                                  path, option, kAnswer_s));
   }
   const std::vector<std::string> lines = text::split(result.out + result.err, '\n');
   // MPICH's launcher has its version on the second line.
   const bool hydra = lines.front().starts_with("HYDRA") && lines.size() > 1;
   const std::string first = hydra ? "MPICH's Hydra " + text::split(lines[1], ' ').back() : lines.front();
   return result.status == 0 ? good(name, fmt::format("{} ({})", first, path))
-                            : missing(name, fmt::format("{} does not start: {}", path, first));
+                            : missing(name, fmt::format("{} {} fails: {}", path, option, first));
 }
 
 CheckLine check_program(const std::string& name, const std::string& advice, bool needed) {
@@ -80,6 +81,15 @@ CheckLine check_mpirun() {
               : weak("mpirun", kTrainsOnMpich
                                    ? "training on several ranks needs MPICH; install mpich"
                                    : "training on several ranks needs Open MPI; install openmpi-bin");
+}
+
+// wflow-train loads it when a network or a file needs it, perhaps hours after it has started.
+CheckLines check_libtorch() {
+  try {
+    return {check_answer("libtorch", sibling_program("wflow-train"), "--check-libtorch")};
+  } catch (const Error&) {
+    return {};  // the line of wflow-train says it
+  }
 }
 
 // An archive takes these from the machine where it can.
@@ -169,6 +179,7 @@ std::vector<Check> all_checks() {
     checks.push_back(program("wflow-train", kBuild, true));
     checks.emplace_back([] { return CheckLines{check_mpirun()}; });
     if (bundled_open_mpi(executable_directory())) checks.emplace_back(parts_of_the_machine);
+    if (kHasTorch) checks.emplace_back(check_libtorch);
     if (kHasTorch) checks.emplace_back([] { return CheckLines{check_blas()}; });
   } else {
     constexpr const char* kNoTrainer = "this wflow was built without its trainer (-DWFLOW_TRAINER=OFF)";

@@ -49,7 +49,7 @@ class Install(CampaignTest):
         for completion in ("bash-completion/completions/wflow", "zsh/site-functions/_wflow", "fish/vendor_completions.d/wflow.fish"):
             self.assertTrue((self.prefix / "share" / completion).exists(), completion)
         report = self.as_user("wflow", "doctor")
-        for name in ("wflow-convert", "wflow-train", "wflow-plugin-host", "manual pages"):
+        for name in ("wflow-convert", "wflow-train", "libtorch", "wflow-plugin-host", "manual pages"):
             self.assertRegex(report, rf"(?m)^ok +{name} ")
 
     def test_compressed_pages(self):
@@ -59,7 +59,9 @@ class Install(CampaignTest):
     def test_what_doctor_misses(self):
         (self.prefix / "bin/wflow-plugin-host").unlink()
         shutil.rmtree(self.prefix / "share/man")
+        (self.prefix / "lib/wflow/libwflow_torch.so").unlink()
         report = self.as_user("wflow", "doctor", code=5)
+        self.assertRegex(report, r"(?m)^missing +libtorch +\S+/wflow-train --check-libtorch fails: wflow-train: can't load libtorch: \S+/libwflow_torch.so: ")
         self.assertRegex(report, r"(?m)^missing +wflow-plugin-host ")
         self.assertRegex(report, r"(?m)^note +manual pages +no wflow.1 in ")
         out = self.as_user("wflow", "run", self.example("jag_like/jag_like.yaml"), "--vars", "N_SAMPLES=100", code=5)

@@ -20,6 +20,8 @@ bool has_torch() {
   return true;
 }
 
+void load_torch() {}
+
 std::string torch_version() {
   return TORCH_VERSION;
 }

@@ -149,6 +149,10 @@ bool has_torch() {
   return true;
 }
 
+void load_torch() {
+  torch().functions();
+}
+
 std::string torch_version() {
   return TORCH_VERSION;
 }

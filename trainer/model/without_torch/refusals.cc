@@ -33,6 +33,8 @@ bool has_torch() {
   return false;
 }
 
+void load_torch() {}
+
 std::string torch_version() {
   return "none";
 }
