@@ -172,8 +172,9 @@ class Walltimes(SlurmTest):
 class PowerCuts(SlurmTest):
     def power_cut(self, workers):
         log = self.folder / "log"
-        command = (f'echo "$(MERLIN_SAMPLE_ID):`hostname`" >> {log}; '
-                   f"test `hostname` != n2 || until [ -e {self.folder}/open ]; do sleep 0.1; done; sleep 0.2")
+        # Other nodes wait until n2, whose allocation may start after theirs, has its two tasks.
+        command = (f'echo "$(MERLIN_SAMPLE_ID):`hostname`" >> {log}; if [ `hostname` = n2 ]; then until [ -e {self.folder}/open ]; '
+                   f"do sleep 0.1; done; else until [ `grep -c n2 {log}` -ge 2 ]; do sleep 0.1; done; fi; sleep 0.2")
         run = self.start("run", self.cluster_study(command, count=40, workers=workers))
         directory = self.wait_for_campaign(run)
         self.wait(lambda: self.counts("work")["done"] == 38, "all but those of n2 are done", run)
