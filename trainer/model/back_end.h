@@ -21,8 +21,8 @@ void set_kernel_threads(int threads, bool deterministic);
 // Not with libtorch's headers: libtorch is to compute the layer `what`. Throws.
 [[noreturn]] void leave_to_torch(const std::string& what);
 
-// For a check of the installation: loads libtorch. Throws Error{system} if that fails; does nothing in a build
-// without it.
+// For a check of the installation: loads libtorch. Throws Error{system} if that fails; does nothing in a
+// build without it.
 void load_torch();
 
 // Not with libtorch's headers: false if a plain loop over the layer's values should be left to libtorch.
