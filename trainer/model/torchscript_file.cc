@@ -11,12 +11,11 @@
 #include <bit>
 #include <cstring>
 #include <deque>
-#include <functional>
-#include <numeric>
 #include <string_view>
 
 #include "base/checksum.h"
 #include "base/file.h"
+#include "base/protobuf.h"
 #include "base/text.h"
 #include "base/version.h"
 #include "trainer/model/layer_constants.h"
@@ -27,14 +26,6 @@ namespace {
 
 // ---- zip
 
-template <class Number>
-void put(std::string& bytes, Number number) {
-  static_assert(std::endian::native == std::endian::little);
-  char raw[sizeof(Number)];
-  std::memcpy(raw, &number, sizeof(Number));
-  bytes.append(raw, sizeof(Number));
-}
-
 // Entries without compression, whose bytes begin at multiples of 64, as PyTorch writes them: it may map them.
 class ZipWriter {
  public:
@@ -43,16 +34,16 @@ class ZipWriter {
   void add(const std::string& name, std::string_view bytes) {
     Entry entry{name, crc32(bytes), bytes.size(), at_};
     std::string header;
-    put<std::uint32_t>(header, 0x04034b50);
+    put_little_endian<std::uint32_t>(header, 0x04034b50);
     put_common(header, entry);
-    std::string extra = entry.bytes > kMost32 ? sizes64(entry) : "";
+    std::string extra = field64(entry.bytes > kMost32 ? Numbers{entry.bytes, entry.bytes} : Numbers());
     const std::uint64_t begin = at_ + header.size() + 4 + name.size() + extra.size() + 4;
     const std::string padding((kAlign - begin % kAlign) % kAlign, '\0');
     extra += "FB";
-    put<std::uint16_t>(extra, static_cast<std::uint16_t>(padding.size()));
+    put_little_endian<std::uint16_t>(extra, static_cast<std::uint16_t>(padding.size()));
     extra += padding;
-    put<std::uint16_t>(header, static_cast<std::uint16_t>(name.size()));
-    put<std::uint16_t>(header, static_cast<std::uint16_t>(extra.size()));
+    put_little_endian<std::uint16_t>(header, static_cast<std::uint16_t>(name.size()));
+    put_little_endian<std::uint16_t>(header, static_cast<std::uint16_t>(extra.size()));
     write(header + name + extra);
     write(bytes);
     entries_.push_back(std::move(entry));
@@ -64,27 +55,27 @@ class ZipWriter {
     const std::uint64_t bytes = at_ - begin;
     const std::uint64_t end64 = at_;
     std::string end;
-    put<std::uint32_t>(end, 0x06064b50);
-    put<std::uint64_t>(end, 44);
-    put<std::uint16_t>(end, kVersion64);
-    put<std::uint16_t>(end, kVersion64);
-    put<std::uint64_t>(end, 0);  // numbers of disks
-    put<std::uint64_t>(end, entries_.size());
-    put<std::uint64_t>(end, entries_.size());
-    put<std::uint64_t>(end, bytes);
-    put<std::uint64_t>(end, begin);
-    put<std::uint32_t>(end, 0x07064b50);
-    put<std::uint32_t>(end, 0);
-    put<std::uint64_t>(end, end64);
-    put<std::uint32_t>(end, 1);
-    put<std::uint32_t>(end, 0x06054b50);
-    put<std::uint32_t>(end, 0);
+    put_little_endian<std::uint32_t>(end, 0x06064b50);
+    put_little_endian<std::uint64_t>(end, 44);
+    put_little_endian<std::uint16_t>(end, kVersion64);
+    put_little_endian<std::uint16_t>(end, kVersion64);
+    put_little_endian<std::uint64_t>(end, 0);  // numbers of disks
+    put_little_endian<std::uint64_t>(end, entries_.size());
+    put_little_endian<std::uint64_t>(end, entries_.size());
+    put_little_endian<std::uint64_t>(end, bytes);
+    put_little_endian<std::uint64_t>(end, begin);
+    put_little_endian<std::uint32_t>(end, 0x07064b50);
+    put_little_endian<std::uint32_t>(end, 0);
+    put_little_endian<std::uint64_t>(end, end64);
+    put_little_endian<std::uint32_t>(end, 1);
+    put_little_endian<std::uint32_t>(end, 0x06054b50);
+    put_little_endian<std::uint32_t>(end, 0);
     const auto count = static_cast<std::uint16_t>(std::min<std::size_t>(entries_.size(), 0xffff));
-    put<std::uint16_t>(end, count);
-    put<std::uint16_t>(end, count);
-    put<std::uint32_t>(end, limited(bytes));
-    put<std::uint32_t>(end, limited(begin));
-    put<std::uint16_t>(end, 0);
+    put_little_endian<std::uint16_t>(end, count);
+    put_little_endian<std::uint16_t>(end, count);
+    put_little_endian<std::uint32_t>(end, limited(bytes));
+    put_little_endian<std::uint32_t>(end, limited(begin));
+    put_little_endian<std::uint16_t>(end, 0);
     write(end);
   }
 
@@ -96,6 +87,7 @@ class ZipWriter {
     std::uint64_t offset = 0;
   };
 
+  using Numbers = std::vector<std::uint64_t>;
   static constexpr std::uint64_t kAlign = 64;
   static constexpr std::uint64_t kMost32 = 0xfffffffe;
   static constexpr std::uint16_t kVersion64 = 45;
@@ -104,49 +96,45 @@ class ZipWriter {
     return number > kMost32 ? 0xffffffff : static_cast<std::uint32_t>(number);
   }
 
-  static std::string sizes64(const Entry& entry) {
+  // The extra field for numbers that do not fit in 32 bits.
+  static std::string field64(const Numbers& numbers) {
     std::string field;
-    put<std::uint16_t>(field, 1);
-    put<std::uint16_t>(field, 16);
-    put<std::uint64_t>(field, entry.bytes);
-    put<std::uint64_t>(field, entry.bytes);
+    if (numbers.empty()) return field;
+    put_little_endian<std::uint16_t>(field, 1);
+    put_little_endian<std::uint16_t>(field,
+                                     static_cast<std::uint16_t>(numbers.size() * sizeof(std::uint64_t)));
+    for (const std::uint64_t number : numbers) put_little_endian(field, number);
     return field;
   }
 
   // From the version that a reader needs to the sizes.
   static void put_common(std::string& header, const Entry& entry) {
-    put<std::uint16_t>(header, entry.bytes > kMost32 ? kVersion64 : 20);
-    put<std::uint16_t>(header, 0x0800);  // names are UTF-8
-    put<std::uint16_t>(header, 0);       // no compression
-    put<std::uint16_t>(header, 0);
-    put<std::uint16_t>(header, 0x0021);  // 1980-01-01: the same network is the same file
-    put<std::uint32_t>(header, entry.crc);
-    put<std::uint32_t>(header, limited(entry.bytes));
-    put<std::uint32_t>(header, limited(entry.bytes));
+    put_little_endian<std::uint16_t>(header, entry.bytes > kMost32 ? kVersion64 : 20);
+    put_little_endian<std::uint16_t>(header, 0x0800);  // names are UTF-8
+    put_little_endian<std::uint16_t>(header, 0);       // no compression
+    put_little_endian<std::uint16_t>(header, 0);
+    put_little_endian<std::uint16_t>(header, 0x0021);  // 1980-01-01: the same network is the same file
+    put_little_endian<std::uint32_t>(header, entry.crc);
+    put_little_endian<std::uint32_t>(header, limited(entry.bytes));
+    put_little_endian<std::uint32_t>(header, limited(entry.bytes));
   }
 
   static std::string directory_entry(const Entry& entry) {
-    std::string extra;
-    if (entry.bytes > kMost32 || entry.offset > kMost32) {
-      const bool sizes = entry.bytes > kMost32;
-      const bool offset = entry.offset > kMost32;
-      put<std::uint16_t>(extra, 1);
-      put<std::uint16_t>(extra, static_cast<std::uint16_t>((sizes ? 16 : 0) + (offset ? 8 : 0)));
-      if (sizes) put<std::uint64_t>(extra, entry.bytes);
-      if (sizes) put<std::uint64_t>(extra, entry.bytes);
-      if (offset) put<std::uint64_t>(extra, entry.offset);
-    }
+    Numbers beyond;
+    if (entry.bytes > kMost32) beyond = {entry.bytes, entry.bytes};
+    if (entry.offset > kMost32) beyond.push_back(entry.offset);
+    const std::string extra = field64(beyond);
     std::string header;
-    put<std::uint32_t>(header, 0x02014b50);
-    put<std::uint16_t>(header, kVersion64);
+    put_little_endian<std::uint32_t>(header, 0x02014b50);
+    put_little_endian<std::uint16_t>(header, kVersion64);
     put_common(header, entry);
-    put<std::uint16_t>(header, static_cast<std::uint16_t>(entry.name.size()));
-    put<std::uint16_t>(header, static_cast<std::uint16_t>(extra.size()));
-    put<std::uint16_t>(header, 0);  // comment
-    put<std::uint16_t>(header, 0);  // disk
-    put<std::uint16_t>(header, 0);
-    put<std::uint32_t>(header, 0);
-    put<std::uint32_t>(header, limited(entry.offset));
+    put_little_endian<std::uint16_t>(header, static_cast<std::uint16_t>(entry.name.size()));
+    put_little_endian<std::uint16_t>(header, static_cast<std::uint16_t>(extra.size()));
+    put_little_endian<std::uint16_t>(header, 0);  // comment
+    put_little_endian<std::uint16_t>(header, 0);  // disk
+    put_little_endian<std::uint16_t>(header, 0);
+    put_little_endian<std::uint32_t>(header, 0);
+    put_little_endian<std::uint32_t>(header, limited(entry.offset));
     return header + entry.name + extra;
   }
 
@@ -202,7 +190,7 @@ class Pickle {
 
   void add(const std::string& text) {
     bytes_ += 'X';
-    put<std::uint32_t>(bytes_, static_cast<std::uint32_t>(text.size()));
+    put_little_endian<std::uint32_t>(bytes_, static_cast<std::uint32_t>(text.size()));
     bytes_ += text;
   }
 
@@ -211,17 +199,17 @@ class Pickle {
   void add(std::int64_t value) {
     if (value == static_cast<std::int32_t>(value)) {
       bytes_ += 'J';
-      put<std::int32_t>(bytes_, static_cast<std::int32_t>(value));
+      put_little_endian(bytes_, static_cast<std::uint32_t>(value));
     } else {
       bytes_ += "\x8a\x08";
-      put<std::int64_t>(bytes_, value);
+      put_little_endian(bytes_, static_cast<std::uint64_t>(value));
     }
   }
 
   void add(double value) {
     bytes_ += 'G';
     std::string raw;
-    put(raw, value);
+    put_little_endian(raw, std::bit_cast<std::uint64_t>(value));
     bytes_.append(raw.rbegin(), raw.rend());  // the only number in network order
   }
 
@@ -356,8 +344,6 @@ class ModuleFile {
 
   // _rebuild_tensor_v2(storage, offset, sizes, strides, whether it learns, hooks)
   static void add_array(Pickle& pickle, const ModuleArray& array, std::size_t number) {
-    const std::int64_t count =
-        std::accumulate(array.shape.begin(), array.shape.end(), std::int64_t{1}, std::multiplies<>());
     std::vector<std::int64_t> strides(array.shape.size(), 1);
     for (std::size_t i = strides.size(); i-- > 1;) strides[i - 1] = strides[i] * array.shape[i];
     pickle.add(array.name);
@@ -368,7 +354,7 @@ class ModuleFile {
     pickle.global("torch", array.wide ? "DoubleStorage" : "FloatStorage");
     pickle.add(std::to_string(number));
     pickle.add(std::string("cpu"));
-    pickle.add(count);
+    pickle.add(static_cast<std::int64_t>(array.bytes.size() / (array.wide ? sizeof(double) : sizeof(float))));
     for (const char one : {'t', 'Q'}) pickle.code(one);
     pickle.add(std::int64_t{0});
     pickle.add_tuple(array.shape);
