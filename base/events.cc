@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/events.h"
+#include "base/log.h"
 
 #include <fcntl.h>
 #include <unistd.h>

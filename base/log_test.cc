@@ -12,7 +12,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/events.h"
 #include "base/file.h"
 #include "base/text.h"
 

@@ -26,7 +26,6 @@
 #include "base/file.h"
 #include "base/program_file.h"
 #include "base/text.h"
-#include "base/version.h"
 
 extern char** environ;
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/process.h"
 #include "base/text.h"
 
 namespace wflow {
@@ -60,6 +61,10 @@ bool has_own_glibc() {
   return is_linker(executable_of("self"));
 }
 
+std::filesystem::path installed_library(const std::string& name) {
+  return std::filesystem::path(executable_directory()).parent_path() / "lib" / "wflow" / name;
+}
+
 void become_program(std::vector<std::string> words) {
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
@@ -68,5 +73,13 @@ void become_program(std::vector<std::string> words) {
   ::execvp(argv[0], argv.data());
   throw system_error(errno, "cannot start " + words[0]);
 }
+
+// CMake defines WFLOW_VERSION and the parts, 0 or 1, for this file only, so that a new version does not
+// recompile everything.
+const char* const kVersion = WFLOW_VERSION;
+const bool kHasConverter = WFLOW_HDF5 != 0;
+const bool kHasTrainer = WFLOW_TRAINER != 0;
+const bool kHasTorch = WFLOW_TORCH != 0;
+const bool kTrainsOnMpich = WFLOW_TRAINS_ON_MPICH != 0;
 
 }  // namespace wflow

@@ -3,7 +3,12 @@
 // machine, in any order, with no state to save.
 #pragma once
 
+#include <array>
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <numbers>
+#include <vector>
 
 namespace wflow {
 
@@ -74,6 +79,37 @@ class Permutation {
   std::uint64_t count_;
   std::uint64_t key_;
   unsigned half_bits_ = 1;
+};
+
+// The normal distribution.
+
+// Value i of the numbers with this key: mean 0, variance 1 (Box and Muller 1958). 1 - u is never 0.
+inline double normal_real(std::uint64_t key, std::uint64_t i) {
+  const double u = 1 - unit_real(hash64(key, 2 * i));
+  const double v = unit_real(hash64(key, 2 * i + 1));
+  return std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v);
+}
+
+// The probability that a standard normal number is below z.
+inline double normal_below(double z) {
+  return 0.5 * std::erfc(-z / std::numbers::sqrt2);
+}
+
+// Sobol's sequence by index: computes any point without the points before. Point n is the n-th in Gray code
+// order, as in GSL and in Bratley and Fox (1988, TOMS 659), with point 0 at the origin: GSL's first point is
+// point 1 here.
+class Sobol {
+ public:
+  static constexpr std::size_t kMaxDimensions = 40;
+  static constexpr int kBits = 52;  // so that a point is exact in a double; GSL has the first 30 of them
+
+  explicit Sobol(std::size_t dimensions);
+
+  // The point's coordinate as a binary fraction of kBits bits: a digital shift is an exclusive or with it.
+  std::uint64_t bits(std::uint64_t point, std::size_t dimension) const;
+
+ private:
+  std::vector<std::array<std::uint64_t, kBits>> directions_;
 };
 
 }  // namespace wflow

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/sobol.h"
+#include "base/random.h"
 
 #include "base/error.h"
 

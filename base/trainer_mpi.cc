@@ -12,7 +12,6 @@
 #include "base/process.h"
 #include "base/program_file.h"
 #include "base/text.h"
-#include "base/version.h"
 
 namespace wflow {
 

@@ -46,3 +46,10 @@ std::vector<std::string> mpirun_words(const std::string& mpirun, std::int64_t ra
 void locate_bundled_open_mpi();
 
 }  // namespace wflow
+
+namespace wflow::trainer {
+
+// True if this program was linked with MPICH or a library of its interface, false for Open MPI.
+bool built_with_mpich();
+
+}  // namespace wflow::trainer

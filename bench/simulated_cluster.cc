@@ -26,9 +26,9 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/program_file.h"
 #include "base/random.h"
 #include "base/text.h"
-#include "base/version.h"
 #include "engine/wire/transport.h"
 #include "workers/agent/machine.h"
 

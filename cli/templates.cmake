@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Writes templates.cc (OUTPUT) from the studies (a list of files): the program carries its templates with it.
 # A study begins with the licence line, which is left out, and with "# <what it shows>".
-set(text "// Made by cli/templates.cmake from cli/templates/*.yaml.\n#include \"cli/templates.h\"\n\n")
+set(text "// Made by cli/templates.cmake from cli/templates/*.yaml.\n#include \"cli/commands/commands.h\"\n\n")
 string(APPEND text "namespace wflow::cli {\n\nnamespace {\n\nconstexpr Template kTemplates[] = {\n")
 file(GLOB studies "${SOURCE}/*.yaml")
 list(SORT studies)

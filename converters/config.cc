@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "converters/config.h"
+#include "converters/config_tables.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +11,6 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "converters/config_tables.h"
 #include "converters/formula.h"
 
 namespace wflow::converters {

@@ -11,11 +11,11 @@
 #include <thread>
 
 #include "base/error.h"
-#include "base/version.h"
-#include "base/visible_output.h"
+#include "base/program_file.h"
+#include "base/text.h"
 #include "converters/commands.h"
 #include "converters/convert/conversion.h"
-#include "converters/input/check.h"
+#include "converters/input/sample.h"
 
 namespace {
 

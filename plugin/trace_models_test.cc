@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/normal.h"
+#include "base/random.h"
 #include "plugin/wflow_plugin.h"
 #include "traces/chain.h"
 #include "traces/proposal_network.h"

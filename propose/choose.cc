@@ -6,10 +6,8 @@
 #include <limits>
 #include <numeric>
 
-#include "base/normal.h"
 #include "base/random.h"
-#include "base/sobol.h"
-#include "propose/minimize.h"
+#include "propose/dense.h"
 
 namespace wflow::propose {
 

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "propose/minimize.h"
+#include "propose/dense.h"
 
 namespace wflow::propose {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "propose/known.h"
+#include "propose/propose.h"
 
 #include <fmt/format.h>
 #include <re2/re2.h>

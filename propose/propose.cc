@@ -9,8 +9,8 @@
 
 #include "base/csv.h"
 #include "base/error.h"
-#include "base/events.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/process.h"
 #include "base/random.h"
 #include "base/text.h"

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "propose/rules.h"
+#include "propose/choose.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numbers>
 
-#include "base/normal.h"
+#include "base/random.h"
 
 namespace wflow::propose {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "propose/rules.h"
+#include "propose/choose.h"
 
 #include <gtest/gtest.h>
 

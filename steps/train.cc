@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "base/process.h"
+#include "base/program_file.h"
 #include "base/trainer_mpi.h"
-#include "base/version.h"
 #include "base/yaml.h"
 #include "specs/study/blocks.h"
 #include "steps/step.h"

@@ -9,7 +9,6 @@
 #include <span>
 #include <string>
 
-#include "base/normal.h"
 #include "base/random.h"
 
 namespace wflow::traces {

@@ -9,11 +9,41 @@
 
 #include "base/yaml.h"
 #include "trainer/follow_config.h"
-#include "trainer/groups_config.h"
 #include "trainer/layer_config.h"
 #include "trainer/metric_name.h"
 #include "trainer/search_config.h"
 #include "trainer/tournament_config.h"
+
+// The `groups:` block of `train:`.
+
+namespace wflow::config {
+template <typename Config>
+class Table;
+}
+
+namespace wflow::trainer {
+
+// The step that all groups take together: trainer/training/optimizer.h.
+struct OuterConfig {
+  double rate = 1;
+  double momentum = 0;
+  bool is_mean() const { return rate == 1 && momentum == 0; }
+  bool operator==(const OuterConfig&) const = default;
+};
+
+// Groups of ranks that train by themselves between outer steps.
+struct GroupsConfig {
+  std::int64_t count = 0;  // 0: one group a node
+  std::int64_t steps = 0;  // of a group between two outer steps; 0: no groups
+  OuterConfig outer;
+  bool on() const { return steps > 0; }
+  bool operator==(const GroupsConfig&) const = default;
+};
+
+const config::Table<GroupsConfig>& groups_table();
+const config::Table<OuterConfig>& outer_table();
+
+}  // namespace wflow::trainer
 
 namespace wflow::trainer {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/groups_config.h"
+#include "trainer/config.h"
 
 #include <array>
 #include <string>

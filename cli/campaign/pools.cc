@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/campaign/pools.h"
+#include "cli/campaign/campaigns.h"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "engine/batch/adapters.h"
-#include "engine/coordinate/pool_specs.h"
+#include "engine/coordinate/coordinator.h"
 #include "engine/schedule/graph.h"
 #include "specs/study/tokens.h"
 

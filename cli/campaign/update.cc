@@ -23,7 +23,7 @@
 #include "engine/query/client.h"
 #include "engine/store/store.h"
 #include "engine/update/aside.h"
-#include "engine/update/sources.h"
+#include "engine/update/changes.h"
 #include "specs/plan/versions.h"
 #include "specs/plan/workspace.h"
 #include "specs/study/changes.h"

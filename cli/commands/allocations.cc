@@ -12,7 +12,7 @@
 #include "cli/commands/commands.h"
 #include "cli/view/status.h"
 #include "cli/view/terminal.h"
-#include "engine/monitor/views.h"
+#include "engine/monitor/status.h"
 #include "engine/query/client.h"
 
 namespace wflow::cli {

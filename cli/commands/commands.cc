@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/program_file.h"
 #include "base/text.h"
-#include "base/version.h"
 #include "cli/commands/fronts.h"
 #include "cli/view/terminal.h"
 

@@ -6,7 +6,9 @@
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace wflow::engine::wire {
@@ -125,5 +127,25 @@ std::vector<const CLI::Option*> options_of(const CLI::App& command);
 // A command's footer up to "Examples:", and the lines after it without their indent.
 std::string remarks_of(const CLI::App& command);
 std::vector<std::string> examples_of(const CLI::App& command);
+
+// Commands of wflow that are other programs: `wflow shards ...` is `wflow-convert shards ...`.
+
+struct Delegate {
+  const char* program = "";
+  bool is_subcommand = false;  // of the program, which gets its name
+};
+// No value: wflow runs the command itself.
+std::optional<Delegate> delegate_of(std::string_view command);
+
+// The studies that `wflow init` writes: cli/templates/*.yaml, built into the program.
+
+struct Template {
+  std::string_view name;
+  std::string_view about;  // description in one line
+  std::string_view text;   // the YAML file
+};
+
+// In the order of their names.
+std::span<const Template> templates();
 
 }  // namespace wflow::cli

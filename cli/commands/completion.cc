@@ -15,7 +15,6 @@
 #include "cli/campaign/task_words.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/fronts.h"
-#include "cli/templates.h"
 #include "engine/schedule/states.h"
 
 namespace wflow::cli {

@@ -29,7 +29,6 @@
 #include "cli/view/status.h"
 #include "engine/batch/batch_system.h"
 #include "engine/coordinate/coordinator.h"
-#include "engine/coordinate/pool_specs.h"
 #include "engine/followups/followups.h"
 #include "engine/query/client.h"
 #include "engine/store/campaign_lock.h"

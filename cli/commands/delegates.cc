@@ -11,7 +11,6 @@
 #include "base/trainer_mpi.h"
 #include "base/yaml.h"
 #include "cli/commands/commands.h"
-#include "cli/commands/delegates.h"
 #include "trainer/config.h"
 
 namespace wflow::cli {

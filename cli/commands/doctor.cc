@@ -18,7 +18,6 @@
 #include "base/program_file.h"
 #include "base/text.h"
 #include "base/trainer_mpi.h"
-#include "base/version.h"
 #include "cli/commands/commands.h"
 #include "cli/view/terminal.h"
 #include "engine/batch/batch_system.h"

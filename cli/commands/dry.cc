@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "cli/campaign/pools.h"
+#include "cli/campaign/campaigns.h"
 #include "specs/samples/samples.h"
 #include "steps/step.h"
 

@@ -9,9 +9,8 @@
 #include "cli/campaign/campaigns.h"
 #include "cli/campaign/selection.h"
 #include "cli/commands/commands.h"
-#include "cli/view/task.h"
+#include "cli/view/status.h"
 #include "engine/query/client.h"
-#include "specs/plan/fingerprint.h"
 #include "specs/plan/plan.h"
 #include "specs/plan/versions.h"
 

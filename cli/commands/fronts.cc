@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "base/process.h"
 #include "base/program_file.h"
-#include "base/version.h"
 
 namespace wflow::cli {
 

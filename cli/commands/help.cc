@@ -11,7 +11,6 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "cli/commands/commands.h"
-#include "cli/commands/delegates.h"
 #include "cli/commands/fronts.h"
 
 namespace wflow::cli {

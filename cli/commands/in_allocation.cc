@@ -22,7 +22,7 @@
 #include "cli/commands/run.h"
 #include "cli/view/display.h"
 #include "engine/batch/batch_system.h"
-#include "engine/coordinate/pool_specs.h"
+#include "engine/coordinate/coordinator.h"
 #include "engine/followups/followups.h"
 #include "engine/query/client.h"
 #include "engine/store/campaign_lock.h"

@@ -12,7 +12,6 @@
 #include "base/text.h"
 #include "cli/commands/commands.h"
 #include "cli/import/import.h"
-#include "cli/templates.h"
 #include "cli/view/terminal.h"
 
 namespace wflow::cli {

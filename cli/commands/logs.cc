@@ -22,7 +22,7 @@
 #include "cli/campaign/campaigns.h"
 #include "cli/campaign/selection.h"
 #include "cli/commands/commands.h"
-#include "cli/view/task.h"
+#include "cli/view/status.h"
 #include "engine/query/client.h"
 #include "specs/plan/plan.h"
 

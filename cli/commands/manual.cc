@@ -9,8 +9,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/program_file.h"
 #include "base/text.h"
-#include "base/version.h"
 #include "cli/commands/commands.h"
 
 namespace wflow::cli {

@@ -20,7 +20,7 @@
 #include "cli/campaign/usage.h"
 #include "cli/commands/run.h"
 #include "engine/batch/local_pool.h"
-#include "engine/coordinate/pool_specs.h"
+#include "engine/coordinate/coordinator.h"
 #include "engine/query/client.h"
 #include "specs/samples/samples.h"
 

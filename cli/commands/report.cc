@@ -14,8 +14,8 @@
 #include "cli/campaign/campaigns.h"
 #include "cli/commands/commands.h"
 #include "cli/plot/figure.h"
+#include "cli/report/http.h"
 #include "cli/report/report.h"
-#include "cli/report/serve.h"
 
 namespace wflow::cli {
 

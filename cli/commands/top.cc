@@ -10,7 +10,6 @@
 #include "cli/commands/commands.h"
 #include "cli/top/feed.h"
 #include "cli/top/render.h"
-#include "cli/top/screen.h"
 
 namespace wflow::cli {
 

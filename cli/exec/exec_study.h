@@ -6,17 +6,40 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/file.h"
 #include "base/folders.h"
+#include "cli/campaign/selection.h"
 #include "cli/exec/arguments.h"
-#include "cli/exec/halt.h"
 #include "cli/exec/placeholders.h"
+#include "engine/monitor/status.h"
+#include "specs/plan/plan.h"
 #include "specs/study/study.h"
 
 namespace wflow::cli {
+
+// The rule of `wflow exec --halt`, as GNU parallel has it: when to stop before all commands have run.
+
+struct HaltRule {
+  enum class When { never, soon, now };  // soon: running commands end; now: they are killed
+  enum class What { fail, success, done };
+  When when = When::never;
+  What what = What::fail;
+  std::uint64_t count = 1;
+  double percent = 0;  // above 0: of all commands, instead of `count`
+};
+
+// "never", "soon,fail=3", "now,success=1", "soon,fail=10%", and 0, 1, 2 for never, soon,fail=1, now,fail=1.
+// Error{usage} for anything else.
+HaltRule read_halt(std::string_view text);
+
+// The `max_failures` of a step: the scheduler starts nothing after that failure.
+std::string max_failures_of(const HaltRule& rule);
+
+bool is_met(const HaltRule& rule, const engine::CampaignStatus& status);
 
 // The options of the command line.
 struct ExecOptions {
@@ -79,5 +102,35 @@ class ExecStudy {
   ExecText tag_;
   std::vector<std::pair<std::string, std::string>> values_;
 };
+
+// Records in the formats of GNU parallel's --joblog and --results: a line for each command, and its output in
+// files.
+
+struct RecordOptions {
+  std::filesystem::path joblog;   // a file; empty: none
+  std::filesystem::path results;  // a folder; empty: none
+  // The name of each value of a command in `results`, and its column of the samples.
+  std::vector<std::pair<std::string, std::string>> values;
+  bool any() const { return !joblog.empty() || !results.empty(); }
+};
+
+class ExecRecords {
+ public:
+  // Begins the job log. Error{system} if a path can't be written.
+  explicit ExecRecords(RecordOptions options);
+
+  // Adds the commands from `first` on that have ended, while no process coordinates the campaign.
+  void add(const specs::Plan& plan, specs::Element first);
+
+ private:
+  RecordOptions options_;
+  FileDescriptor log_;
+};
+
+// "Seq Host Starttime JobRuntime Send Receive Exitval Signal Command", separated by tabs, with a line end.
+std::string joblog_line(const TaskRow& row, std::uint64_t out_bytes, std::string_view command);
+
+// An argument as the name of a folder: a slash becomes "\_", a backslash "\\", a tab "\t".
+std::string folder_name(std::string_view argument);
 
 }  // namespace wflow::cli

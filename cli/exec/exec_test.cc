@@ -9,9 +9,8 @@
 #include "base/file.h"
 #include "base/folders.h"
 #include "cli/exec/arguments.h"
-#include "cli/exec/halt.h"
+#include "cli/exec/exec_study.h"
 #include "cli/exec/placeholders.h"
-#include "cli/exec/records.h"
 
 namespace wflow::cli {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/exec/records.h"
+#include "cli/exec/exec_study.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

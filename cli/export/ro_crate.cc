@@ -20,8 +20,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/program_file.h"
 #include "base/text.h"
-#include "base/version.h"
 #include "cli/campaign/update.h"
 #include "specs/plan/versions.h"
 

@@ -16,8 +16,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/program_file.h"
 #include "base/text.h"
-#include "base/version.h"
 
 namespace wflow::cli {
 

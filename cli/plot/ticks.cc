@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/plot/ticks.h"
+#include "cli/plot/figure.h"
 
 #include <fmt/format.h>
 

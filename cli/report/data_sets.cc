@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 #include "cli/report/report.h"
-#include "engine/monitor/views.h"
+#include "engine/monitor/status.h"
 
 namespace wflow::cli::report {
 

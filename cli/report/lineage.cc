@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/program_file.h"
 #include "base/text.h"
-#include "base/version.h"
 #include "cli/report/report.h"
 #include "specs/plan/workspace.h"
 

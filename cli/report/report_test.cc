@@ -15,7 +15,7 @@
 #include <set>
 
 #include "base/file.h"
-#include "engine/monitor/views.h"
+#include "engine/monitor/status.h"
 #include "engine/store/store.h"
 #include "specs/plan/workspace.h"
 

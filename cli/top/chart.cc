@@ -7,7 +7,7 @@
 #include <array>
 #include <cmath>
 
-#include "cli/plot/ticks.h"
+#include "cli/plot/figure.h"
 
 namespace wflow::cli::top {
 

@@ -18,7 +18,7 @@
 #include "cli/top/feed.h"
 #include "cli/top/rates.h"
 #include "cli/top/step_tasks.h"
-#include "cli/view/task.h"
+#include "cli/view/status.h"
 #include "engine/query/client.h"
 #include "engine/wire/transport.h"
 #include "specs/plan/plan.h"

@@ -3,6 +3,9 @@
 // the terminal's size.
 #pragma once
 
+#include <optional>
+#include <utility>
+
 #include "cli/top/data.h"
 #include "cli/top/grid.h"
 #include "cli/top/state.h"
@@ -30,5 +33,29 @@ void put_pane(Grid& grid, int row, int rows, const TopData& data, const ViewStat
 void put_help(Grid& grid, int row, int rows, const TopData& data, const ViewState& state);
 // The latest events, the newest first: failures and the campaign's history.
 void put_latest(Grid& grid, int row, int rows, const TopData& data);
+
+// The terminal, through ncurses: writes the cells of a grid that differ from the last one; gives keys.
+
+class Screen {
+ public:
+  // Uses the terminal until the end of this object. Error{usage} for a terminal that can't move its cursor.
+  Screen();
+  ~Screen();
+  Screen(const Screen&) = delete;
+  Screen& operator=(const Screen&) = delete;
+
+  Charset charset() const { return charset_; }
+  std::pair<int, int> size() const;  // columns, rows
+  void show(const Grid& grid);
+  // The next key that was pressed, if any. Resizing is no key: size() has changed.
+  std::optional<Key> key();
+  // True if the process got SIGINT, SIGTERM or SIGHUP.
+  static bool asked_to_end();
+
+ private:
+  Charset charset_ = Charset::ascii;
+  bool colour_ = false;
+  Grid shown_;
+};
 
 }  // namespace wflow::cli::top

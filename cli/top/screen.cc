@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/top/screen.h"
+#include "cli/top/render.h"
 
 #include <fmt/format.h>
 #include <langinfo.h>

@@ -15,7 +15,7 @@
 #include "cli/top/words.h"
 #include "cli/view/failure_groups.h"
 #include "engine/coordinate/timing.h"
-#include "engine/monitor/views.h"
+#include "engine/monitor/status.h"
 
 namespace wflow::cli {
 

@@ -2,8 +2,12 @@
 // A campaign's status as text. `wflow status`, the live display and the end of a run share these lines.
 #pragma once
 
+#include <cstdint>
+#include <filesystem>
+#include <limits>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/top/progress.h"
@@ -11,6 +15,7 @@
 #include "cli/view/terminal.h"
 #include "engine/monitor/status.h"
 #include "engine/wire/answers.h"
+#include "specs/plan/plan.h"
 
 namespace wflow::cli {
 
@@ -75,5 +80,29 @@ std::string allocation_line(const engine::wire::AllocationView& allocation, doub
 // Uses `data.status`, `data.workers` and `data.needs`. Lines have no colours if the terminal has none.
 std::vector<std::string> status_table(const top::TopData& data, const TrainingRows& trainings,
                                       const Terminal& terminal);
+
+// One task: its output, which its step keeps in two files or a packed log, and why it waits, failed or moved.
+
+// The output of one execution; in files, all executions of a task form one text.
+struct TaskOutput {
+  std::string out, err;
+  std::string out_from, err_from;  // the source of each, to show to the user
+};
+
+// The files of standard output and standard error; empty for a step whose output is packed.
+std::optional<std::pair<std::filesystem::path, std::filesystem::path>> output_files(
+    const specs::Plan& plan, const specs::TaskId& task);
+
+// Throws Error{data} if the task has printed nothing yet. Reads at most the last `most` bytes of files.
+std::vector<TaskOutput> task_output(const specs::Plan& plan, const specs::TaskId& task,
+                                    std::uint64_t most = std::numeric_limits<std::uint64_t>::max());
+
+// Throws Error{data} if none of these files of a task exists.
+void require_output(const specs::Plan& plan, const specs::TaskId& task,
+                    const std::pair<std::filesystem::path, std::filesystem::path>& files);
+
+// For `wflow explain` and the dashboard. `live`: the answer came from a coordinator.
+std::vector<std::string> explain_lines(const specs::Plan& plan, const engine::wire::ExplainAnswer& answer,
+                                       bool live, const Terminal& terminal);
 
 }  // namespace wflow::cli

@@ -11,7 +11,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "engine/monitor/views.h"
+#include "engine/monitor/status.h"
 
 namespace wflow::cli {
 namespace {

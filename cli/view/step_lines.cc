@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "cli/top/progress.h"
 #include "cli/top/words.h"
-#include "engine/monitor/views.h"
+#include "engine/monitor/status.h"
 #include "engine/schedule/disk_limit.h"
 
 namespace wflow::cli {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/view/task.h"
-
 #include <fcntl.h>
 #include <fmt/format.h>
 
@@ -11,7 +9,6 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/view/status.h"
-#include "specs/plan/fingerprint.h"
 #include "specs/plan/plan.h"
 #include "specs/plan/versions.h"
 #include "specs/samples/samples.h"

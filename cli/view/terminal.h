@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/visible_output.h"
+#include "base/text.h"
 
 namespace wflow::cli {
 

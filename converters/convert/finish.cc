@@ -9,7 +9,7 @@
 #include "base/checksum.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/version.h"
+#include "base/program_file.h"
 #include "converters/convert/block_record.h"
 #include "converters/convert/conversion.h"
 #include "converters/data_set_files.h"

@@ -11,8 +11,8 @@
 #include <span>
 
 #include "base/error.h"
-#include "base/events.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "converters/commands.h"
 #include "converters/convert/conversion.h"

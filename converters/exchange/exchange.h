@@ -15,6 +15,7 @@
 
 #include "converters/dtype.h"
 #include "converters/exchange/rows.h"
+#include "converters/shards/shard_file.h"
 
 namespace wflow::converters {
 
@@ -97,7 +98,7 @@ struct RewriteOptions {
   std::filesystem::path out;                             // must not exist
   std::uint64_t shard_samples = 0;                       // 0: as many as make about shard_bytes
   std::uint64_t shard_bytes = std::uint64_t{512} << 20;  // size of a block's shards, as stored
-  std::vector<std::string> sort_by;                      // keys of the order (sort_keys.h); empty: by id
+  std::vector<std::string> sort_by;                      // keys of the order (docs/convert.md); empty: by id
   // The bricks of fields with so many axes: cells along the last ones; empty: none. Nothing: as they are.
   std::optional<std::vector<std::size_t>> bricks;
   bool renumber = false;  // the ids of each further data set follow those of the one before
@@ -108,5 +109,13 @@ struct RewriteOptions {
 // Error{usage} if the folder exists, the fields differ or two data sets have the same id; Error{data} if a
 // data set is damaged.
 std::string rewrite_data(const RewriteOptions& options);
+
+// The keys of `wflow shards sort` for the samples of a shard.
+
+// For each key, the values of all rows. A key is a field of one number, a number of a list by its name, or
+// `length`: that of the data set's one ragged field; `length(NAME)` names one of several. Error{usage} if
+// there is no such key.
+std::vector<std::vector<double>> sort_keys(const ShardFile& shard, const Manifest& manifest,
+                                           const std::vector<std::string>& keys);
 
 }  // namespace wflow::converters

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "converters/exchange/sort_keys.h"
+#include "converters/exchange/exchange.h"
 
 #include <fmt/format.h>
 

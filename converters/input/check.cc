@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "converters/input/check.h"
+#include "converters/input/sample.h"
 
 #include <fmt/format.h>
 

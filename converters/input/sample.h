@@ -84,4 +84,20 @@ class SampleReader {
 // The files of a sample, each once; without the files that the campaign did not pass on.
 std::vector<std::filesystem::path> sample_files(const ConvertConfig& config, const SampleRow& row);
 
+// Checks that a file of a simulation matches the declaration of its step (outputs: of a study).
+
+struct OutputCheck {
+  std::string file;
+  std::string dataset;               // HDF5; empty: the only one of its root group
+  std::vector<std::uint64_t> shape;  // slowest axis first; empty: any
+  bool finite = false;               // neither NaN nor infinity
+};
+
+// [{"file": ..., "dataset": ..., "shape": [...], "finite": ...}, ...]; only `file` must be there. Throws
+// Error{usage}.
+std::vector<OutputCheck> checks_from_json(const std::string& text);
+
+// Throws Error{data} with a sentence that names the file and the error.
+void check(const OutputCheck& expected);
+
 }  // namespace wflow::converters

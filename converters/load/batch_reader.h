@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-#include "converters/shards/planes.h"
+#include "converters/shards/codec.h"
 #include "converters/shards/shard_reader.h"
 
 namespace wflow::converters {

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "converters/shards/planes.h"
 
 namespace wflow::converters {
 

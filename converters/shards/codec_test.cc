@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
-#include "converters/shards/planes.h"
 
 namespace wflow::converters {
 namespace {

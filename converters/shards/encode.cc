@@ -11,7 +11,6 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "converters/shards/chunk_grid.h"
-#include "converters/shards/ragged.h"
 #include "converters/shards/shard_writer.h"
 
 namespace wflow::converters {

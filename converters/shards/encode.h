@@ -2,6 +2,7 @@
 // Converts one sample from its files to the bytes of its chunks. Each thread uses its own SampleEncoder.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -10,6 +11,7 @@
 
 #include "converters/config.h"
 #include "converters/convert/statistics.h"
+#include "converters/dtype.h"
 #include "converters/formula.h"
 #include "converters/input/sample.h"
 #include "converters/shards/codec.h"
@@ -98,5 +100,26 @@ class SampleEncoder {
   std::vector<std::vector<Sketch>> sketches_;
   std::vector<Formula> filters_;
 };
+
+// Ragged fields: samples of different lengths along one axis. A shard holds their values one behind the
+// other, with the ragged axis first, and the offset of each sample; readers return them padded.
+
+// Neighbouring steps along an axis.
+struct StepRange {
+  std::size_t axis = 0;
+  std::size_t first = 0;
+  std::size_t count = 0;
+};
+
+// Moves the axis of values in C order of `shape` to the front. The reverse function writes such values into a
+// range of steps of an array of `shape`, and leaves its other values unchanged.
+std::vector<std::uint8_t> ragged_axis_first(std::vector<std::uint8_t> values,
+                                            const std::vector<std::size_t>& shape, std::size_t axis,
+                                            std::size_t width);
+void put_steps(std::span<const std::uint8_t> steps, const std::vector<std::size_t>& shape, StepRange range,
+               std::size_t width, std::span<std::uint8_t> to);
+
+// Fills `to` with one value.
+void fill_values(DType dtype, double value, std::span<std::uint8_t> to);
 
 }  // namespace wflow::converters

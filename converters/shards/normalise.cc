@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "base/normal.h"
+#include "base/random.h"
 #include "converters/shards/manifest.h"
 
 namespace wflow::converters {

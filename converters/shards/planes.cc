@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plain loops over fixed blocks, for the vectoriser (this file is compiled with -O3, and without a*b+c in one
 // rounding: the bits are the same as with two passes, and on every processor).
-#include "converters/shards/planes.h"
+#include "converters/shards/codec.h"
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "converters/shards/ragged.h"
+#include "converters/shards/encode.h"
 
 #include <algorithm>
 #include <cstring>

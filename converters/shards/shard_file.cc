@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "converters/input/hdf5_handle.h"
-#include "converters/shards/ragged.h"
+#include "converters/shards/encode.h"
 
 namespace wflow::converters {
 

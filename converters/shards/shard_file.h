@@ -20,7 +20,6 @@
 #include "converters/shards/chunk_grid.h"
 #include "converters/shards/codec.h"
 #include "converters/shards/manifest.h"
-#include "converters/shards/planes.h"
 #include "converters/shards/shared_chunks.h"
 
 namespace wflow::converters {

@@ -13,8 +13,8 @@
 #include <string_view>
 #include <vector>
 
+#include "converters/shards/codec.h"
 #include "converters/shards/manifest.h"
-#include "converters/shards/planes.h"
 #include "converters/shards/shard_file.h"
 
 namespace wflow::converters {

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/version.h"
+#include "base/program_file.h"
 #include "converters/input/hdf5_handle.h"
 #include "converters/shards/encode.h"
 #include "converters/shards/manifest.h"

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <string_view>
 
+#include "base/program_file.h"
 #include "base/text.h"
-#include "base/version.h"
 
 namespace wflow::engine {
 

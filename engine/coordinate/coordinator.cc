@@ -19,10 +19,9 @@
 #include "base/process.h"
 #include "engine/coordinate/coordinator_impl.h"
 #include "engine/coordinate/journals.h"
-#include "engine/coordinate/pool_specs.h"
 #include "engine/query/selection.h"
 #include "engine/schedule/graph.h"
-#include "engine/update/sources.h"
+#include "engine/update/changes.h"
 #include "engine/wire/addresses.h"
 
 namespace wflow::engine {

@@ -6,11 +6,13 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "engine/batch/allocation.h"
+#include "engine/batch/pools.h"
 #include "engine/coordinate/machine.h"
 #include "engine/monitor/status.h"
 #include "engine/wire/requests.h"
@@ -53,5 +55,20 @@ struct CoordinatorEnd {
 // terminal does not end a campaign. Throws Error for busy, a damaged or full database.
 CoordinatorEnd run_coordinator(const specs::Plan& plan, const CoordinatorOptions& options,
                                const StatusSink& sink);
+
+// The study's pools as the coordinator submits them.
+
+// True if the pool or group of this name has its workers in allocations of a scheduler.
+bool wants_scheduler(const specs::Study& study, const std::string& group);
+// The names of the schedulers of all such pools.
+std::set<std::string> wanted_schedulers(const specs::Study& study);
+// job_of() of engine/batch/pools.h makes each submission of them.
+std::vector<batch::PoolSpec> pool_specs(const specs::Plan& plan);
+// argv of the coordinator that waits in each allocation; it ends with `--allocation TOKEN`.
+// `top`: the campaign that this one follows, or itself.
+std::vector<std::string> coordinator_command(const std::filesystem::path& campaign,
+                                             const std::filesystem::path& top, bool keep_going);
+// The prefix of the names of all of the campaign's jobs, and of no other campaign's: seven characters.
+std::string job_prefix(const std::filesystem::path& campaign, const std::string& token);
 
 }  // namespace wflow::engine

@@ -10,7 +10,6 @@
 #include "base/text.h"
 #include "engine/coordinate/machine_impl.h"
 #include "engine/monitor/status.h"
-#include "engine/monitor/views.h"
 #include "engine/schedule/graph.h"
 
 namespace wflow::engine {

@@ -10,7 +10,7 @@
 
 #include "base/text.h"
 #include "engine/coordinate/machine_impl.h"
-#include "engine/monitor/views.h"
+#include "engine/monitor/status.h"
 #include "engine/query/selection.h"
 
 namespace wflow::engine {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/coordinate/pool_specs.h"
+#include "engine/coordinate/coordinator.h"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/monitor/live_status.h"
-#include "engine/monitor/views.h"
+#include "engine/monitor/status.h"
 
 #include <fmt/format.h>
 

@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
-#include "engine/monitor/views.h"
 #include "engine/wire/messages.h"
 
 namespace wflow::engine {

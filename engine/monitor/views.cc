@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/monitor/views.h"
+#include "engine/monitor/status.h"
 
 #include <fmt/format.h>
 

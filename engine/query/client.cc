@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "engine/monitor/views.h"
+#include "engine/monitor/status.h"
 #include "engine/query/queries.h"
 #include "engine/schedule/graph.h"
 #include "engine/store/campaign_lock.h"

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "base/random.h"
-#include "engine/monitor/views.h"
+#include "engine/monitor/status.h"
 #include "engine/store/impl.h"
 
 namespace wflow::engine::store {

@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "engine/monitor/metric_curves.h"
-#include "engine/monitor/views.h"
+#include "engine/monitor/status.h"
 #include "engine/store/impl.h"
 #include "engine/store/store.h"
 #include "specs/plan/plan.h"

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/folders.h"
-#include "base/version.h"
+#include "base/program_file.h"
 #include "engine/store/impl.h"
 #include "engine/store/schema.h"
 

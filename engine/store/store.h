@@ -67,7 +67,7 @@ struct SourcesRow {
   std::string step;
   double time_s = 0;
   std::uint64_t study = 0;
-  std::string files;  // JSON, see engine/update/sources.h
+  std::string files;  // JSON, see engine/update/changes.h
 };
 
 // The changes of a campaign's record when its study changes, or when done tasks run again.

@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "engine/monitor/views.h"
+#include "engine/monitor/status.h"
 #include "engine/store/commit_thread.h"
 #include "engine/store/store_fixture.h"
 

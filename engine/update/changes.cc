@@ -12,7 +12,7 @@
 #include <unordered_map>
 
 #include "base/text.h"
-#include "specs/plan/fingerprint.h"
+#include "specs/plan/versions.h"
 #include "specs/samples/samples.h"
 #include "specs/study/blocks.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/update/sources.h"
+#include "engine/update/changes.h"
 
 #include <fmt/format.h>
 #include <sys/stat.h>

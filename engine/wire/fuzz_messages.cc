@@ -19,9 +19,9 @@
 
 #include "base/error.h"
 #include "base/process.h"
+#include "base/program_file.h"
 #include "base/random.h"
 #include "base/text.h"
-#include "base/version.h"
 #include "engine/wire/keys.h"
 #include "engine/wire/messages.h"
 #include "engine/wire/samples_of_messages.h"

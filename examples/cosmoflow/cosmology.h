@@ -4,9 +4,31 @@
 #pragma once
 
 #include <array>
+#include <cmath>
+#include <numbers>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 namespace cola {
+
+// Expected failures: a sentence for the user, an exit code for programs.
+enum class ExitCode {
+  ok = 0,
+  failed = 1,  // the simulation itself failed, or a bug
+  usage = 2,   // an option is unknown, missing or out of its range
+  input = 3,   // an input file cannot be read or is wrong
+  output = 4,  // the result cannot be written
+};
+
+class Error : public std::runtime_error {
+ public:
+  Error(ExitCode code, const std::string& sentence) : std::runtime_error(sentence), code_(code) {}
+  ExitCode code() const { return code_; }
+
+ private:
+  ExitCode code_;
+};
 
 struct Cosmology {
   double omega_m = 0.3;    // all matter, today, in units of the critical density
@@ -66,13 +88,6 @@ class Growth {
   std::vector<State> states_;
   std::vector<State> slopes_;
 };
-
-}  // namespace cola
-
-#include <cmath>
-#include <numbers>
-
-namespace cola {
 
 template <typename Power>
 double top_hat_variance(const Power& power, double radius) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "density_file.h"
+#include "universe.h"
 
 #include <fcntl.h>
 #include <hdf5.h>
@@ -13,8 +13,8 @@
 #include <span>
 #include <utility>
 
-#include "error.h"
-#include "lpt.h"
+#include "cosmology.h"
+#include "particles.h"
 
 namespace cola {
 namespace {

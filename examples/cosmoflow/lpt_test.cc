@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lpt.h"
+#include "particles.h"
 
 #include <gtest/gtest.h>
 

@@ -7,9 +7,8 @@
 #include <memory>
 #include <new>
 
-#include "density_file.h"
-#include "error.h"
-#include "options.h"
+#include "cosmology.h"
+#include "universe.h"
 
 namespace {
 

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "options.h"
+#include "universe.h"
 
 #include <CLI/CLI.hpp>
 #include <fstream>
 #include <iostream>
 
-#include "density_file.h"
-#include "error.h"
-#include "rows.h"
+#include "cosmology.h"
 
 namespace cola {
 namespace {

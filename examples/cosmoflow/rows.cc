@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rows.h"
+#include "universe.h"
 
 #include <cctype>
 #include <charconv>
 #include <map>
 #include <set>
 
-#include "error.h"
+#include "cosmology.h"
 
 namespace cola {
 namespace {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rows.h"
+#include "universe.h"
 
 #include <gtest/gtest.h>
 
 #include <sstream>
 
-#include "error.h"
+#include "cosmology.h"
 
 namespace cola {
 namespace {

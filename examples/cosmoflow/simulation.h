@@ -8,7 +8,6 @@
 
 #include "cosmology.h"
 #include "force_mesh.h"
-#include "lpt.h"
 #include "particles.h"
 
 namespace cola {

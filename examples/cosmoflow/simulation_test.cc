@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <numbers>
 
-#include "lpt.h"
+#include "particles.h"
 #include "test_support.h"
 
 namespace cola {

@@ -5,8 +5,8 @@
 #include <cstdio>
 #include <limits>
 
-#include "error.h"
-#include "lpt.h"
+#include "cosmology.h"
+#include "particles.h"
 
 namespace cola {
 namespace {

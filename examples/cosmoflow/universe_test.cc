@@ -6,8 +6,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "density_file.h"
-#include "error.h"
+#include "cosmology.h"
 
 namespace cola {
 namespace {

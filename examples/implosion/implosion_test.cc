@@ -15,7 +15,6 @@
 #include "hot_spot.h"
 #include "images.h"
 #include "ode.h"
-#include "reactivity.h"
 #include "simulation.h"
 #include "wflow_plugin.h"
 

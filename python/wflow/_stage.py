@@ -29,7 +29,7 @@ def _hash64(seed, counters):
 
 def draw(seed: int, subset: int, size: int, samples: int) -> np.ndarray:
     """Returns the numbers of `size` of `samples` samples, drawn with replacement: those that rank `subset` of wflow-train draws with this seed
-    (`stage: {subset: N}`, trainer/data/subset_draw.h)."""
+    (`stage: {subset: N}`, trainer/data/data_loader.h)."""
     key = _hash64(_hash64(seed, [8])[0], [subset])[0]
     return (_hash64(key, np.arange(size)) % np.uint64(samples)).astype(np.int64)
 

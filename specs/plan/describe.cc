@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "base/text.h"
-#include "specs/plan/plan_formats.h"
+#include "specs/plan/plan.h"
 #include "specs/study/tokens.h"
 
 namespace wflow::specs {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "specs/plan/fingerprint.h"
+#include "specs/plan/versions.h"
 
 #include <fmt/format.h>
 

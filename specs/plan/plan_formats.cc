@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "specs/plan/plan_formats.h"
+#include "specs/plan/plan.h"
 
 #include <fmt/format.h>
 

@@ -19,7 +19,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/text.h"
-#include "specs/plan/plan_formats.h"
+#include "specs/plan/plan.h"
 #include "specs/plan/versions.h"
 #include "specs/study/reading.h"
 

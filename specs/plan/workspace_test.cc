@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/process.h"
-#include "specs/plan/plan_formats.h"
+#include "specs/plan/plan.h"
 #include "specs/study/test_study.h"
 
 namespace wflow::specs {

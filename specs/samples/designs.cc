@@ -6,9 +6,8 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "base/sobol.h"
 #include "base/text.h"
-#include "specs/samples/tables.h"
+#include "specs/samples/samples.h"
 
 namespace wflow::specs {
 

@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/npy.h"
-#include "specs/samples/tables.h"
+#include "specs/samples/samples.h"
 #include "specs/study/dialect.h"
 
 namespace wflow::specs {

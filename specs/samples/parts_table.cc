@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "specs/samples/tables.h"
+#include "specs/samples/samples.h"
 
 namespace wflow::specs {
 

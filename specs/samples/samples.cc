@@ -12,7 +12,6 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "specs/plan/template.h"
-#include "specs/samples/tables.h"
 
 namespace wflow::specs {
 

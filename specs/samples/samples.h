@@ -3,6 +3,7 @@
 // any machine; files are read in place.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -99,5 +100,15 @@ std::string column_signature(const SampleDesign& design, std::size_t column);
 // does.
 std::vector<RowRange> equal_rows(const SampleDesign& from, const SampleDesign& to,
                                  const std::vector<std::string>& columns);
+
+// The kinds of sample table behind open_samples().
+
+std::unique_ptr<const SampleTable> computed_table(const SampleDesign& design);  // uniform .. list
+std::unique_ptr<const SampleTable> text_table(const SampleDesign& design);      // .csv, .tsv, .tab, .lines
+std::unique_ptr<const SampleTable> npy_table(const SampleDesign& design);       // .npy
+std::unique_ptr<const SampleTable> parts_table(const SampleDesign& design);  // several, one behind the other
+
+// The names of `found` columns of a file: the design's, completed by numbers if it names too few.
+std::vector<std::string> column_names(const SampleDesign& design, std::size_t found);
 
 }  // namespace wflow::specs

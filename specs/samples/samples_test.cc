@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "base/sobol.h"
+#include "base/random.h"
 #include "base/text.h"
 #include "specs/plan/template.h"
 #include "specs/study/test_study.h"

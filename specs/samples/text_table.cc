@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "specs/samples/tables.h"
+#include "specs/samples/samples.h"
 
 namespace wflow::specs {
 

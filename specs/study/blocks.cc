@@ -8,7 +8,7 @@
 
 #include "converters/config.h"
 #include "propose/config.h"
-#include "specs/study/key_tables.h"
+#include "specs/study/reading.h"
 #include "trainer/config.h"
 
 namespace wflow::specs {

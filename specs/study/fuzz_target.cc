@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "specs/plan/plan_formats.h"
+#include "specs/plan/plan.h"
 #include "specs/study/reading.h"
 
 namespace {

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "specs/plan/plan_formats.h"
+#include "specs/plan/plan.h"
 #include "specs/plan/workspace.h"
 #include "specs/study/study.h"
 

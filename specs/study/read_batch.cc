@@ -11,7 +11,6 @@
 #include "base/config_table.h"
 #include "base/process.h"
 #include "base/text.h"
-#include "specs/study/key_tables.h"
 #include "specs/study/reading.h"
 
 namespace wflow::specs {

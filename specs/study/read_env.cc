@@ -11,7 +11,6 @@
 #include "base/text.h"
 #include "specs/plan/workspace.h"
 #include "specs/study/blocks.h"
-#include "specs/study/key_tables.h"
 #include "specs/study/reading.h"
 #include "specs/study/tokens.h"
 

@@ -4,7 +4,6 @@
 #include "base/config_table.h"
 #include "base/process.h"
 #include "base/text.h"
-#include "specs/study/key_tables.h"
 #include "specs/study/reading.h"
 #include "specs/study/study.h"
 

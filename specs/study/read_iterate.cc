@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "base/config_table.h"
-#include "specs/study/key_tables.h"
 #include "specs/study/reading.h"
 
 namespace wflow::specs {

@@ -8,7 +8,6 @@
 
 #include "base/config_table.h"
 #include "base/text.h"
-#include "specs/study/key_tables.h"
 #include "specs/study/reading.h"
 #include "specs/study/tokens.h"
 

@@ -10,10 +10,9 @@
 
 #include "base/config_table.h"
 #include "base/file.h"
-#include "base/sobol.h"
+#include "base/random.h"
 #include "base/text.h"
 #include "specs/study/blocks.h"
-#include "specs/study/key_tables.h"
 #include "specs/study/reading.h"
 #include "specs/study/tokens.h"
 

@@ -10,7 +10,6 @@
 #include "base/config_table.h"
 #include "base/text.h"
 #include "specs/study/blocks.h"
-#include "specs/study/key_tables.h"
 #include "specs/study/reading.h"
 #include "specs/study/report_files.h"
 #include "specs/study/tokens.h"

@@ -8,14 +8,13 @@
 
 #include "base/config_table.h"
 #include "base/file.h"
-#include "base/process.h"
+#include "base/program_file.h"
 #include "base/text.h"
 #include "converters/config_tables.h"
 #include "propose/config_tables.h"
 #include "specs/plan/expansion.h"
 #include "specs/plan/workspace.h"
 #include "specs/study/dialect.h"
-#include "specs/study/key_tables.h"
 #include "specs/study/reading.h"
 #include "trainer/config_tables.h"
 
@@ -46,7 +45,7 @@ fs::path locate_library(const Study& study, const std::string& path) {
   const fs::path found = locate(study, path);
   std::error_code ignored;
   if (fs::path(path).has_parent_path() || fs::exists(found, ignored)) return found;
-  const fs::path installed = fs::path(executable_directory()).parent_path() / "lib" / "wflow" / path;
+  const fs::path installed = installed_library(path);
   return fs::exists(installed, ignored) ? installed : found;
 }
 

@@ -14,7 +14,7 @@
 #include "engine/coordinate/machine.h"
 #include "engine/store/store.h"
 #include "tests/simulation/batch.h"
-#include "tests/simulation/lock.h"
+#include "tests/simulation/disk.h"
 #include "tests/simulation/surroundings.h"
 #include "tests/simulation/worker.h"
 

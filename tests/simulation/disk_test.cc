@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "engine/store/store.h"
-#include "tests/simulation/studies.h"
+#include "tests/simulation/tasks.h"
 #include "tests/simulation/vfs.h"
 
 namespace wflow::simulation {

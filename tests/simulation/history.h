@@ -15,7 +15,6 @@
 
 #include "engine/store/batch.h"
 #include "engine/wire/messages.h"
-#include "tests/simulation/studies.h"
 #include "tests/simulation/tasks.h"
 
 namespace wflow::simulation {

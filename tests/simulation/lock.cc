@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/simulation/lock.h"
+#include "tests/simulation/disk.h"
 
 #include "tests/simulation/surroundings.h"
 

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "engine/wire/messages.h"
-#include "tests/simulation/draw.h"
 #include "tests/simulation/faults.h"
 #include "tests/simulation/timeline.h"
 

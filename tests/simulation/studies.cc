@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/simulation/studies.h"
+#include "tests/simulation/tasks.h"
 
 #include <fmt/format.h>
 #include <stdlib.h>

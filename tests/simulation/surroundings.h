@@ -16,13 +16,10 @@
 #include "tests/simulation/faults.h"
 #include "tests/simulation/history.h"
 #include "tests/simulation/hosts.h"
-#include "tests/simulation/lock.h"
 #include "tests/simulation/network.h"
 #include "tests/simulation/planted.h"
-#include "tests/simulation/studies.h"
 #include "tests/simulation/tasks.h"
 #include "tests/simulation/timeline.h"
-#include "tests/simulation/trace.h"
 #include "tests/simulation/vfs.h"
 #include "workers/agent/machine.h"
 

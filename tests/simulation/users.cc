@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/simulation/users.h"
+#include "tests/simulation/world.h"
 
 #include <limits>
 

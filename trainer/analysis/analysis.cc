@@ -9,7 +9,7 @@
 #include <numeric>
 
 #include "base/csv.h"
-#include "base/version.h"
+#include "base/program_file.h"
 
 namespace wflow::trainer {
 namespace {

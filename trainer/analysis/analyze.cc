@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/analysis/analyze.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,8 +16,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "trainer/analysis/analysis.h"
-#include "trainer/analysis/cross_validation.h"
-#include "trainer/analysis/gaussian_process.h"
+#include "trainer/analysis/surrogate.h"
 #include "trainer/training/training_folder.h"
 
 namespace wflow::trainer {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/analysis/cross_validation.h"
+#include "trainer/analysis/analysis.h"
 
 #include <fmt/format.h>
 

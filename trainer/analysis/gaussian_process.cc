@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/analysis/gaussian_process.h"
+#include "trainer/analysis/surrogate.h"
 
 #include <ATen/ATen.h>
 
@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/normal.h"
 #include "base/random.h"
 
 namespace wflow::trainer {

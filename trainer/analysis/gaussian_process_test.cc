@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/analysis/gaussian_process.h"
+#include "trainer/analysis/surrogate.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "base/normal.h"
+#include "base/random.h"
 #include "trainer/analysis/sobol_indices.h"
 
 namespace wflow::trainer {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/sobol.h"
+#include "base/random.h"
 
 namespace wflow::trainer {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/data/batch_order.h"
+#include "trainer/data/data_loader.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/data/chunk_sharing.h"
+#include "trainer/data/run_data.h"
 
 #include <unistd.h>
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/data/composed_models.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -2,8 +2,10 @@
 // Prepares batches ahead of time on its own threads: read, decode, transform, normalise, augment.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <exception>
@@ -12,15 +14,49 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "base/random.h"
 #include "trainer/data/sample_source.h"
-#include "trainer/data/subset_draw.h"
 #include "trainer/data/transform.h"
 #include "trainer/model/flat_state.h"
 
 namespace wflow::trainer {
+
+// The training samples that each rank draws with `stage: {subset: N}`: a function of the seed, the number of
+// the subset and the place in it. python/wflow/_stage.py has the same.
+
+// `subsets` subsets of `size` samples each, drawn with replacement from `samples` ones. There is one for each
+// rank that the configuration asks for. A training on fewer ranks has the same subsets: some ranks keep
+// several.
+struct SubsetDraw {
+  std::uint64_t seed = 0;  // of the training
+  std::size_t samples = 0;
+  std::size_t size = 0;
+  std::size_t subsets = 1;
+
+  std::size_t sample(std::size_t subset, std::size_t place) const {
+    const std::uint64_t key = hash64(hash64(seed, 8), subset);
+    return static_cast<std::size_t>(hash64(key, place) % samples);
+  }
+  // The subsets [first, second) of a rank.
+  std::pair<std::size_t, std::size_t> of_rank(std::size_t rank, std::size_t ranks) const {
+    return {subsets * rank / ranks, subsets * (rank + 1) / ranks};
+  }
+  // The samples of some subsets, ascending, each once.
+  std::vector<std::size_t> distinct(std::pair<std::size_t, std::size_t> range) const {
+    std::vector<std::size_t> list;
+    list.reserve((range.second - range.first) * size);
+    for (std::size_t subset = range.first; subset < range.second; ++subset)
+      for (std::size_t place = 0; place < size; ++place) list.push_back(sample(subset, place));
+    std::ranges::sort(list);
+    list.erase(std::unique(list.begin(), list.end()), list.end());
+    return list;
+  }
+};
 
 // Bytes of samples that may stay in memory, decoded and as stored; shared by the splits of a
 // rank.
@@ -206,7 +242,7 @@ struct TrainingOrder {
   std::size_t batch = 1;  // global
   std::size_t rank = 0;
   std::size_t ranks = 1;
-  std::vector<std::uint32_t> alike = {};  // the samples in the order of batch_by (batch_order.h); empty: none
+  std::vector<std::uint32_t> alike = {};  // the samples in the order of batch_by (order_by); empty: none
   std::size_t run = 1;                    // samples of a run
   std::optional<SubsetDraw> subset = {};  // `samples` is then the number of all draws
 
@@ -228,5 +264,13 @@ struct TrainingOrder {
 
 // The part [first, second) of 0..count-1 that `rank` evaluates.
 std::pair<std::size_t, std::size_t> even_part(std::size_t count, std::size_t rank, std::size_t ranks);
+
+// The order of samples whose neighbours are alike, for batches of one type or of similar lengths.
+
+// The samples in the order of the keys, those of equal keys by their number: the order of `wflow shards
+// sort`. A key is a label, an input of one number, a number of a list by its name, `length` (of the one
+// ragged field) or `length(NAME)`. Empty without keys. Error{spec} if there is no such key.
+std::vector<std::uint32_t> order_by(const std::vector<std::string>& keys, const DatasetInfo& info,
+                                    const SampleSource& samples);
 
 }  // namespace wflow::trainer

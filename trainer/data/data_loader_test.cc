@@ -11,7 +11,6 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "trainer/data/batch_order.h"
 #include "trainer/data/staging.h"
 
 namespace wflow::trainer {

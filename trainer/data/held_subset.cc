@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/data/held_subset.h"
+#include "trainer/data/staging.h"
 
 #include <fmt/format.h>
 #include <sys/mman.h>

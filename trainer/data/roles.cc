@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "trainer/data/composed_models.h"
 #include "trainer/formula.h"
 #include "trainer/parallel/communicator.h"
 

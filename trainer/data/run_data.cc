@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/normal.h"
 #include "base/random.h"
 #include "base/resources.h"
 #include "base/text.h"

@@ -2,15 +2,16 @@
 // The data of one run: the three splits behind a cache, the chosen targets, the normalisation.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "converters/shards/shared_chunks.h"
 #include "trainer/config.h"
-#include "trainer/data/chunk_sharing.h"
 #include "trainer/data/data_loader.h"
-#include "trainer/data/held_subset.h"
 #include "trainer/data/roles.h"
 #include "trainer/data/sample_source.h"
 #include "trainer/data/staging.h"
@@ -20,6 +21,20 @@
 #include "trainer/parallel/communicator.h"
 
 namespace wflow::trainer {
+
+// Ranks of one machine that share samples decode each chunk of them once, in memory that they share.
+
+struct ChunkSharing {
+  std::unique_ptr<converters::SharedChunks> chunks;  // null: each rank decodes for itself
+  std::size_t rank = 0;                              // of the group's ranks on this machine
+  std::size_t ranks = 1;
+  std::int64_t bytes() const {
+    return chunks ? static_cast<std::int64_t>(chunks->slots() * chunks->slot_bytes()) : 0;
+  }
+};
+
+// A collective call of the ranks that share samples, with the same numbers.
+ChunkSharing share_chunks(Communicator& group, std::size_t slots, std::size_t slot_bytes);
 
 // Inputs of the network and truths for the loss, from one batch.
 struct Feed {

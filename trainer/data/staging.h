@@ -6,6 +6,7 @@
 // open them through /proc. The end of the processes frees them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -13,9 +14,11 @@
 #include <string>
 #include <vector>
 
+#include "base/file.h"
 #include "converters/shards/shard_file.h"
 #include "converters/shards/shard_reader.h"
 #include "trainer/config.h"
+#include "trainer/data/data_loader.h"
 #include "trainer/data/sample_source.h"
 #include "trainer/data/stage_space.h"
 #include "trainer/parallel/communicator.h"
@@ -78,6 +81,41 @@ class Staging {
   std::vector<std::string> hosts_;
   std::shared_ptr<Files> files_;  // for the shards that this rank has staged
   std::unique_ptr<FetchService> service_;
+  Report report_;
+};
+
+// The drawn samples of a rank (`stage: {subset: N}`), decoded and transformed, kept from the start of the
+// training to its end: no training sample is read or sent afterwards (Kurth et al. 2018, "Exascale deep
+// learning for climate analytics", section V-A). As there, each drawn sample is read once in the whole job,
+// and sent to the ranks that have drawn it.
+
+class HeldSubset {
+ public:
+  // A collective call: `split` has the samples of this rank when it returns, and must end first. CommonError
+  // if a node has too little space.
+  HeldSubset(const TrainConfig& config, CachedSplit& split, Communicator& communicator);
+  HeldSubset(const HeldSubset&) = delete;
+  HeldSubset& operator=(const HeldSubset&) = delete;
+  ~HeldSubset();
+
+  const SubsetDraw& draw() const { return draw_; }
+  struct Report {
+    std::size_t least = 0;    // distinct samples of the rank that has the fewest
+    std::size_t most = 0;     // and of the one that has the most
+    std::size_t all = 0;      // of all ranks together
+    std::uint64_t bytes = 0;  // on all ranks
+    double seconds = 0;
+  };
+  const Report& report() const { return report_; }
+
+ private:
+  void reserve(const TrainConfig& config, std::size_t values, Communicator& communicator);
+  void fill(const CachedSplit& split, Communicator& communicator, int threads);
+
+  const SubsetDraw draw_;
+  std::vector<std::vector<std::size_t>> wanted_;  // by each rank, ascending; only while the samples are read
+  FileDescriptor file_;
+  std::span<float> values_;
   Report report_;
 };
 

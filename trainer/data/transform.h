@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "converters/shards/planes.h"
+#include "converters/shards/codec.h"
 #include "trainer/config.h"
-#include "trainer/data/periodic_box.h"
+#include "trainer/data/sample_source.h"
 #include "trainer/model/layout.h"
 #include "trainer/model/model_graph.h"
 

@@ -8,7 +8,6 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "base/normal.h"
 #include "base/random.h"
 
 namespace wflow::trainer {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/inference/trace_inference.h"
-
 #include <fmt/format.h>
 
 #include <sys/wait.h>
@@ -25,15 +23,14 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/process.h"
+#include "base/program_file.h"
 #include "base/random.h"
 #include "base/text.h"
-#include "base/version.h"
 #include "base/yaml.h"
 #include "traces/inference.h"
 #include "traces/trace_file.h"
 #include "trainer/data/roles.h"
 #include "trainer/inference/infer.h"
-#include "trainer/inference/summary.h"
 #include "trainer/inference/trace_posterior.h"
 #include "trainer/predict/predict.h"
 #include "trainer/training/row_file.h"
@@ -163,7 +160,7 @@ std::uint64_t bundle_of(const traces::Request& request, std::size_t cores) {
 fs::path library_of(const std::string& simulator) {
   const fs::path here = fs::absolute(simulator);
   if (fs::exists(here)) return here;
-  const fs::path installed = fs::path(executable_directory()).parent_path() / "lib" / "wflow" / simulator;
+  const fs::path installed = installed_library(simulator);
   if (simulator.find('/') == std::string::npos && fs::exists(installed)) return installed;
   throw Error(ExitCode::usage, fmt::format("--simulator {}: there is no such file", simulator));
 }

@@ -4,7 +4,6 @@
 
 #include <cmath>
 
-#include "base/normal.h"
 #include "base/random.h"
 #include "trainer/model/direct_kernels.h"
 #include "trainer/model/torch_layers.h"

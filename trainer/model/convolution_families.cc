@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/model/convolution_families.h"
+#include "trainer/model/family_chain.h"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A dense layer with oneDNN's matrix products.
-#include "trainer/model/matrix_product.h"
+#include "trainer/model/onednn_function.h"
 #include "trainer/model/torch_layers.h"
 
 namespace wflow::trainer {

@@ -9,9 +9,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "trainer/model/graph_uses.h"
-#include "trainer/model/layer_groups.h"
-#include "trainer/model/step_memory.h"
+#include "trainer/model/model_graph.h"
 
 namespace wflow::trainer {
 namespace {

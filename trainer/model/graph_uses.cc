@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/model/graph_uses.h"
+#include "trainer/model/model_graph.h"
 
 #include <cstddef>
 #include <vector>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/model/layer_groups.h"
+#include "trainer/model/distribution.h"
 
 #include <algorithm>
 #include <functional>

@@ -10,10 +10,9 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/program_file.h"
 #include "base/text.h"
-#include "base/version.h"
 #include "trainer/model/torch_layers.h"
-#include "trainer/model/torchscript_file.h"
 
 namespace wflow::trainer {
 namespace {

@@ -2,14 +2,18 @@
 // The trained network as a file: TorchScript, which Python's torch.jit.load opens without wflow, and ONNX.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "trainer/config.h"
 #include "trainer/data/transform.h"
 #include "trainer/model/flat_state.h"
+#include "trainer/model/model_graph.h"
 
 namespace wflow::trainer {
 
@@ -108,5 +112,39 @@ std::string onnx_file(const ModelGraph& graph, const FlatState& state, const Exp
 
 // False if the file would be larger than 2 GiB, the limit of protocol buffers, or for a module.
 bool fits_onnx(const ModelGraph& graph);
+
+// The members of an exported module besides its network, for export_model() and for export_module().
+
+// Scale of an input or an output; kept in float64 where `wide`. `shape` broadcasts over samples and cells.
+struct ModuleScale {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  std::vector<double> values;
+  bool wide = false;
+};
+
+using ModuleAttribute =
+    std::variant<bool, std::string, std::vector<bool>, std::vector<std::int64_t>, std::vector<double>,
+                 std::vector<std::string>, std::vector<std::vector<std::int64_t>>,
+                 std::vector<std::vector<double>>, std::vector<std::vector<std::string>>>;
+
+struct ModuleMembers {
+  std::vector<ModuleScale> scales;
+  std::vector<std::pair<std::string, ModuleAttribute>> attributes;
+};
+
+// The members that export_model() adds to the network: normalisation, and the description of inputs and
+// outputs.
+ModuleMembers members_of(const ModelGraph& graph, const ExportedUnits& units);
+
+// The member of the module with a parameter, buffer or constant (torchscript_source.cc), and the expression
+// for it: "p_dense1_weight", "self.p_dense1_weight".
+std::string member_of(const std::string& name);
+std::string attribute_of(const std::string& name);
+
+// The lines that compute a recurrent, attention or spectral layer; the last one sets `value`. Empty for other
+// kinds. `inputs`: the values that the layer reads.
+std::vector<std::string> sequence_lines(const Layer& layer, const std::string& value,
+                                        const std::vector<std::string>& inputs);
 
 }  // namespace wflow::trainer

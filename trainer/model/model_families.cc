@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "trainer/model/convolution_families.h"
 #include "trainer/model/family_chain.h"
 #include "trainer/model/graph_builder.h"
 

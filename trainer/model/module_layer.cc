@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/random.h"
-#include "trainer/model/module_score.h"
+#include "trainer/model/exported_model.h"
 #include "trainer/model/network.h"
 #include "trainer/model/torch_layers.h"
 

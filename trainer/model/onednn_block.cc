@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "trainer/model/blocked_kernels.h"
-#include "trainer/model/layer_groups.h"
+#include "trainer/model/distribution.h"
 #include "trainer/model/onednn_convolution.h"
 
 namespace wflow::trainer {

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <numbers>
 
-#include "base/version.h"
+#include "base/program_file.h"
 #include "trainer/model/layer_constants.h"
 #include "trainer/model/onnx_graph.h"
 

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "trainer/model/direct_kernels.h"
-#include "trainer/model/matrix_product.h"
+#include "trainer/model/onednn_function.h"
 #include "trainer/model/torch_layers.h"
 
 namespace wflow::trainer {

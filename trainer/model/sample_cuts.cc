@@ -13,7 +13,6 @@
 
 #include "base/error.h"
 #include "trainer/model/split_network.h"
-#include "trainer/model/whole_samples.h"
 #include "trainer/parallel/exact_sums.h"
 
 namespace wflow::trainer {

@@ -11,6 +11,7 @@
 
 #include "trainer/model/distribution.h"
 #include "trainer/model/network.h"
+#include "trainer/model/split_network.h"
 #include "trainer/parallel/sample_parts.h"
 
 namespace wflow::trainer {
@@ -39,5 +40,14 @@ std::unique_ptr<Network> make_exact_network(const ModelGraph& graph, FlatState& 
 std::unique_ptr<Network> make_exact_network(const ModelGraph& graph, FlatState& state,
                                             const Distribution& distribution, SampleParts& parts,
                                             KernelChoice kernels = KernelChoice::fastest);
+
+// A network whose samples the ranks of a group share, for callers that compare whole outputs on every rank:
+// gathers outputs, and cuts their gradients.
+
+// Each rank of the group passes its cells of the same samples, as local_box() says, and all get the same
+// whole outputs. backward() finds this rank's part of the gradients, as make_split_network() says.
+std::unique_ptr<Network> make_sharing_network(const ModelGraph& graph, FlatState& state,
+                                              const Distribution& distribution, RankGroup& group,
+                                              KernelChoice kernels = KernelChoice::fastest);
 
 }  // namespace wflow::trainer

@@ -4,7 +4,7 @@
 #include <ATen/Parallel.h>
 
 #include "trainer/model/layer_constants.h"
-#include "trainer/model/matrix_product.h"
+#include "trainer/model/onednn_function.h"
 #include "trainer/model/torch_layers.h"
 
 namespace wflow::trainer {

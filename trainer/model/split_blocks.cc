@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "trainer/model/layer_groups.h"
+#include "trainer/model/distribution.h"
 #include "trainer/model/split_layers.h"
 
 namespace wflow::trainer {

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "trainer/model/distribution.h"
-#include "trainer/model/graph_uses.h"
+#include "trainer/model/model_graph.h"
 #include "trainer/model/onednn_block.h"
 #include "trainer/model/state_tensors.h"
 #include "trainer/parallel/rank_group.h"

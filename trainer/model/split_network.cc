@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "trainer/model/graph_uses.h"
+#include "trainer/model/model_graph.h"
 #include "trainer/model/split_blocks.h"
 #include "trainer/model/split_layers.h"
 

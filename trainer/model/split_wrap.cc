@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "trainer/model/split_layers.h"
-#include "trainer/model/wrap_layer.h"
+#include "trainer/model/torch_layers.h"
 
 namespace wflow::trainer {
 namespace {

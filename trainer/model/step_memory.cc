@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/model/step_memory.h"
-
 #include <algorithm>
 #include <span>
 #include <vector>
 
-#include "trainer/model/graph_uses.h"
-#include "trainer/model/layer_groups.h"
+#include "trainer/model/distribution.h"
+#include "trainer/model/model_graph.h"
 #include "trainer/model/tiles.h"
 
 namespace wflow::trainer {

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "trainer/model/graph_uses.h"
-#include "trainer/model/step_memory.h"
+#include "trainer/model/distribution.h"
+#include "trainer/model/model_graph.h"
 
 namespace wflow::trainer {
 namespace {

@@ -15,8 +15,8 @@
 #include "base/random.h"
 #include "base/yaml.h"
 #include "trainer/config.h"
+#include "trainer/model/distribution.h"
 #include "trainer/model/network.h"
-#include "trainer/model/step_memory.h"
 
 namespace wflow::trainer {
 namespace {

@@ -11,7 +11,6 @@
 #include <tuple>
 
 #include "base/error.h"
-#include "trainer/model/wrap_layer.h"
 
 namespace wflow::trainer {
 namespace {

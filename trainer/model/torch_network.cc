@@ -17,14 +17,13 @@
 
 #include "base/error.h"
 #include "trainer/model/back_end.h"
-#include "trainer/model/graph_uses.h"
-#include "trainer/model/layer_groups.h"
+#include "trainer/model/distribution.h"
+#include "trainer/model/model_graph.h"
 #include "trainer/model/network.h"
 #include "trainer/model/onednn_block.h"
 #include "trainer/model/onednn_convolution.h"
 #include "trainer/model/state_tensors.h"
 #include "trainer/model/torch_layers.h"
-#include "trainer/model/wrap_layer.h"
 
 namespace wflow::trainer {
 namespace {

@@ -2,7 +2,7 @@
 // TorchScript files without libtorch: a zip file with the module's source, a pickle of its members, and its
 // arrays. The layout is that of PyTorch 1.13 (torch/csrc/jit/serialization: export_module.cpp, pickler.cpp;
 // caffe2/serialize/inline_container.h).
-#include "trainer/model/torchscript_file.h"
+#include "trainer/model/model_export.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -15,11 +15,10 @@
 
 #include "base/checksum.h"
 #include "base/file.h"
+#include "base/program_file.h"
 #include "base/protobuf.h"
 #include "base/text.h"
-#include "base/version.h"
 #include "trainer/model/layer_constants.h"
-#include "trainer/model/torchscript_sequence.h"
 
 namespace wflow::trainer {
 namespace {

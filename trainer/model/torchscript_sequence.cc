@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recurrent, attention and spectral layers in TorchScript: several lines a layer.
-#include "trainer/model/torchscript_sequence.h"
+#include "trainer/model/model_export.h"
 
 #include <fmt/format.h>
 

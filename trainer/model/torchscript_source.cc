@@ -8,7 +8,6 @@
 #include "base/text.h"
 #include "trainer/model/model_export.h"
 #include "trainer/model/network.h"
-#include "trainer/model/torchscript_sequence.h"
 
 namespace wflow::trainer {
 

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "base/normal.h"
+#include "base/random.h"
 #include "traces/proposal_network.h"
 #include "trainer/model/flat_state.h"
 #include "trainer/model/network.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/model/whole_samples.h"
+#include "trainer/model/sample_cuts.h"
 
 #include <algorithm>
 #include <cstddef>

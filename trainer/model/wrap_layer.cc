@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/model/wrap_layer.h"
+#include "trainer/model/torch_layers.h"
 
 #include <ATen/Parallel.h>
 

@@ -15,7 +15,6 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "base/trainer_mpi.h"
-#include "trainer/parallel/mpi_kind.h"
 #include "trainer/parallel/shared_slots.h"
 
 namespace wflow::trainer {

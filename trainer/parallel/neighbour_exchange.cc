@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/parallel/neighbour_exchange.h"
+#include "trainer/parallel/mpi_thread.h"
 
 #include <fmt/format.h>
 

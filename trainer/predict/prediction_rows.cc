@@ -9,7 +9,6 @@
 
 #include "base/csv.h"
 #include "base/error.h"
-#include "base/normal.h"
 #include "base/random.h"
 #include "base/text.h"
 #include "trainer/config.h"

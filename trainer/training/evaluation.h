@@ -9,7 +9,7 @@
 
 #include "trainer/model/network.h"
 #include "trainer/training/heads.h"
-#include "trainer/training/mosaic.h"
+#include "trainer/training/pictures.h"
 #include "trainer/training/prediction_file.h"
 #include "trainer/training/session.h"
 #include "trainer/training/training_state.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/training/follow.h"
+#include "trainer/training/trainer.h"
 
 #include <fmt/format.h>
 

@@ -12,7 +12,7 @@
 
 #include "trainer/config.h"
 #include "trainer/formula.h"
-#include "trainer/model/module_score.h"
+#include "trainer/model/exported_model.h"
 
 namespace wflow::trainer {
 

@@ -13,10 +13,10 @@
 
 #include "base/csv.h"
 #include "base/error.h"
-#include "base/events.h"
 #include "base/file.h"
+#include "base/log.h"
+#include "base/program_file.h"
 #include "base/text.h"
-#include "base/version.h"
 #include "trainer/model/exported_model.h"
 #include "trainer/model/model_export.h"
 #include "trainer/training/metrics.h"

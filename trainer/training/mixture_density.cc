@@ -6,7 +6,7 @@
 #include <numbers>
 
 #include "base/error.h"
-#include "base/normal.h"
+#include "base/random.h"
 
 namespace wflow::trainer {
 namespace {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "trainer/model/model_graph.h"
 #include "trainer/training/session.h"
 
 namespace wflow::trainer {
@@ -34,5 +35,22 @@ bool is_picture(const TensorShape& shape);
 std::vector<Picture> input_pictures(Session& session);
 // Writes pictures.json from predictions.h5, or removes an earlier one if there are no pictures.
 void write_pictures(Session& session, const std::vector<Picture>& inputs);
+
+// Samples that a generator has made, side by side in a file: one for each epoch.
+
+inline constexpr std::size_t kMosaicSamples = 16;
+
+// The samples that one head has made: the first channels of up to kMosaicSamples samples, normalised,
+// [samples, cells].
+struct Made {
+  std::size_t number = 0;  // of the head
+  std::string head;
+  TensorShape shape;
+  std::vector<float> values;
+};
+
+// A PNG in shades of grey, from 2.5 deviations below the mean of the data (black) to as many above (white):
+// the middle slice of each sample.
+std::string mosaic_png(const Made& made);
 
 }  // namespace wflow::trainer

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/training/plan_measure.h"
+#include "trainer/training/planner.h"
 
 #include <sched.h>
 

@@ -10,19 +10,18 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/program_file.h"
 #include "base/resources.h"
-#include "base/version.h"
 #include "trainer/data/data_loader.h"
+#include "trainer/model/distribution.h"
 #include "trainer/model/network.h"
 #include "trainer/model/parts.h"
 #include "trainer/model/sample_cuts.h"
 #include "trainer/model/split_network.h"
-#include "trainer/model/step_memory.h"
 #include "trainer/model/tiles.h"
 #include "trainer/parallel/exact_sums.h"
 #include "trainer/training/checkpoint_writer.h"
 #include "trainer/training/pass_times.h"
-#include "trainer/training/plan_measure.h"
 
 namespace wflow::trainer {
 namespace {

@@ -16,6 +16,7 @@
 #include "trainer/model/layout.h"
 #include "trainer/model/model_graph.h"
 #include "trainer/parallel/communicator.h"
+#include "trainer/training/pass_times.h"
 
 namespace wflow::trainer {
 
@@ -97,5 +98,28 @@ TrainingPlan plan_training(const PlanTask& task, Communicator& ranks,
 std::string describe(const TrainingPlan& plan);
 nlohmann::json to_json(const TrainingPlan& plan);
 std::optional<TrainingPlan> plan_from_json(const nlohmann::json& json);
+
+// Measures the passes of one rank's part of a network and the wire between ranks, and adds up the seconds of
+// a step from both.
+
+// Seconds of a step's passes over the part that a rank has of a grid's samples, without messages, of the
+// update of the weights, and of the preparation of the samples: of the slowest rank, the medians of several
+// steps. A collective call: all ranks begin a step at the same time, as in the training.
+PassSeconds measure_passes(const PlanTask& task, const GridPlan& plan, Communicator& ranks);
+
+struct WireSpeed {
+  double latency = 0;           // seconds of a small message between two ranks, for the computing thread
+  double bytes_per_second = 1;  // of large ones
+  double sum_latency = 0;       // seconds of a sum of few numbers over all ranks
+  double sum_seconds = 0;       // for each number of a large one
+  // Cores that a rank has beside those of its threads, 1 at most: without one, the sums of gradients and the
+  // loader take their time from the passes.
+  double free_cores = 1;
+};
+// A collective call.
+WireSpeed measure_wire(const PlanTask& task, Communicator& ranks);
+
+// Sets the seconds of the plan.
+void set_seconds(const PlanTask& task, const PassSeconds& pass, const WireSpeed& wire, GridPlan& plan);
 
 }  // namespace wflow::trainer

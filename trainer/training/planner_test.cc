@@ -10,11 +10,10 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "trainer/model/distribution.h"
 #include "trainer/model/flat_state.h"
 #include "trainer/model/split_network.h"
-#include "trainer/model/step_memory.h"
 #include "trainer/training/pass_times.h"
-#include "trainer/training/plan_measure.h"
 
 namespace wflow::trainer {
 namespace {

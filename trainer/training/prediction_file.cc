@@ -9,7 +9,7 @@
 
 #include "base/csv.h"
 #include "base/error.h"
-#include "base/version.h"
+#include "base/program_file.h"
 #include "trainer/training/report.h"
 #include "trainer/training/row_file.h"
 

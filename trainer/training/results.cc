@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/training/results.h"
 #include "traces/proposal_network.h"
 
 #include <fmt/format.h>
@@ -13,9 +12,9 @@
 
 #include "base/file.h"
 #include "base/process.h"
+#include "base/program_file.h"
 #include "base/resources.h"
 #include "base/text.h"
-#include "base/version.h"
 #include "trainer/model/network.h"
 #include "trainer/model/parts.h"
 #include "trainer/training/contest.h"

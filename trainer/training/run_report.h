@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "base/events.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "trainer/training/checkpoint.h"
 #include "trainer/training/session.h"
 #include "trainer/training/training_state.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/training/schedule.h"
+#include "trainer/training/step_plan.h"
 
 #include <algorithm>
 #include <cmath>

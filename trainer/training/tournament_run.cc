@@ -12,8 +12,8 @@
 
 #include "base/checksum.h"
 #include "base/error.h"
-#include "base/events.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "trainer/model/model_export.h"
 #include "trainer/model/network.h"
 #include "trainer/training/contest.h"

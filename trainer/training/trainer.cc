@@ -12,20 +12,18 @@
 #include <optional>
 #include <set>
 
-#include "base/events.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/random.h"
 #include "base/text.h"
 #include "trainer/model/network.h"
 #include "trainer/training/common_guard.h"
 #include "trainer/training/contest.h"
 #include "trainer/training/evaluation.h"
-#include "trainer/training/follow.h"
 #include "trainer/training/heads.h"
-#include "trainer/training/mosaic.h"
 #include "trainer/training/pictures.h"
 #include "trainer/training/recovery.h"
-#include "trainer/training/results.h"
+#include "trainer/training/report.h"
 #include "trainer/training/rounds.h"
 #include "trainer/training/run_report.h"
 #include "trainer/training/search.h"

@@ -10,7 +10,7 @@
 
 #include "base/process.h"
 #include "base/random.h"
-#include "trainer/training/schedule.h"
+#include "trainer/training/step_plan.h"
 
 namespace wflow::trainer {
 

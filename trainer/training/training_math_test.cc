@@ -11,7 +11,6 @@
 
 #include "base/error.h"
 #include "base/expression.h"
-#include "base/normal.h"
 #include "base/random.h"
 #include "trainer/formula.h"
 #include "trainer/model/layout.h"
@@ -23,7 +22,6 @@
 #include "trainer/training/rate_finder.h"
 #include "trainer/training/report.h"
 #include "trainer/training/scale_plan.h"
-#include "trainer/training/schedule.h"
 #include "trainer/training/step_plan.h"
 #include "trainer/training/training_state.h"
 

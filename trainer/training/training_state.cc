@@ -10,8 +10,8 @@
 #include "base/checksum.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/program_file.h"
 #include "base/random.h"
-#include "base/version.h"
 #include "trainer/model/network.h"
 
 namespace wflow::trainer {

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "base/random.h"
-#include "trainer/training/schedule.h"
+#include "trainer/training/step_plan.h"
 
 namespace wflow::trainer {
 namespace {

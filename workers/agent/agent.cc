@@ -24,7 +24,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/process.h"
-#include "base/version.h"
+#include "base/program_file.h"
 #include "engine/wire/transport.h"
 #include "specs/samples/samples.h"
 #include "workers/agent/machine.h"

@@ -20,7 +20,6 @@
 #include "base/log.h"
 #include "steps/files.h"
 #include "workers/execute/event_tail.h"
-#include "workers/execute/mpi_sessions.h"
 #include "workers/execute/process_end.h"
 #include "workers/execute/processes.h"
 

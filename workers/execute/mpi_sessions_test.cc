@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "workers/execute/mpi_sessions.h"
+#include "workers/execute/processes.h"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>

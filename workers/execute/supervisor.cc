@@ -14,7 +14,6 @@
 
 #include "base/clock.h"
 #include "steps/step.h"
-#include "workers/execute/mpi_sessions.h"
 #include "workers/execute/process_end.h"
 #include "workers/execute/processes.h"
 

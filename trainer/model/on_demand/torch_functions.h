@@ -9,10 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "trainer/analysis/gaussian_process.h"
+#include "trainer/analysis/surrogate.h"
 #include "trainer/model/exported_model.h"
 #include "trainer/model/model_export.h"
-#include "trainer/model/module_score.h"
 #include "trainer/model/network.h"
 #include "trainer/model/split_network.h"
 

@@ -14,12 +14,11 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/process.h"
+#include "base/program_file.h"
 #include "base/trainer_mpi.h"
 #include "trainer/model/back_end.h"
 #include "trainer/model/on_demand/torch_functions.h"
 #include "trainer/model/onednn_function.h"
-#include "trainer/parallel/mpi_kind.h"
 
 namespace wflow::trainer {
 namespace {
@@ -63,8 +62,8 @@ class TorchModule {
 
  private:
   static const TorchFunctions* load() {
-    const fs::path file = fs::path(executable_directory()).parent_path() / "lib" / "wflow" /
-                          (built_with_mpich() ? "libwflow_torch_mpich.so" : "libwflow_torch.so");
+    const fs::path file =
+        installed_library(built_with_mpich() ? "libwflow_torch_mpich.so" : "libwflow_torch.so");
     void* module = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (module == nullptr)
       throw Error(ExitCode::system,

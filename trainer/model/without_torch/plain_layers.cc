@@ -11,11 +11,9 @@
 
 #include "base/error.h"
 #include "trainer/model/back_end.h"
-#include "trainer/model/matrix_product.h"
 #include "trainer/model/onednn_convolution.h"
 #include "trainer/model/onednn_function.h"
 #include "trainer/model/torch_layers.h"
-#include "trainer/model/wrap_layer.h"
 
 namespace wflow::trainer {
 namespace {

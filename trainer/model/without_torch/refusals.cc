@@ -3,11 +3,10 @@
 #include <limits>
 #include <optional>
 
-#include "trainer/analysis/gaussian_process.h"
+#include "trainer/analysis/surrogate.h"
 #include "trainer/model/back_end.h"
 #include "trainer/model/exported_model.h"
 #include "trainer/model/model_export.h"
-#include "trainer/model/module_score.h"
 #include "trainer/model/split_network.h"
 
 namespace wflow::trainer {
