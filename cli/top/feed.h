@@ -36,7 +36,7 @@ std::unique_ptr<Feed> replay_feed(const std::filesystem::path& campaign, double 
 // All campaigns of the user.
 std::unique_ptr<Feed> campaigns_feed();
 
-// ---- task_questions.cc: the tasks of a step, and all failures, of a plan's campaign
+// ---- live_feed.cc: the tasks of a step, and all failures, of a plan's campaign
 
 TaskQuestions questions_about_step(const specs::Plan& plan, const std::string& step);
 TaskQuestions questions_about_failures(const specs::Plan& plan);

@@ -136,7 +136,7 @@ study:
   - {name: fine, description: d, run: {cmd: echo $(P), task_queue: quick}}
   - {name: bad, description: d, run: {cmd: 'exit $(P)', task_queue: slow}}
   - {name: odd, description: d, run: {cmd: exit 106, task_queue: slow}}
-  - {name: stops, description: d, run: {cmd: exit 102}}
+  - {name: stops, description: d, run: {cmd: exit 102, depends: [fine_*, bad_*, odd]}}
 global.parameters: {P: {values: [1, 101], label: P.%%}}
 merlin: {resources: {workers: {quickly: {steps: [fine]}, slowly: {steps: [bad, odd, stops]}}}}
 """)

@@ -17,7 +17,7 @@
 #include "base/text.h"
 #include "trainer/analysis/analysis.h"
 #include "trainer/analysis/surrogate.h"
-#include "trainer/training/training_folder.h"
+#include "trainer/training/report.h"
 
 namespace wflow::trainer {
 namespace {

@@ -16,7 +16,7 @@
 #include "base/text.h"
 #include "base/yaml.h"
 #include "trainer/config.h"
-#include "trainer/training/training_folder.h"
+#include "trainer/training/report.h"
 
 namespace wflow::trainer {
 namespace {

@@ -23,8 +23,8 @@
 #include "trainer/data/roles.h"
 #include "trainer/inference/posterior.h"
 #include "trainer/predict/predict.h"
+#include "trainer/training/report.h"
 #include "trainer/training/row_file.h"
-#include "trainer/training/training_folder.h"
 
 namespace wflow::trainer {
 namespace {

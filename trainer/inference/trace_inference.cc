@@ -33,8 +33,8 @@
 #include "trainer/inference/infer.h"
 #include "trainer/inference/trace_posterior.h"
 #include "trainer/predict/predict.h"
+#include "trainer/training/report.h"
 #include "trainer/training/row_file.h"
-#include "trainer/training/training_folder.h"
 
 namespace wflow::trainer {
 namespace {

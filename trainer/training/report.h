@@ -4,12 +4,14 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "trainer/config.h"
 #include "trainer/model/network.h"
 #include "trainer/training/checkpoint.h"
 #include "trainer/training/evaluation.h"
@@ -70,5 +72,19 @@ struct SegmentTimes {
 void write_results(Session& session, const Heads& heads, TrainingState& state, const Network& network,
                    Evaluator& evaluator, const CheckpointDirectory& checkpoints, RunReport& report,
                    const SegmentTimes& times);
+
+// The folder of a finished training, as the commands see it that ask a trained network.
+
+// result.json of the training in the folder. Error{data} if none has finished there; if the folder holds
+// several, with their names.
+nlohmann::json finished_result(const std::filesystem::path& folder);
+// The checksum of model.pt in a result, by which a report sees that a file is of an earlier model.
+nlohmann::json model_checksum(const nlohmann::json& result);
+
+// The settings of the training in the folder: train.yaml.
+TrainConfig config_of_training(const std::filesystem::path& folder);
+
+// The data set `given`, or if empty that of the training. Error{data} if it is not there.
+std::filesystem::path data_of_training(const std::filesystem::path& folder, const std::string& given);
 
 }  // namespace wflow::trainer

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "trainer/data/roles.h"
 #include "trainer/data/sample_source.h"
-#include "trainer/training/training_folder.h"
+#include "trainer/training/report.h"
 #include "trainer/training/training_state.h"
 
 namespace wflow::trainer {

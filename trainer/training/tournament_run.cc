@@ -20,7 +20,6 @@
 #include "trainer/training/report.h"
 #include "trainer/training/tournament.h"
 #include "trainer/training/trainer.h"
-#include "trainer/training/training_folder.h"
 #include "trainer/training/training_state.h"
 
 namespace wflow::trainer {

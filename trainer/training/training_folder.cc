@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/training/training_folder.h"
+#include "trainer/training/report.h"
 
 #include <fmt/format.h>
 
