@@ -278,7 +278,7 @@ void check_trainings(const Study& study, yaml::Diagnostics& diagnostics);
 std::vector<std::string> training_doubts(const Study& study);
 
 // The study language as JSON Schema (draft 2020-12), for editors: `wflow schema`. Comes from the tables of
-// the blocks (key_tables.h), and from those of convert: and train: in converters/ and trainer/.
+// the blocks (reading.h), and from those of convert: and train: in converters/ and trainer/.
 std::string study_schema();
 
 // The keys of blocks as Markdown tables, a section a block: scripts/docs puts them into docs/.

@@ -2,7 +2,7 @@
 // The steps of one group of ranks between two outer steps, and the outer step of all groups (`groups`).
 //
 // After an outer step all ranks have the same state: the weights that follow from the mean of the groups'
-// weights (outer_step.h), the means of the norms' statistics, of averaged weights and of the optimizers'
+// weights (optimizer.h), the means of the norms' statistics, of averaged weights and of the optimizers'
 // states (Wang et al. 2020, "SlowMo", section 4, "average"). So a checkpoint there has one state, whatever
 // the number of groups, and a restart goes on with the same bits. Between outer steps there are no
 // checkpoints.
