@@ -75,6 +75,14 @@ std::string markdown(std::span<const Row> rows);
 // The meaning without links and code marks, for a schema.
 std::string plain_text(std::string_view markdown);
 
+// Where a key has an effect: `who` names it for a user who wrote the key elsewhere, such as "sgd, lars,
+// larc".
+template <typename Config>
+struct Use {
+  std::function<bool(const Config&)> holds;
+  std::string who;
+};
+
 template <typename Config>
 struct Key {
   using Read = std::function<void(yaml::MapReader&, std::string_view key, Config&)>;
@@ -99,6 +107,7 @@ struct Key {
   Condition applies;           // only_if(); empty: always
   Read otherwise;              // only_if()
   Condition is_emitted;        // emitted_if(); empty: always
+  Use<Config> use;             // used_by(); empty: always
   std::vector<Earlier> earlier;
 
   Key usually(std::string text) && {
@@ -140,6 +149,11 @@ struct Key {
   Key only_if(Condition condition, Read instead = {}) && {
     applies = std::move(condition);
     otherwise = std::move(instead);
+    return std::move(*this);
+  }
+  // Read and emitted everywhere; where it has no effect, a value other than the default is warned of.
+  Key used_by(Use<Config> users) && {
+    use = std::move(users);
     return std::move(*this);
   }
   // The schema, where it is not that of the value's type.
@@ -218,6 +232,7 @@ class Table {
       if (key.is_required) reader.required(key.name);
       key.read(reader, key.name, config);
     }
+    for (const Key<Config>& key : keys_) warn_if_idle(key, reader, config);
   }
 
   yaml::Node write(const Config& config) const {
@@ -274,6 +289,15 @@ class Table {
   static bool is_default(const Key<Config>& key, const yaml::Node& value) {
     const std::optional<yaml::Node> fallback = key.write(Config());
     return fallback && are_equal(value, *fallback);
+  }
+
+  static void warn_if_idle(const Key<Config>& key, yaml::MapReader& reader, const Config& config) {
+    if (!key.use.holds || key.use.holds(config) || !reader.has(key.name)) return;
+    if (key.applies && !key.applies(config)) return;
+    if (const std::optional<yaml::Node> value = key.write(config); value && !is_default(key, *value))
+      reader.diagnostics().warning(reader.mark_of(key.name), "'" + key.name + "' has no effect in " +
+                                                                 reader.where() + ": it is a key of " +
+                                                                 key.use.who + "; remove it");
   }
 
   // The default as a value of JSON, where it is one number, truth value or word.

@@ -19,6 +19,7 @@ struct Example {
   std::string name;
   Colour colour = Colour::red;
   double rate = 0.5;
+  double depth = 1;
   std::int64_t members = 1;
   std::vector<std::int64_t> sizes;
   Inner inner;
@@ -31,16 +32,18 @@ const Table<Inner>& inner_table() {
 
 const Table<Example>& example_table() {
   static const Table<Example> table(
-      "the example: block",
-      {text("name", &Example::name, "a [name](#names)").required(),
-       integer("members", &Example::members, 1, 9, "how many").only_if_set(),
-       choice("colour", &Example::colour, kColours, "a colour")
-           .formerly("color")
-           .then([](yaml::MapReader&, Example& e) {
-             if (e.colour == Colour::green) e.rate = 2;
-           }),
-       real("rate", &Example::rate, 0, 10, "green 2"), integers("sizes", &Example::sizes, 1, 9, "lengths"),
-       block("inner", &Example::inner, inner_table(), "inside", "size")});
+      "the example: block", {text("name", &Example::name, "a [name](#names)").required(),
+                             integer("members", &Example::members, 1, 9, "how many").only_if_set(),
+                             choice("colour", &Example::colour, kColours, "a colour")
+                                 .formerly("color")
+                                 .then([](yaml::MapReader&, Example& e) {
+                                   if (e.colour == Colour::green) e.rate = 2;
+                                 }),
+                             real("rate", &Example::rate, 0, 10, "green 2"),
+                             real("depth", &Example::depth, 0, 10, "red: how deep")
+                                 .used_by({[](const Example& e) { return e.colour == Colour::red; }, "red"}),
+                             integers("sizes", &Example::sizes, 1, 9, "lengths"),
+                             block("inner", &Example::inner, inner_table(), "inside", "size")});
   return table;
 }
 
@@ -82,6 +85,15 @@ TEST(ConfigTable, KnowsEarlierSpellings) {
   EXPECT_EQ(read("{name: a, color: green}").config.rate, 2);
   EXPECT_THAT(read("{name: a, color: green, colour: red}").messages,
               HasSubstr("'color' and 'colour' say the same thing; keep 'colour'"));
+}
+
+TEST(ConfigTable, WarnsOfKeysWithoutEffect) {
+  EXPECT_EQ(read("{name: a, depth: 2}").messages, "");
+  EXPECT_EQ(
+      read("{name: a, depth: 2, colour: green}").messages,
+      "a.yaml:1:18: warning: 'depth' has no effect in the example: block: it is a key of red; remove it");
+  EXPECT_EQ(read("{name: a, depth: 1, colour: green}").messages, "")
+      << "the default, as a written block has it";
 }
 
 TEST(ConfigTable, WritesWhatReadsBackEqual) {

@@ -137,6 +137,32 @@ void read_network_padding(yaml::MapReader& reader, std::string_view key, ModelCo
           name_of(model.name)));
 }
 
+// The keys that some of the choices have: they are read with all of them, so that a written block has them.
+template <typename Config, typename Name>
+config::Use<Config> used_by(Name Config::*chosen, const std::vector<Name>& names) {
+  std::vector<std::string> words;
+  for (const Name name : names) words.emplace_back(name_of(name));
+  return {[chosen, names](const Config& config) {
+            return std::ranges::find(names, config.*chosen) != names.end();
+          },
+          text::join(words, ", ")};
+}
+
+// model_graph_test.cc compares with the layers. The data may choose the network (`automatic`).
+config::Use<ModelConfig> networks(const std::vector<ModelName>& names) {
+  config::Use<ModelConfig> use = used_by(&ModelConfig::name, names);
+  use.holds = [named = std::move(use.holds)](const ModelConfig& model) {
+    return model.name == ModelName::automatic || named(model);
+  };
+  return use;
+}
+
+config::Use<ModelConfig> networks_but(const std::vector<ModelName>& names) {
+  config::Use<ModelConfig> use = used_by(&ModelConfig::name, names);
+  return {[named = std::move(use.holds)](const ModelConfig& model) { return !named(model); },
+          "networks other than " + use.who};
+}
+
 // A model is named, a list of layers, or a module in a file; each has keys of its own.
 const config::Table<ModelConfig>& model_table() {
   // The last three names stand for other keys of the block, or for none.
@@ -176,40 +202,53 @@ const config::Table<ModelConfig>& model_table() {
            .only_if(is_listed),
        config::integer("width", &ModelConfig::width, 1, 4096, "channels of the first convolution")
            .usually("by the model")
-           .only_if(is_named),
+           .only_if(is_named)
+           .used_by(networks_but({ModelName::mlp})),
        config::real("dropout", &ModelConfig::dropout, 0, 0.95,
                     "fraction of the values that dropout sets to 0")
            .usually("by the model")
-           .only_if(is_named),
+           .only_if(is_named)
+           .used_by(networks_but({ModelName::unet, ModelName::deeplab, ModelName::gan, ModelName::wae,
+                                  ModelName::cycle, ModelName::inference})),
        config::choice("norm", &ModelConfig::norm, kNorms, "what follows each convolution")
            .usually("unet, resnet, deeplab and tiramisu `batch`, else `none`")
            .only_if(is_named)
+           .used_by(networks_but({ModelName::mlp, ModelName::lstm, ModelName::conv_lstm}))
            .formerly("batch_norm", config::boolean_schema(), read_batch_norm),
        config::real("leaky_slope", &ModelConfig::leaky_slope, 0, 1, "slope of the leaky ReLU below 0")
            .usually("by the model")
-           .only_if(is_named),
+           .only_if(is_named)
+           .used_by(networks_but({ModelName::gan, ModelName::wae, ModelName::cycle, ModelName::inference})),
        config::boolean("tanh_output", &ModelConfig::tanh_output, "limit outputs to +-1.2, as MLPerf does")
-           .only_if(is_named),
+           .only_if(is_named)
+           .used_by(networks_but({ModelName::gan, ModelName::wae, ModelName::cycle, ModelName::inference})),
        config::integers("dense", &ModelConfig::dense, 1, 1 << 20, "sizes of the hidden dense layers")
            .usually("by the model")
-           .only_if(is_named),
+           .only_if(is_named)
+           .used_by(networks_but({ModelName::unet, ModelName::deeplab, ModelName::tiramisu})),
        config::choice("activation", &ModelConfig::activation, kActivations, "activation behind each layer",
                       LayerKind::leaky_relu)
            .usually("mlp and decoder `silu`; unet, resnet, deeplab and tiramisu `relu`; fno `gelu`; else "
                     "`leaky_relu`")
-           .only_if(is_named),
+           .only_if(is_named)
+           .used_by(networks_but({ModelName::gan, ModelName::wae, ModelName::cycle, ModelName::inference})),
        config::integer("depth", &ModelConfig::depth, 1, 12,
                        "unet, resnet, deeplab, tiramisu, gan, wae, cycle, inference: how often the grid is "
                        "halved; fno, lstm, "
                        "conv_lstm: layers one after another")
            .usually("resnet, deeplab and lstm `2`, fno `4`, conv_lstm `1`, else `3`")
-           .only_if(is_named),
+           .only_if(is_named)
+           .used_by(networks({ModelName::unet, ModelName::resnet, ModelName::deeplab, ModelName::tiramisu,
+                              ModelName::fno, ModelName::lstm, ModelName::conv_lstm, ModelName::gan,
+                              ModelName::wae, ModelName::cycle, ModelName::inference})),
        config::integer(
            "latent", &ModelConfig::latent, 1, 1 << 20,
            "autoencoder, vae, wae, cycle, semi_supervised: values between encoder and decoder; gan: "
            "random numbers of a sample; inference: units of the LSTM")
            .usually("gan `64`, inference `128`, wae and cycle `20`, else `16`")
-           .only_if(is_named),
+           .only_if(is_named)
+           .used_by(networks({ModelName::autoencoder, ModelName::vae, ModelName::gan, ModelName::wae,
+                              ModelName::cycle, ModelName::semi_supervised, ModelName::inference})),
        config::integer("components", &ModelConfig::components, 1, 1000,
                        "inference: normal distributions that the proposal of a draw is a sum of")
            .usually("`8`")
@@ -223,12 +262,14 @@ const config::Table<ModelConfig>& model_table() {
            }),
        config::integer("modes", &ModelConfig::modes, 1, 1 << 16,
                        "fno: lowest frequencies kept along each axis, at most half of its cells")
-           .only_if(is_named),
+           .only_if(is_named)
+           .used_by(networks({ModelName::fno})),
        config::boolean("level_means", &ModelConfig::level_means,
                        "cosmoflow: the dense layers read the channels' means at every level; `false`: at the "
                        "last level only")
            .usually("cosmoflow `true`")
-           .only_if(is_named),
+           .only_if(is_named)
+           .used_by(networks({ModelName::cosmoflow})),
        config::choice("init", &ModelConfig::initial, kInitialWeights,
                       "rule of the [initial weights](#networks-by-name)")
            .usually(
@@ -240,28 +281,31 @@ const config::Table<ModelConfig>& model_table() {
                        "resnet, deeplab: residual blocks a level; tiramisu: layers of a dense block")
            .usually("resnet `3`, deeplab `2`, tiramisu `4`")
            .only_if(is_named)
+           .used_by(networks({ModelName::resnet, ModelName::deeplab, ModelName::tiramisu}))
            .only_if_set(),
        config::integer("growth", &ModelConfig::growth, 1, 4096, "tiramisu: channels that each layer adds")
            .usually("tiramisu `12`")
            .only_if(is_named)
+           .used_by(networks({ModelName::tiramisu}))
            .only_if_set(),
        config::boolean("pre_activation", &ModelConfig::pre_activation,
                        "resnet: norm and activation before each convolution, as in He et al. 2016b")
            .only_if(is_named)
+           .used_by(networks({ModelName::resnet}))
            .only_if_set(),
        config::integers("dilations", &ModelConfig::dilations, 1, 1 << 16,
                         "deeplab: dilations of the parallel convolutions on the coarsest grid")
            .usually("deeplab `[3, 6, 9]`")
            .only_if(is_named)
+           .used_by(networks({ModelName::deeplab}))
            .only_if_set(),
        config::custom<ModelConfig>(
            "padding", config::choice_schema(kNetworkPaddings),
            "what convolutions read beyond the edge of a field: zeros (`same`), or the cells at the other end "
            "([`periodic`](#periodic-fields))",
            read_network_padding,
-           [](const ModelConfig& model) {
-             return yaml::scalar(kNetworkPaddings[model.padding == Padding::periodic ? 1 : 0]);
-           })
+           [](const ModelConfig&
+                  model) { return yaml::scalar(kNetworkPaddings[model.padding == Padding::periodic ? 1 : 0]); })
            .usually("`same`")
            .only_if(is_named)
            .only_if_set()});
@@ -365,6 +409,10 @@ void check_loss(yaml::MapReader& reader, LossConfig& loss) {
                     name_of(loss.name)));
   }
   const auto weights = static_cast<std::int64_t>(loss.class_weights.size());
+  if (weights > 0 && !is_classification(loss.name) && loss.name != LossName::detection)
+    diagnostics.warning(reader.mark_of("class_weights"),
+                        fmt::format("'class_weights' has no effect: the loss {} has no classes; remove it",
+                                    name_of(loss.name)));
   if (weights > 0 && loss.classes > 0 && weights != loss.classes) {
     diagnostics.error(
         reader.mark_of("class_weights"),
@@ -381,7 +429,8 @@ const config::Table<LossConfig>& loss_table() {
       "the loss: block",
       {config::choice("name", &LossConfig::name, kLosses, "a [loss](#losses)"),
        config::real("delta", &LossConfig::delta, 1e-9, 1e9,
-                    "huber: the error from which on the loss is linear, in deviations of the target"),
+                    "huber: the error from which on the loss is linear, in deviations of the target")
+           .used_by(used_by(&LossConfig::name, std::vector{LossName::huber})),
        config::custom<LossConfig>(
            "class_weights", class_weights_schema(),
            "cross_entropy, focal, dice: a number for each class, or `inverse` or `inverse_root`: "
@@ -389,8 +438,11 @@ const config::Table<LossConfig>& loss_table() {
            read_class_weights, class_weights_node)
            .usually("all 1"),
        config::integer("classes", &LossConfig::classes, 0, 1 << 20,
-                       "cross_entropy, focal, dice, detection; 0: as many as the training data have"),
-       config::real("smooth", &LossConfig::smooth, 0, 1e9, "dice: added to numerator and denominator"),
+                       "cross_entropy, focal, dice, detection; 0: as many as the training data have")
+           .used_by(used_by(&LossConfig::name, std::vector{LossName::cross_entropy, LossName::focal,
+                                                           LossName::dice, LossName::detection})),
+       config::real("smooth", &LossConfig::smooth, 0, 1e9, "dice: added to numerator and denominator")
+           .used_by(used_by(&LossConfig::name, std::vector{LossName::dice})),
        config::real("kl_weight", &LossConfig::kl_weight, 0, 1e9,
                     "vae, wae: weight of the term that makes codes normally distributed"),
        config::real("gamma", &LossConfig::gamma, 0, 100,
@@ -711,19 +763,26 @@ void set_defaults(yaml::MapReader&, OptimizerConfig& optimizer) {
 }
 
 const config::Table<OptimizerConfig>& optimizer_table() {
+  const auto adaptive = used_by(&OptimizerConfig::name,
+                                std::vector{OptimizerName::adam, OptimizerName::adamw, OptimizerName::lamb});
   static const config::Table<OptimizerConfig> table(
       "the optimizer: block",
       {config::choice("name", &OptimizerConfig::name, kOptimizers, "an [optimizer](#optimizers)")
            .then(set_defaults),
        config::real("learning_rate", &OptimizerConfig::learning_rate, 0, 1e3, "the rate before the schedule")
            .usually("0.002; sgd, lars and larc 0.01"),
-       config::real("momentum", &OptimizerConfig::momentum, 0, 0.9999, "sgd, lars, larc"),
-       config::boolean("nesterov", &OptimizerConfig::nesterov, "sgd: Nesterov's momentum"),
+       config::real("momentum", &OptimizerConfig::momentum, 0, 0.9999, "sgd, lars, larc")
+           .used_by(used_by(&OptimizerConfig::name,
+                            std::vector{OptimizerName::sgd, OptimizerName::lars, OptimizerName::larc})),
+       config::boolean("nesterov", &OptimizerConfig::nesterov, "sgd: Nesterov's momentum")
+           .used_by(used_by(&OptimizerConfig::name, std::vector{OptimizerName::sgd})),
        config::real("beta1", &OptimizerConfig::beta1, 0, 0.999999,
-                    "adam, adamw, lamb: decay of the mean gradient"),
+                    "adam, adamw, lamb: decay of the mean gradient")
+           .used_by(adaptive),
        config::real("beta2", &OptimizerConfig::beta2, 0, 0.999999999,
-                    "adam, adamw, lamb: decay of the mean square"),
-       config::real("epsilon", &OptimizerConfig::epsilon, 1e-30, 1, "adam, adamw, lamb"),
+                    "adam, adamw, lamb: decay of the mean square")
+           .used_by(adaptive),
+       config::real("epsilon", &OptimizerConfig::epsilon, 1e-30, 1, "adam, adamw, lamb").used_by(adaptive),
        config::real("weight_decay", &OptimizerConfig::weight_decay, 0, 10,
                     "decay of weights; not of biases and norms")
            .usually("adamw and lamb 0.01, else 0"),
@@ -738,7 +797,8 @@ const config::Table<OptimizerConfig>& optimizer_table() {
                        "behind the next step"),
        config::real("lars_trust", &OptimizerConfig::lars_trust, 0, 1e3,
                     "lars: a step's size over the size of the weights, at a rate of 1")
-           .usually("0.1"),
+           .usually("0.1")
+           .used_by(used_by(&OptimizerConfig::name, std::vector{OptimizerName::lars})),
        config::integer("reference_batch", &OptimizerConfig::reference_batch, 0, 1 << 24,
                        "the learning rate is for this batch and grows in proportion; 0: it does not")});
   return table;
@@ -822,24 +882,33 @@ const config::Table<ScheduleConfig>& schedule_table() {
                     "epochs in which the rate rises"),
        config::choice("decay", &ScheduleConfig::decay, kDecays, "how the rate falls"),
        config::real("final_factor", &ScheduleConfig::final_factor, 0, 1,
-                    "the rate at the end over the learning rate; plateau: the least that it falls to"),
-       config::real("power", &ScheduleConfig::power, 0.01, 100, "polynomial: its power"),
+                    "the rate at the end over the learning rate; plateau: the least that it falls to")
+           .used_by(
+               used_by(&ScheduleConfig::decay, std::vector{Decay::cosine, Decay::linear, Decay::polynomial,
+                                                           Decay::one_cycle, Decay::plateau})),
+       config::real("power", &ScheduleConfig::power, 0.01, 100, "polynomial: its power")
+           .used_by(used_by(&ScheduleConfig::decay, std::vector{Decay::polynomial})),
        config::reals("step_epochs", &ScheduleConfig::step_epochs, "step: the epochs at which the rate falls")
-           .usually(""),
+           .usually("")
+           .used_by(used_by(&ScheduleConfig::decay, std::vector{Decay::step})),
        config::real("step_factor", &ScheduleConfig::step_factor, 0, 1,
-                    "step, plateau: what the rate is multiplied with"),
-       config::real("rise", &ScheduleConfig::rise, 0, 1,
-                    "one_cycle: part of the run in which the rate rises"),
+                    "step, plateau: what the rate is multiplied with")
+           .used_by(used_by(&ScheduleConfig::decay, std::vector{Decay::step, Decay::plateau})),
+       config::real("rise", &ScheduleConfig::rise, 0, 1, "one_cycle: part of the run in which the rate rises")
+           .used_by(used_by(&ScheduleConfig::decay, std::vector{Decay::one_cycle})),
        config::integer("plateau_epochs", &ScheduleConfig::plateau_epochs, 1, kMany,
                        "plateau: epochs without a better validation after which the rate falls")
-           .only_if_set(),
+           .only_if_set()
+           .used_by(used_by(&ScheduleConfig::decay, std::vector{Decay::plateau})),
        config::integers("batch_epochs", &ScheduleConfig::batch_epochs, 1, kMany,
                         "the epochs after which [the batch grows](#a-batch-that-grows)")
            .usually("none")
            .only_if_set(),
        config::integer("batch_factor", &ScheduleConfig::batch_factor, 2, 1024,
                        "what the batch is multiplied with after each of them")
-           .only_if_set()},
+           .only_if_set()
+           .used_by({[](const ScheduleConfig& schedule) { return !schedule.batch_epochs.empty(); },
+                     "schedules with 'batch_epochs'"})},
       check_schedule);
   return table;
 }
@@ -1206,6 +1275,17 @@ void check_composed(yaml::MapReader& reader, const TrainConfig& config) {
             "the layers out (train.yaml of a run of {} has them)",
             name_of(name), key, name_of(name)));
   }
+  if (!composed) return;
+  if (name != ModelName::cycle && !config.targets.empty())
+    reader.diagnostics().warning(
+        reader.mark_of("targets"),
+        fmt::format("'targets' has no effect: the network {} learns from its inputs alone; remove it",
+                    name_of(name)));
+  if (config.loss.name != LossName::mse && !compares_scores(config.loss.name))
+    reader.diagnostics().warning(
+        reader.mark_of("loss"),
+        fmt::format("the loss {} has no effect: the network {} has losses of its own; remove it",
+                    name_of(config.loss.name), name_of(name)));
 }
 
 void check_alternate(yaml::MapReader& reader, const TrainConfig& config) {

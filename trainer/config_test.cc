@@ -618,6 +618,30 @@ TEST(TrainConfig, InitialWeights) {
               HasSubstr("unknown key 'init'"));
 }
 
+// model_graph_test.cc has the keys of model:.
+TEST(TrainConfig, KeysWithoutEffectAreWarnedOf) {
+  const auto warned = [](const std::string& keys) {
+    const ReadResult result = read("{data: d, " + keys + "}");
+    EXPECT_EQ(read(yaml::emit(to_yaml(read("{data: d}").config))).messages, "");
+    return result.messages;
+  };
+  EXPECT_EQ(
+      warned("optimizer: {name: adam, momentum: 0.5}"),
+      "train.yaml:1:45: warning: 'momentum' has no effect in the optimizer: block: it is a key of sgd, lars, "
+      "larc; remove it");
+  EXPECT_EQ(warned("optimizer: {name: sgd, momentum: 0.5}"), "");
+  EXPECT_THAT(warned("optimizer: {name: sgd, lars_trust: 0.5}"), HasSubstr("'lars_trust' has no effect"));
+  EXPECT_THAT(warned("schedule: {decay: cosine, rise: 0.5}"), HasSubstr("'rise' has no effect"));
+  EXPECT_THAT(warned("schedule: {decay: none, final_factor: 0.5}"),
+              HasSubstr("'final_factor' has no effect"));
+  EXPECT_THAT(warned("schedule: {batch_factor: 4}"), HasSubstr("a key of schedules with 'batch_epochs'"));
+  EXPECT_THAT(warned("loss: {name: mae, delta: 2}"), HasSubstr("a key of huber;"));
+  EXPECT_THAT(warned("loss: {name: mae, class_weights: [1, 2]}"), HasSubstr("'class_weights' has no effect"));
+  EXPECT_THAT(warned("model: gan, inputs: [x], targets: [t]"), HasSubstr("'targets' has no effect"));
+  EXPECT_THAT(warned("model: cycle, inputs: [x], targets: [t], loss: mae"),
+              HasSubstr("the loss mae has no effect"));
+}
+
 TEST(TrainConfig, LossesAndOptimizersHaveTheirDefaults) {
   const ReadResult result = read(
       "{data: d, loss: {name: cross_entropy, class_weights: [1, 2, 3]}, optimizer: larc, schedule: "

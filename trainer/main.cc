@@ -87,6 +87,7 @@ void check_build(const trainer::TrainConfig& config) {
 struct Configuration {
   trainer::TrainConfig train;
   trainer::SearchConfig search;
+  std::string warnings;  // a line each
 };
 
 Configuration read_configuration(const std::string& path) {
@@ -100,8 +101,9 @@ Configuration read_configuration(const std::string& path) {
     reader.finish();
     root = inner;
   }
-  Configuration result{trainer::read_train_config(root, diagnostics), {}};
+  Configuration result{trainer::read_train_config(root, diagnostics), {}, {}};
   diagnostics.throw_if_errors();
+  result.warnings = diagnostics.to_string();
   // The search is no part of the training that a checkpoint or model records.
   result.search = std::exchange(result.train.search, {});
   if (result.search.on() && result.search.rung == 0)
@@ -179,7 +181,7 @@ std::vector<trainer::SlowRank> slow_ranks_of(const Arguments& arguments) {
 int run(const Arguments& arguments, trainer::Communicator& communicator) {
   const bool leader = communicator.rank() == 0;
   try {
-    const auto [config, search] = [&] {
+    const auto [config, search, warnings] = [&] {
       try {
         Configuration configuration = read_configuration(arguments.config);
         check_build(configuration.train);
@@ -192,6 +194,7 @@ int run(const Arguments& arguments, trainer::Communicator& communicator) {
     // The order of sums depends on the number of threads: parts of samples have one each.
     const int threads = config.cuts.on ? 1 : static_cast<int>(config.threads);
     trainer::set_compute_threads(threads, config.deterministic);
+    if (leader && !warnings.empty()) std::fprintf(stderr, "%s\n", warnings.c_str());
     if (leader) check_cores(config);
     std::signal(SIGTERM, remember_signal);
     std::signal(SIGUSR1, remember_signal);

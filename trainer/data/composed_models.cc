@@ -416,7 +416,7 @@ TrainConfig Composition::finished() const {
   };
   add("inputs", inputs_);
   if (!random_.empty()) add("random_inputs", random_);
-  add("model", {{"layers", layers_}});
+  add("model", {{"layers", layers_}, {"init", name_of(model().initial)}});
   add("heads", heads_);
   if (!updates_.empty()) add("alternate", updates_);
   if (!random_.empty() && config_.optimizer == usual_optimizer()) {

@@ -43,6 +43,14 @@ bool leads_to_rectifier(const ModelGraph& graph, std::size_t value) {
   return false;
 }
 
+// PyTorch takes the second axis of the weights as their inputs, which those of a transposed convolution have
+// for the output channels (torch.nn.init._calculate_fan_in_and_fan_out).
+std::int64_t fan_in_of_torch(const Layer& layer) {
+  const ParameterSpec& weights = layer.parameters[0];
+  return layer.kind == LayerKind::transposed_convolution ? weights.count() / weights.shape[0]
+                                                         : weights.fan_in;
+}
+
 // Cells of padding below and above n cells for ceil(n / stride) windows that span `reach` cells.
 std::array<std::int64_t, 2> border_of(std::int64_t n, std::int64_t stride, std::int64_t reach) {
   const std::int64_t pad = std::max<std::int64_t>(0, ((n + stride - 1) / stride - 1) * stride + reach - n);
@@ -488,10 +496,12 @@ void choose_initial_weights(ModelGraph& graph, InitialWeights rule) {
                leads_to_rectifier(graph, graph.inputs.size() + i)) {
       weights = Initial::he_normal;
     }
+    const std::int64_t uniform_fan_in = fan_in_of_torch(layer);
     layer.parameters[0].initial = weights;
+    if (weights == Initial::uniform) layer.parameters[0].fan_in = uniform_fan_in;
     if (layer.parameters.size() < 2) continue;
     layer.parameters[1].initial = biases;
-    layer.parameters[1].fan_in = layer.parameters[0].fan_in;
+    layer.parameters[1].fan_in = uniform_fan_in;
   }
 }
 

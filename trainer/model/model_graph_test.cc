@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/model/model_graph.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 #include <string>
 
@@ -373,6 +375,83 @@ TEST(InitialWeights, UniformOnesAreThoseOfPyTorch) {
     EXPECT_LE(most, 0.1F) << spec.name;
     EXPECT_GT(most, 0.095F) << spec.name;
   }
+}
+
+std::string layers_of(const ModelConfig& model, const ModelTask& task) {
+  std::string text;
+  try {
+    for (const Layer& layer : build_model(model, task).layers) {
+      text += fmt::format("{} {} from {} kernel {} dilation {} padding {} value {} to {}", layer.name,
+                          name_of(layer.kind), fmt::join(layer.inputs, ","), fmt::join(layer.kernel, ","),
+                          fmt::join(layer.dilation, ","), fmt::join(layer.pad_low, ","), layer.value,
+                          text_of(layer.output));
+      for (const ParameterSpec& spec : layer.parameters)
+        text += fmt::format(" {} {}", spec.name, fmt::join(spec.shape, ","));
+      text += "\n";
+    }
+  } catch (const Error& error) {
+    text += error.what();
+  }
+  return text;
+}
+
+// Every key that changes the layers of no task is warned of, and no other.
+TEST(ModelGraph, KeysWithoutEffectAreWarnedOf) {
+  const TensorShape cube = {2, {16, 16, 16}};
+  const TensorShape series = {2, {1, 1, 16}};
+  const TensorShape numbers = {3, {1, 1, 1}};
+  const std::vector<ModelTask> tasks = {
+      {{{"x", cube}}, numbers},    {{{"x", cube}}, cube, {{"b", numbers}}, "a"},
+      {{{"x", cube}}, cube},       {{{"x", numbers}}, cube},
+      {{{"x", numbers}}, numbers}, {{{"x", series}}, numbers},
+      {{{"x", series}}, series}};
+  const std::map<std::string, std::string> values = {
+      {"width", "24"},      {"dropout", "0.25"},     {"norm", "group"},      {"leaky_slope", "0.123"},
+      {"dense", "[5]"},     {"activation", "tanh"},  {"depth", "5"},         {"latent", "7"},
+      {"modes", "3"},       {"blocks", "5"},         {"growth", "7"},        {"pre_activation", "true"},
+      {"dilations", "[2]"}, {"tanh_output", "true"}, {"level_means", "true"}};
+  for (ModelName name = ModelName::cosmoflow; name <= ModelName::conv_lstm;
+       name = static_cast<ModelName>(static_cast<int>(name) + 1)) {
+    for (auto [key, value] : values) {
+      if (name == ModelName::cosmoflow && key == "level_means") value = "false";
+      std::string others = fmt::format("name: {}", name_of(name));
+      if (key != "dense") others += ", dense: [6]";
+      if (key == "leaky_slope") others += ", activation: leaky_relu";
+      yaml::Diagnostics diagnostics("m");
+      const auto model = [&](const std::string& keys) {
+        return read_train_config(yaml::parse("{data: d, model: {" + keys + "}}", diagnostics), diagnostics)
+            .model;
+      };
+      const ModelConfig usual = model(others);
+      const ModelConfig changed = model(others + ", " + key + ": " + value);
+      const bool has_effect = std::ranges::any_of(
+          tasks, [&](const ModelTask& task) { return layers_of(usual, task) != layers_of(changed, task); });
+      const bool is_warned_of =
+          diagnostics.to_string().find("'" + key + "' has no effect") != std::string::npos;
+      EXPECT_NE(has_effect, is_warned_of) << key << ": " << diagnostics.to_string() << name_of(name);
+      EXPECT_FALSE(diagnostics.has_errors()) << diagnostics.to_string();
+    }
+  }
+}
+
+// torch.nn.ConvTranspose2d(4, 2, 5).weight lies within 1 / sqrt(2 * 25) of 0: PyTorch counts the output
+// channels.
+TEST(InitialWeights, OfTransposedConvolutionsCountOutputsAsPyTorch) {
+  yaml::Diagnostics diagnostics("m");
+  ModelConfig model = default_model(ModelName::layers);
+  const std::vector<std::string> inputs = {"x"};
+  model.layers = read_layers(
+      yaml::parse("[{transposed_convolution: 2, kernel: 5, stride: 2, padding: same}]", diagnostics), inputs,
+      diagnostics);
+  ASSERT_EQ(diagnostics.to_string(), "");
+  const NamedShape input{"x", {4, {1, 8, 8}}};
+  model.initial = InitialWeights::torch;
+  const Layer layer = build_model(model, {{input}, {2, {1, 16, 16}}}).layers.front();
+  EXPECT_EQ(layer.parameters[0].fan_in, 2 * 25);
+  EXPECT_EQ(layer.parameters[1].fan_in, 2 * 25);
+  // With stride 2, two windows of 5 cells reach an output cell along each axis.
+  model.initial = InitialWeights::he;
+  EXPECT_EQ(build_model(model, {{input}, {2, {1, 16, 16}}}).layers.front().parameters[0].fan_in, 4 * 4);
 }
 
 TEST(FlatState, PartsDoNotOverlapAndLieOnCacheLines) {

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/expression.h"
 #include "base/random.h"
+#include "trainer/data/roles.h"
 #include "trainer/formula.h"
 #include "trainer/model/layout.h"
 #include "trainer/training/gradients.h"
@@ -1520,6 +1521,24 @@ TEST(TrainingState, GoesThroughACheckpointUnchanged) {
   EXPECT_EQ(again.header.dump(), saved.get().header.dump());
   for (std::size_t i = 0; i < again.arrays.size(); ++i)
     EXPECT_TRUE(std::ranges::equal(again.arrays[i].values, saved.get().arrays[i].values)) << i;
+}
+
+TEST(ComposedModels, KeepTheRuleOfInitialWeights) {
+  DatasetInfo info;
+  DataField image;
+  image.name = "image";
+  image.shape = {1, {1, 16, 16}};
+  info.fields = {image};
+  for (const ModelName name : {ModelName::gan, ModelName::wae}) {
+    TrainConfig config;
+    config.data = "d";
+    config.inputs = {"image"};
+    config.model = default_model(name);
+    for (const InitialWeights rule : {InitialWeights::automatic, InitialWeights::torch}) {
+      config.model.initial = rule;
+      EXPECT_EQ(expanded(config, info).model.initial, rule) << name_of(name);
+    }
+  }
 }
 
 TEST(TrainingState, FingerprintNamesWhatDiffers) {
