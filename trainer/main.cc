@@ -119,6 +119,17 @@ Configuration read_configuration(const std::string& path) {
   return result;
 }
 
+void print_warnings(const Configuration& configuration) {
+  if (!configuration.warnings.empty()) std::fprintf(stderr, "%s\n", configuration.warnings.c_str());
+}
+
+// For a command of one process.
+trainer::TrainConfig read_alone(const std::string& path) {
+  Configuration configuration = read_configuration(path);
+  print_warnings(configuration);
+  return std::move(configuration.train);
+}
+
 void check_batch(const trainer::TrainConfig& config, const trainer::Communicator& communicator) {
   if (config.grid.choice != trainer::GridChoice::given) return;  // the planner looks at the batch
   if (communicator.size() / config.tournament.groups() / config.grid.ranks() <= config.batch) return;
@@ -181,26 +192,27 @@ std::vector<trainer::SlowRank> slow_ranks_of(const Arguments& arguments) {
 int run(const Arguments& arguments, trainer::Communicator& communicator) {
   const bool leader = communicator.rank() == 0;
   try {
-    const auto [config, search, warnings] = [&] {
+    const Configuration given = [&] {
       try {
         Configuration configuration = read_configuration(arguments.config);
+        if (leader) print_warnings(configuration);
         check_build(configuration.train);
         return configuration;
       } catch (const Error& error) {
         throw trainer::CommonError(error.code(), error.what());
       }
     }();
+    const trainer::TrainConfig& config = given.train;
     check_world(config, communicator, arguments.allow_any_ranks);
     // The order of sums depends on the number of threads: parts of samples have one each.
     const int threads = config.cuts.on ? 1 : static_cast<int>(config.threads);
     trainer::set_compute_threads(threads, config.deterministic);
-    if (leader && !warnings.empty()) std::fprintf(stderr, "%s\n", warnings.c_str());
     if (leader) check_cores(config);
     std::signal(SIGTERM, remember_signal);
     std::signal(SIGUSR1, remember_signal);
     const trainer::RunOptions options = {
         arguments.fresh,         arguments.fresh_on_new_data, [] { return stop_signal != 0; },
-        bit_flips_of(arguments), slow_ranks_of(arguments),    search};
+        bit_flips_of(arguments), slow_ranks_of(arguments),    given.search};
     if (arguments.find_rate) {
       trainer::find_rate(config, communicator, options);
       return static_cast<int>(stop_signal != 0 ? ExitCode::interrupted : ExitCode::ok);
@@ -501,11 +513,11 @@ int body(int argc, char** argv) {
     throw Error(ExitCode::usage,
                 "--grid needs --dry-run, which prints the plan: a training has the key 'grid'");
   if (arguments.dry_run) {
-    std::fputs(trainer::describe_run(read_configuration(arguments.config).train, grid).c_str(), stdout);
+    std::fputs(trainer::describe_run(read_alone(arguments.config), grid).c_str(), stdout);
     return 0;
   }
   if (arguments.plan) {
-    const trainer::MemoryTable table = trainer::memory_table(read_configuration(arguments.config).train);
+    const trainer::MemoryTable table = trainer::memory_table(read_alone(arguments.config));
     std::fputs(arguments.json ? (table.json.dump(2) + "\n").c_str() : table.text.c_str(), stdout);
     if (!table.refusal.empty()) throw Error(ExitCode::spec, table.refusal);
     return 0;
@@ -513,7 +525,7 @@ int body(int argc, char** argv) {
   if (!arguments.scale_from.empty()) {
     std::vector<trainer::SmallRun> runs;
     for (const std::string& folder : arguments.scale_from) runs.push_back(trainer::read_small_run(folder));
-    std::fputs(trainer::describe_scale(read_configuration(arguments.config).train, runs).c_str(), stdout);
+    std::fputs(trainer::describe_scale(read_alone(arguments.config), runs).c_str(), stdout);
     return 0;
   }
   trainer::Communicator communicator(argc, argv);

@@ -2395,6 +2395,12 @@ class WrongInput(TrainRun):
         self.assertIn("did you mean 'amplitude'?", done.stderr)
         self.assertEqual(done.stderr.count("\n"), 1)
 
+    def test_a_key_without_effect_is_warned_of_once(self):
+        path = self.config("idle", epochs=1, model={"name": "cosmoflow", "width": 3, "modes": 4})
+        sentence = "warning: 'modes' has no effect in the model: block: it is a key of fno; remove it"
+        for ranks, options in ((2, ()), (1, ("--dry-run",)), (1, ("--plan",))):
+            self.assertEqual(self.train(path, ranks, *options).stderr.count(sentence), 1, options)
+
     def test_noise_where_it_makes_no_sense(self):
         for name, keys, sentence in (
                 ("target", {"model": {"name": "unet", "width": 2, "depth": 1}, "inputs": ["x"], "targets": ["x"]},
