@@ -9,6 +9,7 @@
 #include <functional>
 #include <limits>
 #include <span>
+#include <type_traits>
 
 #include "base/config_table.h"
 #include "base/expression.h"
@@ -137,20 +138,20 @@ void read_network_padding(yaml::MapReader& reader, std::string_view key, ModelCo
           name_of(model.name)));
 }
 
-// The keys that some of the choices have: they are read with all of them, so that a written block has them.
+// Where one of these is chosen.
 template <typename Config, typename Name>
-config::Use<Config> used_by(Name Config::*chosen, const std::vector<Name>& names) {
+config::Use<Config> one_of(Name Config::*choice, const std::vector<std::type_identity_t<Name>>& names) {
   std::vector<std::string> words;
   for (const Name name : names) words.emplace_back(name_of(name));
-  return {[chosen, names](const Config& config) {
-            return std::ranges::find(names, config.*chosen) != names.end();
+  return {[choice, names](const Config& config) {
+            return std::ranges::find(names, config.*choice) != names.end();
           },
           text::join(words, ", ")};
 }
 
 // model_graph_test.cc compares with the layers. The data may choose the network (`automatic`).
 config::Use<ModelConfig> networks(const std::vector<ModelName>& names) {
-  config::Use<ModelConfig> use = used_by(&ModelConfig::name, names);
+  config::Use<ModelConfig> use = one_of(&ModelConfig::name, names);
   use.holds = [named = std::move(use.holds)](const ModelConfig& model) {
     return model.name == ModelName::automatic || named(model);
   };
@@ -158,7 +159,7 @@ config::Use<ModelConfig> networks(const std::vector<ModelName>& names) {
 }
 
 config::Use<ModelConfig> networks_but(const std::vector<ModelName>& names) {
-  config::Use<ModelConfig> use = used_by(&ModelConfig::name, names);
+  config::Use<ModelConfig> use = one_of(&ModelConfig::name, names);
   return {[named = std::move(use.holds)](const ModelConfig& model) { return !named(model); },
           "networks other than " + use.who};
 }
@@ -430,7 +431,7 @@ const config::Table<LossConfig>& loss_table() {
       {config::choice("name", &LossConfig::name, kLosses, "a [loss](#losses)"),
        config::real("delta", &LossConfig::delta, 1e-9, 1e9,
                     "huber: the error from which on the loss is linear, in deviations of the target")
-           .used_by(used_by(&LossConfig::name, std::vector{LossName::huber})),
+           .used_by(one_of(&LossConfig::name, {LossName::huber})),
        config::custom<LossConfig>(
            "class_weights", class_weights_schema(),
            "cross_entropy, focal, dice: a number for each class, or `inverse` or `inverse_root`: "
@@ -439,10 +440,10 @@ const config::Table<LossConfig>& loss_table() {
            .usually("all 1"),
        config::integer("classes", &LossConfig::classes, 0, 1 << 20,
                        "cross_entropy, focal, dice, detection; 0: as many as the training data have")
-           .used_by(used_by(&LossConfig::name, std::vector{LossName::cross_entropy, LossName::focal,
-                                                           LossName::dice, LossName::detection})),
+           .used_by(one_of(&LossConfig::name,
+                           {LossName::cross_entropy, LossName::focal, LossName::dice, LossName::detection})),
        config::real("smooth", &LossConfig::smooth, 0, 1e9, "dice: added to numerator and denominator")
-           .used_by(used_by(&LossConfig::name, std::vector{LossName::dice})),
+           .used_by(one_of(&LossConfig::name, {LossName::dice})),
        config::real("kl_weight", &LossConfig::kl_weight, 0, 1e9,
                     "vae, wae: weight of the term that makes codes normally distributed"),
        config::real("gamma", &LossConfig::gamma, 0, 100,
@@ -763,8 +764,8 @@ void set_defaults(yaml::MapReader&, OptimizerConfig& optimizer) {
 }
 
 const config::Table<OptimizerConfig>& optimizer_table() {
-  const auto adaptive = used_by(&OptimizerConfig::name,
-                                std::vector{OptimizerName::adam, OptimizerName::adamw, OptimizerName::lamb});
+  const auto adaptive =
+      one_of(&OptimizerConfig::name, {OptimizerName::adam, OptimizerName::adamw, OptimizerName::lamb});
   static const config::Table<OptimizerConfig> table(
       "the optimizer: block",
       {config::choice("name", &OptimizerConfig::name, kOptimizers, "an [optimizer](#optimizers)")
@@ -772,10 +773,10 @@ const config::Table<OptimizerConfig>& optimizer_table() {
        config::real("learning_rate", &OptimizerConfig::learning_rate, 0, 1e3, "the rate before the schedule")
            .usually("0.002; sgd, lars and larc 0.01"),
        config::real("momentum", &OptimizerConfig::momentum, 0, 0.9999, "sgd, lars, larc")
-           .used_by(used_by(&OptimizerConfig::name,
-                            std::vector{OptimizerName::sgd, OptimizerName::lars, OptimizerName::larc})),
+           .used_by(one_of(&OptimizerConfig::name,
+                           {OptimizerName::sgd, OptimizerName::lars, OptimizerName::larc})),
        config::boolean("nesterov", &OptimizerConfig::nesterov, "sgd: Nesterov's momentum")
-           .used_by(used_by(&OptimizerConfig::name, std::vector{OptimizerName::sgd})),
+           .used_by(one_of(&OptimizerConfig::name, {OptimizerName::sgd})),
        config::real("beta1", &OptimizerConfig::beta1, 0, 0.999999,
                     "adam, adamw, lamb: decay of the mean gradient")
            .used_by(adaptive),
@@ -798,7 +799,7 @@ const config::Table<OptimizerConfig>& optimizer_table() {
        config::real("lars_trust", &OptimizerConfig::lars_trust, 0, 1e3,
                     "lars: a step's size over the size of the weights, at a rate of 1")
            .usually("0.1")
-           .used_by(used_by(&OptimizerConfig::name, std::vector{OptimizerName::lars})),
+           .used_by(one_of(&OptimizerConfig::name, {OptimizerName::lars})),
        config::integer("reference_batch", &OptimizerConfig::reference_batch, 0, 1 << 24,
                        "the learning rate is for this batch and grows in proportion; 0: it does not")});
   return table;
@@ -883,23 +884,22 @@ const config::Table<ScheduleConfig>& schedule_table() {
        config::choice("decay", &ScheduleConfig::decay, kDecays, "how the rate falls"),
        config::real("final_factor", &ScheduleConfig::final_factor, 0, 1,
                     "the rate at the end over the learning rate; plateau: the least that it falls to")
-           .used_by(
-               used_by(&ScheduleConfig::decay, std::vector{Decay::cosine, Decay::linear, Decay::polynomial,
-                                                           Decay::one_cycle, Decay::plateau})),
+           .used_by(one_of(&ScheduleConfig::decay, {Decay::cosine, Decay::linear, Decay::polynomial,
+                                                    Decay::one_cycle, Decay::plateau})),
        config::real("power", &ScheduleConfig::power, 0.01, 100, "polynomial: its power")
-           .used_by(used_by(&ScheduleConfig::decay, std::vector{Decay::polynomial})),
+           .used_by(one_of(&ScheduleConfig::decay, {Decay::polynomial})),
        config::reals("step_epochs", &ScheduleConfig::step_epochs, "step: the epochs at which the rate falls")
            .usually("")
-           .used_by(used_by(&ScheduleConfig::decay, std::vector{Decay::step})),
+           .used_by(one_of(&ScheduleConfig::decay, {Decay::step})),
        config::real("step_factor", &ScheduleConfig::step_factor, 0, 1,
                     "step, plateau: what the rate is multiplied with")
-           .used_by(used_by(&ScheduleConfig::decay, std::vector{Decay::step, Decay::plateau})),
+           .used_by(one_of(&ScheduleConfig::decay, {Decay::step, Decay::plateau})),
        config::real("rise", &ScheduleConfig::rise, 0, 1, "one_cycle: part of the run in which the rate rises")
-           .used_by(used_by(&ScheduleConfig::decay, std::vector{Decay::one_cycle})),
+           .used_by(one_of(&ScheduleConfig::decay, {Decay::one_cycle})),
        config::integer("plateau_epochs", &ScheduleConfig::plateau_epochs, 1, kMany,
                        "plateau: epochs without a better validation after which the rate falls")
            .only_if_set()
-           .used_by(used_by(&ScheduleConfig::decay, std::vector{Decay::plateau})),
+           .used_by(one_of(&ScheduleConfig::decay, {Decay::plateau})),
        config::integers("batch_epochs", &ScheduleConfig::batch_epochs, 1, kMany,
                         "the epochs after which [the batch grows](#a-batch-that-grows)")
            .usually("none")
