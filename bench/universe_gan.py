@@ -91,11 +91,11 @@ def main():
     def slices_of(split):
         return numpy.concatenate([h5py.File(path)["x"][:].reshape(-1, CELLS, CELLS) for path in sorted(folder.glob(f"data/{split}/*.h5"))])
 
-    real = slices_of("test")
+    real, training = slices_of("test"), slices_of("train")
     bands = numpy.array([1, 2, 3, 4, 6, 8, 11, 16, 22, 32])
     print(f"{len(real)} test slices; bands of k from {', '.join(f'{k}-{m}' for k, m in zip(bands, bands[1:]))}")
     for name, of in VALUES.items():
-        print_ratio("training slices", name, power(of(slices_of("train")), bands) / power(of(real), bands))
+        print_ratio("training slices", name, power(of(training), bands) / power(of(real), bands))
     for seed in arguments.seeds:
         made = made_slices(arguments, folder, seed, len(real))
         for name, of in VALUES.items():

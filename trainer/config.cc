@@ -410,10 +410,6 @@ void check_loss(yaml::MapReader& reader, LossConfig& loss) {
                     name_of(loss.name)));
   }
   const auto weights = static_cast<std::int64_t>(loss.class_weights.size());
-  if (weights > 0 && !is_classification(loss.name) && loss.name != LossName::detection)
-    diagnostics.warning(reader.mark_of("class_weights"),
-                        fmt::format("'class_weights' has no effect: the loss {} has no classes; remove it",
-                                    name_of(loss.name)));
   if (weights > 0 && loss.classes > 0 && weights != loss.classes) {
     diagnostics.error(
         reader.mark_of("class_weights"),
@@ -426,6 +422,8 @@ void check_loss(yaml::MapReader& reader, LossConfig& loss) {
 }
 
 const config::Table<LossConfig>& loss_table() {
+  static const auto of_classes = one_of(
+      &LossConfig::name, {LossName::cross_entropy, LossName::focal, LossName::dice, LossName::detection});
   static const config::Table<LossConfig> table(
       "the loss: block",
       {config::choice("name", &LossConfig::name, kLosses, "a [loss](#losses)"),
@@ -437,11 +435,15 @@ const config::Table<LossConfig>& loss_table() {
            "cross_entropy, focal, dice: a number for each class, or `inverse` or `inverse_root`: "
            "[from the training samples](#class-weights); `none`: all 1; detection: a number for each class",
            read_class_weights, class_weights_node)
-           .usually("all 1"),
+           .usually("all 1")
+           // check_loss() refuses the words.
+           .used_by({[](const LossConfig& loss) {
+                       return loss.class_weighting != ClassWeighting::listed || of_classes.holds(loss);
+                     },
+                     of_classes.who}),
        config::integer("classes", &LossConfig::classes, 0, 1 << 20,
                        "cross_entropy, focal, dice, detection; 0: as many as the training data have")
-           .used_by(one_of(&LossConfig::name,
-                           {LossName::cross_entropy, LossName::focal, LossName::dice, LossName::detection})),
+           .used_by(of_classes),
        config::real("smooth", &LossConfig::smooth, 0, 1e9, "dice: added to numerator and denominator")
            .used_by(one_of(&LossConfig::name, {LossName::dice})),
        config::real("kl_weight", &LossConfig::kl_weight, 0, 1e9,
@@ -764,7 +766,7 @@ void set_defaults(yaml::MapReader&, OptimizerConfig& optimizer) {
 }
 
 const config::Table<OptimizerConfig>& optimizer_table() {
-  const auto adaptive =
+  static const auto adaptive =
       one_of(&OptimizerConfig::name, {OptimizerName::adam, OptimizerName::adamw, OptimizerName::lamb});
   static const config::Table<OptimizerConfig> table(
       "the optimizer: block",
