@@ -175,6 +175,9 @@ std::span<const Layer> own_chain(const ModelGraph& graph, const GraphUses& uses,
 //
 // Counts as the kernels of this program keep arrays (groups of layers by oneDNN in blocks of 16 channels); a
 // back end that computes layer by layer keeps up to three times as much.
-std::int64_t step_bytes(const ModelGraph& graph, const Distribution* distribution, int rank);
+// `copies_fields`: while a convolution's weight gradient is computed on a volume, its input and the gradient
+// of its output have copies in rows (oneDNN with AVX2, which has no such gradient in blocks).
+std::int64_t step_bytes(const ModelGraph& graph, const Distribution* distribution, int rank,
+                        bool copies_fields = false);
 
 }  // namespace wflow::trainer

@@ -38,10 +38,11 @@ std::int64_t filled(std::int64_t channels) {
 
 class StepCounter {
  public:
-  StepCounter(const ModelGraph& graph, const Distribution* distribution, int rank)
+  StepCounter(const ModelGraph& graph, const Distribution* distribution, int rank, bool copies_fields)
       : graph_(graph),
         distribution_(distribution),
         rank_(static_cast<std::size_t>(rank)),
+        copies_fields_(copies_fields),
         uses_(uses_of(graph)),
         bytes_(uses_.readers.size(), 0),
         in_blocks_(uses_.readers.size(), false) {}
@@ -50,7 +51,7 @@ class StepCounter {
     for (std::size_t i = 0; i < graph_.inputs.size(); ++i)
       bytes_[i] = cells(i) * graph_.shape_of(i).channels * kFloatBytes;
     for (std::size_t at = 0; at < graph_.layers.size();) at += add_stage(at);
-    return most_at_once() + scratch_ + padded_;
+    return most_at_once() + scratch_ + padded_ + copied_;
   }
 
  private:
@@ -156,7 +157,17 @@ class StepCounter {
     const std::size_t input = convolution.inputs.front();
     if (is_split(input) && !in_blocks_[input])
       kept += cells_read(first) * convolution.input.channels * kFloatBytes;
+    copied_ = std::max(copied_, copied(convolution, first));
     stages_.push_back({convolution.inputs, output, kept});
+  }
+
+  // The copies that the weight gradient of a convolution on a volume reads.
+  std::int64_t copied(const Layer& convolution, std::size_t first) const {
+    const bool flat = convolution.input.extent[0] == 1 && convolution.output.extent[0] == 1;
+    if (!copies_fields_ || flat || has_own_weight_gradient(convolution)) return 0;
+    return (cells_read(first) * convolution.input.channels +
+            cells(value_of(first)) * convolution.output.channels) *
+           kFloatBytes;
   }
 
   // The chain keeps its input, in libtorch's order; a tile has copies of its cells of input, output and
@@ -170,7 +181,8 @@ class StepCounter {
     ModelGraph tile = chain.graph;
     tile.learns_input = uses_.learned[input];
     const std::int64_t copies = (tile.learns_input ? 2 : 1) * tile.input().count() + 2 * tile.output_count();
-    stages_.push_back({{input}, output, kept, step_bytes(tile, nullptr, 0) + copies * kFloatBytes});
+    stages_.push_back(
+        {{input}, output, kept, step_bytes(tile, nullptr, 0, copies_fields_) + copies * kFloatBytes});
   }
 
   // A byte for each value after a maximum.
@@ -222,18 +234,21 @@ class StepCounter {
   const ModelGraph& graph_;
   const Distribution* distribution_;
   std::size_t rank_;
+  bool copies_fields_;
   GraphUses uses_;
   std::vector<std::int64_t> bytes_;  // of each value, as it is stored
   std::vector<bool> in_blocks_;
   std::vector<Stage> stages_;
   std::int64_t scratch_ = 0;  // of the largest output of a convolution that is not kept
+  std::int64_t copied_ = 0;   // of the largest weight gradient; the allocator does not give it back
   std::int64_t padded_ = 0;   // inputs with a border, for the hand-written weight gradient
 };
 
 }  // namespace
 
-std::int64_t step_bytes(const ModelGraph& graph, const Distribution* distribution, int rank) {
-  return StepCounter(graph, distribution, rank).count();
+std::int64_t step_bytes(const ModelGraph& graph, const Distribution* distribution, int rank,
+                        bool copies_fields) {
+  return StepCounter(graph, distribution, rank, copies_fields).count();
 }
 
 }  // namespace wflow::trainer

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
@@ -13,6 +14,7 @@
 #include "base/program_file.h"
 #include "base/resources.h"
 #include "trainer/data/data_loader.h"
+#include "trainer/model/direct_kernels.h"
 #include "trainer/model/distribution.h"
 #include "trainer/model/network.h"
 #include "trainer/model/parts.h"
@@ -153,6 +155,14 @@ std::string advice_to_recompute(const PlanTask& task, std::int64_t program) {
 // A setting with which the training would fit: a grid, if the configuration does not leave the choice to the
 // planner, less that is kept of a step, or a divided state.
 std::string advice(const PlanTask& task, std::int64_t program) {
+  if (task.config.model.initial == InitialWeights::data) {
+    TrainConfig config = task.config;
+    config.model.initial = InitialWeights::he;
+    for (const GridPlan& plan : possible_grids(with(task, config), program))
+      if (plan.fits)
+        return fmt::format("'init: he' needs {}: 'init: data' measures whole samples on each rank",
+                           bytes_text(plan.memory.total()));
+  }
   if (task.config.grid.choice == GridChoice::given) {
     TrainConfig config = task.config;
     config.grid = {{}, GridChoice::fit};
@@ -304,6 +314,22 @@ static std::int64_t bytes_of_program(const PlanTask& task, bool shares_samples, 
   return program + (without ? kLaterBytes : *growth + kLaterBytesWithTorch);
 }
 
+static bool copies_fields() {
+  return std::string_view(direct_kernels().name).starts_with("avx2");
+}
+
+// Of `init: data` (data_initial.cc): a whole sample's output of one layer, as the kernels keep it, in rows,
+// and where it is measured.
+static std::int64_t initial_bytes(const PlanTask& task) {
+  constexpr std::int64_t kCopies = 3;
+  if (task.config.model.initial != InitialWeights::data || !task.config.init_from.empty()) return 0;
+  std::int64_t most = 0;
+  for (const Layer& layer : task.graph.layers)
+    if (layer.kind == LayerKind::convolution || layer.kind == LayerKind::linear)
+      most = std::max(most, layer.output.count());
+  return kCopies * most * kFloatBytes;
+}
+
 // With `deterministic: grid`: one sample at a time, in the parts of its finest grid, each with gradients of
 // its own, and the exact sums of all gradients.
 static RankMemory memory_by_sample(const PlanTask& task, std::int64_t program) {
@@ -324,11 +350,11 @@ static RankMemory memory_by_sample(const PlanTask& task, std::int64_t program) {
       const std::int64_t values = input_values(task.graph, parts ? &*parts : nullptr, part);
       // A part has copies of its inputs and of the outputs.
       const std::int64_t copies = parts ? values + task.graph.output_count() : 0;
-      step += step_bytes(task.graph, parts ? &*parts : nullptr, part) + copies * kFloatBytes;
+      step += step_bytes(task.graph, parts ? &*parts : nullptr, part, copies_fields()) + copies * kFloatBytes;
       own += values;
       ++count;
     }
-    memory.step = std::max(memory.step, step);
+    memory.step = std::max({memory.step, step, initial_bytes(task)});
     inputs = std::max(inputs, own);
     most_parts = std::max(most_parts, count);
   }
@@ -347,14 +373,14 @@ RankMemory memory_of(const PlanTask& task, const Distribution* parts, std::int64
   std::int64_t step = 0;
   std::int64_t inputs = 0;
   for (int rank = 0; rank < sharing; ++rank) {
-    step = std::max(step, step_bytes(task.graph, parts, rank));
+    step = std::max(step, step_bytes(task.graph, parts, rank, copies_fields()));
     inputs = std::max(inputs, input_values(task.graph, parts, rank));
   }
   RankMemory memory;
   memory.program = bytes_of_program(task, parts != nullptr, program);
   memory.state = state_bytes(task);
   memory.samples = bytes_of_samples(task, sharing, inputs);
-  memory.step = samples * step;
+  memory.step = std::max(samples * step, initial_bytes(task));
   return memory;
 }
 

@@ -29,7 +29,7 @@ struct RankMemory {
   std::int64_t state =
       0;  // weights, gradients, the optimizer's state, averages; copies while these are written
   std::int64_t samples = 0;  // batches on their way to the network
-  std::int64_t step = 0;     // step_bytes() of the samples that it computes at once
+  std::int64_t step = 0;  // step_bytes() of the samples that it computes at once, or what `init: data` needs
   std::int64_t total() const { return program + state + samples + step; }
 };
 
