@@ -198,7 +198,7 @@ struct Bench {
       std::vector<RowTarget> rows;
       for (std::size_t j = k; j < std::min(order.size(), k + kBatch); ++j)
         rows.push_back({order[j], std::span(batch).subspan((j - k) * values, values)});
-      shard.read_floats(0, rows, {}, scratch, true);
+      shard.read_floats(0, rows, {}, scratch);
     }
   }
 };

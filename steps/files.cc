@@ -178,10 +178,6 @@ bool looks_inside(const specs::DeclaredOutput& output) {
 
 }  // namespace
 
-bool looks_into_outputs(const std::vector<specs::DeclaredOutput>& outputs) {
-  return std::any_of(outputs.begin(), outputs.end(), looks_inside);
-}
-
 std::vector<OutputFile> output_files(const specs::TaskTemplate& t, const specs::SampleTable* samples,
                                      const Execution& execution) {
   std::vector<OutputFile> files;

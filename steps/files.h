@@ -72,7 +72,4 @@ std::string missing_output(const std::vector<OutputFile>& files);
 // existence.
 std::vector<std::string> check_command(const std::vector<OutputFile>& files);
 
-// True if check_command() will be needed.
-bool looks_into_outputs(const std::vector<specs::DeclaredOutput>& outputs);
-
 }  // namespace wflow::steps

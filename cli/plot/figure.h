@@ -135,7 +135,5 @@ struct PlotFile {
 // Writes each file under a temporary name and renames it. Error{usage} for another ending; Error{system}
 // if wflow-plot is missing or a file can't be written.
 void write_files(const std::vector<PlotFile>& files);
-void write_png(const Figure& figure, const std::filesystem::path& path);
-void write_svg(const Figure& figure, const std::filesystem::path& path);
 
 }  // namespace wflow::cli::plot

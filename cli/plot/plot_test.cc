@@ -203,8 +203,7 @@ TEST(Draw, StandsDataThatAreNone) {
 
 TEST(WriteFiles, MakesPngAndSvg) {
   const Folder folder;
-  write_png(curves(), folder.path / "a.png");
-  write_svg(curves(), folder.path / "a.svg");
+  write_files({{curves(), folder.path / "a.png"}, {curves(), folder.path / "a.svg"}});
   EXPECT_EQ(read_file(folder.path / "a.png").substr(1, 3), "PNG");
   EXPECT_NE(read_file(folder.path / "a.svg").find("<svg"), std::string::npos);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path), {}), 2)
@@ -213,9 +212,9 @@ TEST(WriteFiles, MakesPngAndSvg) {
 
 TEST(WriteFiles, NamesWhatIsWrong) {
   const Folder folder;
-  EXPECT_THROW(write_png(curves(), folder.path / "a.gif"), Error);
+  EXPECT_THROW(write_files({{curves(), folder.path / "a.gif"}}), Error);
   try {
-    write_png(curves(), folder.path / "none" / "a.png");
+    write_files({{curves(), folder.path / "none" / "a.png"}});
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("none"), std::string::npos) << error.what();

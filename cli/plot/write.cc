@@ -51,12 +51,4 @@ void write_files(const std::vector<PlotFile>& files) {
   if (result.status != 0) throw Error(ExitCode::system, "wflow-plot: " + std::string(text::trim(result.err)));
 }
 
-void write_png(const Figure& figure, const std::filesystem::path& path) {
-  write_files({{.figure = figure, .path = path}});
-}
-
-void write_svg(const Figure& figure, const std::filesystem::path& path) {
-  write_files({{.figure = figure, .path = path}});
-}
-
 }  // namespace wflow::cli::plot

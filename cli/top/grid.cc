@@ -114,11 +114,6 @@ void Grid::put_right(int row, int end, std::string_view text, Ink ink) {
   put(row, std::max(end - columns, 0), text, ink);
 }
 
-void Grid::paint(int row, Ink ink) {
-  if (row < 0 || row >= height_) return;
-  for (int column = 0; column < width_; ++column) cell(row, column).ink = ink;
-}
-
 std::string Grid::line(int row) const {
   std::string result;
   for (int column = 0; column < width_; ++column) result += at(row, column).text;

@@ -51,8 +51,6 @@ class Grid {
   int put(int row, int column, std::string_view text, Ink ink = Ink::plain, int most = kWhole);
   // Like put(), but ends at the column before `end`.
   void put_right(int row, int end, std::string_view text, Ink ink = Ink::plain);
-  // Gives all cells of a row this ink, without changing their text.
-  void paint(int row, Ink ink);
 
   // One row as text without trailing blanks, and all of them.
   std::string line(int row) const;

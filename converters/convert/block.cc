@@ -409,9 +409,9 @@ class BlockConverter {
     if (layout.ragged.mask) return;
     std::vector<std::uint8_t> raw(layout.sample_bytes);
     if (layout.is_ragged()) {
-      raw = file.read_steps(field, row, scratch, true);
+      raw = file.read_steps(field, row, scratch);
     } else {
-      file.read_held(field, row, scratch, raw, true);
+      file.read_held(field, row, scratch, raw);
     }
     if (chunk_hash(raw) == hash) return;
     throw Error(ExitCode::system,

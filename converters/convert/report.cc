@@ -88,7 +88,7 @@ void find_damaged_rows(const ShardFile& shard, std::size_t field, ReadScratch& s
   std::vector<std::uint8_t> raw(layout.sample_bytes);
   for (std::size_t row = 0; row < shard.size(); ++row) {
     try {
-      shard.read_held(field, row, scratch, raw, true);
+      shard.read_held(field, row, scratch, raw);
     } catch (const Error& error) {
       problems.emplace_back(error.what());
     }

@@ -107,12 +107,6 @@ std::pair<double, double> bucket_edges(std::int32_t bucket) {
   return {-edge(magnitude + 1), -edge(magnitude)};
 }
 
-BucketCounts count_buckets(DType dtype, std::span<const std::uint8_t> values) {
-  Sketch sketch;
-  sketch.add(dtype, values);
-  return sketch.counts();
-}
-
 // Extends counts_ to the buckets from `least` to `most`.
 void Sketch::cover(std::int32_t least, std::int32_t most) {
   if (counts_.empty()) first_ = least;

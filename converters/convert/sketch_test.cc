@@ -20,6 +20,12 @@ std::vector<std::uint8_t> raw_bytes(const std::vector<Value>& values) {
   return bytes;
 }
 
+BucketCounts count_buckets(DType dtype, std::span<const std::uint8_t> values) {
+  Sketch sketch;
+  sketch.add(dtype, values);
+  return sketch.counts();
+}
+
 // Numbers of both signs over many octaves.
 std::vector<double> numbers(std::size_t count) {
   std::vector<double> result(count);

@@ -45,9 +45,6 @@ ChannelStatistics summary(const Moments& moments);
 // Counts of the buckets that are not empty, ascending.
 using BucketCounts = std::vector<std::pair<std::int32_t, std::uint64_t>>;
 
-// The counts of the finite values.
-BucketCounts count_buckets(DType dtype, std::span<const std::uint8_t> values);
-
 std::int32_t bucket_of(double value);
 bool is_bucket(std::int32_t number);  // true if a value can have it
 // The edges of a bucket: its least magnitude and that of the next, ascending.

@@ -46,11 +46,11 @@ DataRow read_row(const ShardFile& shard, std::size_t row, const Manifest& manife
   for (std::size_t k = 0; k < manifest.fields.size(); ++k) {
     const FieldLayout& layout = shard.layout().fields[k];
     if (layout.is_ragged() && ragged == RaggedRows::stored) {
-      result.fields[k] = shard.read_steps(k, row, scratch, true);
+      result.fields[k] = shard.read_steps(k, row, scratch);
       continue;
     }
     result.fields[k].resize(layout.sample_bytes / dtype_size(layout.held) * dtype_size(layout.dtype));
-    shard.read_stored(k, row, scratch, result.fields[k], true);
+    shard.read_stored(k, row, scratch, result.fields[k]);
   }
   return result;
 }

@@ -83,7 +83,7 @@ void find_duplicates(const fs::path& data, const Manifest& manifest, std::vector
       ReadScratch scratch;
       std::vector<std::uint8_t> raw(shard.layout().fields[0].sample_bytes);
       for (std::size_t row = 0; row < shard.size(); ++row) {
-        shard.read_held(0, row, scratch, raw, true);
+        shard.read_held(0, row, scratch, raw);
         const Place here{shard.layout().ids[row], split};
         const auto [at, is_new] = seen.try_emplace(chunk_hash(raw), here);
         if (is_new || ++found > kMostShown) continue;

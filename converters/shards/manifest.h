@@ -140,14 +140,4 @@ std::string manifest_text(const Manifest& manifest);
 nlohmann::json read_json(const std::filesystem::path& path, const std::string& what,
                          std::string* hash = nullptr);
 
-// Normalises by the statistics of the training samples, as the field's Normalisation requires. `values`:
-// those of the channels `first` to `first + count` of the field, equally many of each, one channel behind the
-// other. A constant channel becomes 0 (with min_max: low).
-void apply_normalisation(const FieldInfo& field, std::span<float> values, std::size_t first,
-                         std::size_t count);
-void apply_normalisation(const FieldInfo& field, std::span<float> values);
-// The inverse of apply_normalisation. With quantile, values beyond the training values become their least or
-// greatest.
-void undo_normalisation(const FieldInfo& field, std::span<float> values);
-
 }  // namespace wflow::converters

@@ -129,11 +129,11 @@ Error ShardFile::damaged(std::size_t row) const {
 
 // One chunk of a sample, inflated.
 void ShardFile::read_chunk(const FieldLayout& layout, std::size_t chunk, std::size_t row,
-                           ReadScratch& scratch, std::span<std::uint8_t> raw, bool verify) const {
+                           ReadScratch& scratch, std::span<std::uint8_t> raw) const {
   const ChunkPlace& place = layout.chunks[chunk];
   scratch.stored.resize(place.bytes);
   read_bytes(place.offset, scratch.stored, scratch);
-  if (verify && layout.has_hashes && chunk_hash(scratch.stored) != place.hash) throw damaged(row);
+  if (layout.has_hashes && chunk_hash(scratch.stored) != place.hash) throw damaged(row);
   scratch.counts.decoded += raw.size();
   const bool whole =
       scratch.decoder.decode(scratch.stored, layout.filters, place.mask, dtype_size(layout.held), raw);
@@ -156,8 +156,7 @@ struct ShardFile::Piece {
 
 // The bytes of a chunk of steps, decoded: the last one is still in `scratch` if neighbours follow.
 std::span<const std::uint8_t> ShardFile::steps_chunk(std::size_t field, std::size_t chunk, std::size_t row,
-                                                     ReadScratch& scratch, bool verify,
-                                                     MemoryBudget* keep) const {
+                                                     ReadScratch& scratch, MemoryBudget* keep) const {
   DecodedSteps& last = scratch.steps;
   if (last.valid && last.chunk == chunk) return last.bytes;
   const FieldLayout& layout = layout_.fields[field];
@@ -171,7 +170,7 @@ std::span<const std::uint8_t> ShardFile::steps_chunk(std::size_t field, std::siz
     scratch.stored.resize(piece.bytes);
     read_bytes(piece.place.offset, scratch.stored, scratch);
     stored = scratch.stored;
-    if (verify && layout.has_hashes && chunk_hash(stored) != piece.place.hash) throw damaged(row);
+    if (layout.has_hashes && chunk_hash(stored) != piece.place.hash) throw damaged(row);
   }
   last.valid = false;
   last.chunk = chunk;
@@ -186,8 +185,8 @@ std::span<const std::uint8_t> ShardFile::steps_chunk(std::size_t field, std::siz
 
 // take(bytes) for each part of a sample that lies in one chunk, in order.
 template <typename Take>
-void ShardFile::for_each_steps(std::size_t field, std::size_t row, ReadScratch& scratch, bool verify,
-                               MemoryBudget* keep, Take take) const {
+void ShardFile::for_each_steps(std::size_t field, std::size_t row, ReadScratch& scratch, MemoryBudget* keep,
+                               Take take) const {
   const FieldLayout& layout = layout_.fields[field];
   const std::uint64_t each = layout.ragged.steps_per_chunk;
   const std::size_t width = step_bytes(layout);
@@ -195,28 +194,28 @@ void ShardFile::for_each_steps(std::size_t field, std::size_t row, ReadScratch& 
   for (std::uint64_t at = layout.ragged.offsets[row]; at < end;) {
     const std::uint64_t chunk = at / each;
     const std::uint64_t until = std::min(end, (chunk + 1) * each);
-    const auto bytes = steps_chunk(field, static_cast<std::size_t>(chunk), row, scratch, verify, keep);
+    const auto bytes = steps_chunk(field, static_cast<std::size_t>(chunk), row, scratch, keep);
     take(bytes.subspan(static_cast<std::size_t>(at % each) * width,
                        static_cast<std::size_t>(until - at) * width));
     at = until;
   }
 }
 
-std::vector<std::uint8_t> ShardFile::read_steps(std::size_t field, std::size_t row, ReadScratch& scratch,
-                                                bool verify) const {
+std::vector<std::uint8_t> ShardFile::read_steps(std::size_t field, std::size_t row,
+                                                ReadScratch& scratch) const {
   const FieldLayout& layout = layout_.fields[field];
   std::vector<std::uint8_t> steps;
   if (layout.ragged.mask) return steps;
   steps.reserve(layout.length(row) * step_bytes(layout));
   scratch.steps.valid = false;
-  for_each_steps(field, row, scratch, verify, nullptr, [&](std::span<const std::uint8_t> part) {
+  for_each_steps(field, row, scratch, nullptr, [&](std::span<const std::uint8_t> part) {
     steps.insert(steps.end(), part.begin(), part.end());
   });
   return steps;
 }
 
 void ShardFile::read_padded(std::size_t field, std::size_t row, ReadScratch& scratch,
-                            std::span<std::uint8_t> raw, bool verify, MemoryBudget* keep) const {
+                            std::span<std::uint8_t> raw, MemoryBudget* keep) const {
   const FieldLayout& layout = layout_.fields[field];
   const std::size_t width = dtype_size(layout.held);
   if (layout.ragged.mask) {
@@ -227,7 +226,7 @@ void ShardFile::read_padded(std::size_t field, std::size_t row, ReadScratch& scr
   }
   fill_values(layout.held, layout.ragged.pad_value, raw);
   std::size_t done = 0;
-  for_each_steps(field, row, scratch, verify, keep, [&](std::span<const std::uint8_t> part) {
+  for_each_steps(field, row, scratch, keep, [&](std::span<const std::uint8_t> part) {
     const std::size_t count = part.size() / step_bytes(layout);
     put_steps(part, layout.shape, {layout.ragged.axis, done, count}, width, raw);
     done += count;
@@ -236,7 +235,7 @@ void ShardFile::read_padded(std::size_t field, std::size_t row, ReadScratch& scr
 
 // In order of row, so that a chunk is decoded once for all samples in it.
 void ShardFile::read_ragged_floats(std::size_t field, std::span<RowTarget> rows,
-                                   std::span<const Scale> scales, ReadScratch& scratch, bool verify,
+                                   std::span<const Scale> scales, ReadScratch& scratch,
                                    MemoryBudget* keep) const {
   const FieldLayout& layout = layout_.fields[field];
   std::vector<RowTarget> ascending(rows.begin(), rows.end());
@@ -246,18 +245,18 @@ void ShardFile::read_ragged_floats(std::size_t field, std::span<RowTarget> rows,
   scratch.raw.resize(layout.sample_bytes);
   for (const RowTarget& wanted : ascending) {
     WFLOW_CHECK(wanted.row < size());
-    read_padded(field, wanted.row, scratch, scratch.raw, verify, keep);
+    read_padded(field, wanted.row, scratch, scratch.raw, keep);
     copy_row(layout, wanted, scratch.raw, scales);
   }
 }
 
 void ShardFile::read_held(std::size_t field, std::size_t row, ReadScratch& scratch,
-                          std::span<std::uint8_t> raw, bool verify) const {
+                          std::span<std::uint8_t> raw) const {
   const FieldLayout& layout = layout_.fields[field];
   WFLOW_CHECK(row < size() && raw.size() == layout.sample_bytes);
   if (layout.is_ragged()) {
     scratch.steps.valid = false;
-    read_padded(field, row, scratch, raw, verify, nullptr);
+    read_padded(field, row, scratch, raw, nullptr);
     return;
   }
   if (layout.access == FieldLayout::Access::library) {
@@ -267,14 +266,14 @@ void ShardFile::read_held(std::size_t field, std::size_t row, ReadScratch& scrat
   }
   if (layout.rows_per_chunk > 1) {
     const std::size_t chunk = row / layout.rows_per_chunk;
-    if (verify && checked_[field] && !checked_[field][chunk].load(std::memory_order_relaxed))
+    if (checked_[field] && !checked_[field][chunk].load(std::memory_order_relaxed))
       check_packed(layout, chunk, scratch, checked_[field][chunk]);
     read_bytes(layout.chunks[chunk].offset + row % layout.rows_per_chunk * raw.size(), raw, scratch);
     scratch.counts.decoded += raw.size();
     return;
   }
   if (layout.chunks_per_sample == 1) {
-    read_chunk(layout, row, row, scratch, raw, verify);
+    read_chunk(layout, row, row, scratch, raw);
     return;
   }
   const ChunkGrid grid = layout.grid();
@@ -282,7 +281,7 @@ void ShardFile::read_held(std::size_t field, std::size_t row, ReadScratch& scrat
   const std::size_t width = dtype_size(layout.held);
   scratch.chunk.resize(chunk_bytes(layout));
   for (std::size_t k = 0; k < grid.chunks(); ++k) {
-    read_chunk(layout, row * grid.chunks() + k, row, scratch, scratch.chunk, verify);
+    read_chunk(layout, row * grid.chunks() + k, row, scratch, scratch.chunk);
     grid.for_each_run(k, whole, [&](const ChunkGrid::Run& run) {
       std::memcpy(raw.data() + run.in_sample * width, scratch.chunk.data() + run.in_chunk * width,
                   run.values * width);
@@ -291,16 +290,16 @@ void ShardFile::read_held(std::size_t field, std::size_t row, ReadScratch& scrat
 }
 
 void ShardFile::read_stored(std::size_t field, std::size_t row, ReadScratch& scratch,
-                            std::span<std::uint8_t> raw, bool verify) const {
+                            std::span<std::uint8_t> raw) const {
   const FieldLayout& layout = layout_.fields[field];
   if (layout.held == layout.dtype) {
-    read_held(field, row, scratch, raw, verify);
+    read_held(field, row, scratch, raw);
     return;
   }
   const std::size_t count = layout.sample_bytes / dtype_size(layout.held);
   WFLOW_CHECK(raw.size() == count * dtype_size(layout.dtype));
   scratch.raw.resize(layout.sample_bytes);
-  read_held(field, row, scratch, scratch.raw, verify);
+  read_held(field, row, scratch, scratch.raw);
   with_type(layout.held, [&](auto from) {
     with_type(layout.dtype, [&](auto to) {
       for (std::size_t i = 0; i < count; ++i) {
@@ -312,22 +311,21 @@ void ShardFile::read_stored(std::size_t field, std::size_t row, ReadScratch& scr
   });
 }
 
-void ShardFile::read_float(std::size_t field, std::size_t row, ReadScratch& scratch, std::span<float> x,
-                           bool verify) const {
+void ShardFile::read_float(std::size_t field, std::size_t row, ReadScratch& scratch,
+                           std::span<float> x) const {
   const FieldLayout& layout = layout_.fields[field];
   WFLOW_CHECK(x.size() * dtype_size(layout.held) == layout.sample_bytes);
   if (layout.held == DType::float32) {
-    read_held(field, row, scratch, {reinterpret_cast<std::uint8_t*>(x.data()), x.size_bytes()}, verify);
+    read_held(field, row, scratch, {reinterpret_cast<std::uint8_t*>(x.data()), x.size_bytes()});
     return;
   }
   scratch.raw.resize(layout.sample_bytes);
-  read_held(field, row, scratch, scratch.raw, verify);
+  read_held(field, row, scratch, scratch.raw);
   copy_as_float({scratch.raw, layout.held, false}, 0, x, nullptr);
 }
 
 std::vector<ShardFile::Piece> ShardFile::pieces_of(std::size_t field, std::span<const RowTarget> rows,
-                                                   const SampleBox& whole, bool verify,
-                                                   ReadScratch& scratch) const {
+                                                   const SampleBox& whole, ReadScratch& scratch) const {
   const FieldLayout& layout = layout_.fields[field];
   const ChunkGrid grid = layout.grid();
   const bool ranges = grid.are_ranges();
@@ -342,7 +340,7 @@ std::vector<ShardFile::Piece> ShardFile::pieces_of(std::size_t field, std::span<
     piece.box = wanted.box;
     if (layout.rows_per_chunk > 1) {
       const std::size_t chunk = wanted.row / layout.rows_per_chunk;
-      if (verify && checked_[field] && !checked_[field][chunk].load(std::memory_order_relaxed))
+      if (checked_[field] && !checked_[field][chunk].load(std::memory_order_relaxed))
         check_packed(layout, chunk, scratch, checked_[field][chunk]);
       piece.offset = layout.chunks[chunk].offset + wanted.row % layout.rows_per_chunk * layout.sample_bytes;
       piece.bytes = layout.sample_bytes;
@@ -473,7 +471,7 @@ void grow(std::vector<std::uint8_t>& bytes, std::size_t size) {
 }  // namespace
 
 void ShardFile::decode_pieces(const FieldLayout& layout, std::span<Piece> pieces,
-                              std::span<const Scale> scales, ReadScratch& scratch, bool verify) const {
+                              std::span<const Scale> scales, ReadScratch& scratch) const {
   const std::size_t width = dtype_size(layout.held);
   const bool packed = layout.rows_per_chunk > 1;
   const std::size_t inflated = packed ? layout.sample_bytes : chunk_bytes(layout);
@@ -490,7 +488,7 @@ void ShardFile::decode_pieces(const FieldLayout& layout, std::span<Piece> pieces
   };
   const Piece* waiting = nullptr;  // waits for a second chunk to be inflated with it
   for (const Piece& piece : pieces) {
-    const bool unknown = verify && !packed && layout.has_hashes && piece.kept == nullptr;
+    const bool unknown = !packed && layout.has_hashes && piece.kept == nullptr;
     if (unknown && chunk_hash(stored(piece)) != piece.place.hash) throw damaged(piece.row);
     if (packed || !layout.filters.deflated(piece.place.mask)) {
       if (piece.bytes != inflated) throw damaged(piece.row);
@@ -517,33 +515,33 @@ void ShardFile::decode_pieces(const FieldLayout& layout, std::span<Piece> pieces
 }
 
 void ShardFile::read_floats(std::size_t field, std::span<RowTarget> rows, std::span<const Scale> scales,
-                            ReadScratch& scratch, bool verify, MemoryBudget* keep) const {
+                            ReadScratch& scratch, MemoryBudget* keep) const {
   constexpr std::uint64_t kWindow = 4 << 20;  // limit of stored bytes at once
   const FieldLayout& layout = layout_.fields[field];
   if (layout.is_ragged()) {
-    read_ragged_floats(field, rows, scales, scratch, verify, keep);
+    read_ragged_floats(field, rows, scales, scratch, keep);
     return;
   }
   if (layout.access == FieldLayout::Access::library) {
     for (const RowTarget& wanted : rows) {
       scratch.raw.resize(layout.sample_bytes);
-      read_held(field, wanted.row, scratch, scratch.raw, verify);
+      read_held(field, wanted.row, scratch, scratch.raw);
       copy_row(layout, wanted, scratch.raw, scales);
     }
     return;
   }
   const SampleBox whole = SampleBox::whole(layout.shape);
-  std::vector<Piece> pieces = pieces_of(field, rows, whole, verify, scratch);
+  std::vector<Piece> pieces = pieces_of(field, rows, whole, scratch);
   const auto plain = std::stable_partition(pieces.begin(), pieces.end(),
                                            [&](const Piece& piece) { return !is_plain(layout, piece); });
-  read_plain(field, {plain, pieces.end()}, scales, verify, scratch);
+  read_plain(field, {plain, pieces.end()}, scales, scratch);
   pieces.erase(plain, pieces.end());
   find_kept(field, pieces);
   if (sharing_[field].chunks != nullptr && layout.rows_per_chunk == 1) {
     const auto own = std::stable_partition(pieces.begin(), pieces.end(), [&](const Piece& piece) {
       return !layout.filters.deflated(piece.place.mask);
     });
-    read_shared(field, {own, pieces.end()}, scales, scratch, verify, keep);
+    read_shared(field, {own, pieces.end()}, scales, scratch, keep);
     pieces.erase(own, pieces.end());
   }
   for (std::size_t k = 0; k < pieces.size();) {
@@ -554,7 +552,7 @@ void ShardFile::read_floats(std::size_t field, std::span<RowTarget> rows, std::s
     if ((next - k) % 2 == 1 && next - k > 1 && next < pieces.size()) --next;  // pairs
     const auto window = std::span(pieces).subspan(k, next - k);
     read_pieces(window, scratch);
-    decode_pieces(layout, window, scales, scratch, verify);
+    decode_pieces(layout, window, scales, scratch);
     if (keep != nullptr) keep_pieces(field, window, scratch.stored, *keep);
     k = next;
   }
@@ -563,7 +561,7 @@ void ShardFile::read_floats(std::size_t field, std::span<RowTarget> rows, std::s
 // Takes what others have decoded, and decodes the others, two at once. A process
 // waits for others only while none waits for it.
 void ShardFile::read_shared(std::size_t field, std::vector<Piece> pieces, std::span<const Scale> scales,
-                            ReadScratch& scratch, bool verify, MemoryBudget* keep) const {
+                            ReadScratch& scratch, MemoryBudget* keep) const {
   constexpr std::chrono::microseconds kPause(100);
   const FieldLayout& layout = layout_.fields[field];
   const Sharing& sharing = sharing_[field];
@@ -600,7 +598,7 @@ void ShardFile::read_shared(std::size_t field, std::vector<Piece> pieces, std::s
         std::swap(own.front(), own.back());
         std::swap(places.front(), places.back());
       }
-      decode_for_all(field, own, places, scales, scratch, verify, keep);
+      decode_for_all(field, own, places, scales, scratch, keep);
     }
     pieces = std::move(later);
   }
@@ -609,7 +607,7 @@ void ShardFile::read_shared(std::size_t field, std::vector<Piece> pieces, std::s
 // One chunk, or two that are inflated together. Without a place, this process alone has the chunk.
 void ShardFile::decode_for_all(std::size_t field, std::span<Piece> pieces,
                                std::span<SharedChunks::Chunk> places, std::span<const Scale> scales,
-                               ReadScratch& scratch, bool verify, MemoryBudget* keep) const {
+                               ReadScratch& scratch, MemoryBudget* keep) const {
   const FieldLayout& layout = layout_.fields[field];
   const std::size_t inflated = chunk_bytes(layout);
   read_pieces(pieces, scratch);
@@ -620,7 +618,7 @@ void ShardFile::decode_for_all(std::size_t field, std::span<Piece> pieces,
     stored[k] = piece.kept != nullptr
                     ? std::span(piece.kept, piece.bytes)
                     : std::span<const std::uint8_t>(scratch.stored).subspan(piece.at, piece.bytes);
-    if (verify && layout.has_hashes && piece.kept == nullptr && chunk_hash(stored[k]) != piece.place.hash)
+    if (layout.has_hashes && piece.kept == nullptr && chunk_hash(stored[k]) != piece.place.hash)
       throw damaged(piece.row);
     to[k] = places[k].bytes();
     if (!to[k].empty()) continue;
@@ -654,7 +652,7 @@ bool ShardFile::is_plain(const FieldLayout& layout, const Piece& piece) const {
 
 // Copies directly into the batch, in pieces that fit into a processor's cache.
 void ShardFile::read_plain(std::size_t field, std::span<const Piece> pieces, std::span<const Scale> scales,
-                           bool verify, ReadScratch& scratch) const {
+                           ReadScratch& scratch) const {
   constexpr std::uint64_t kTogether = 1 << 20;
   std::vector<ByteRange> ranges;
   for (std::size_t k = 0; k < pieces.size(); k += ranges.size()) {
@@ -668,16 +666,15 @@ void ShardFile::read_plain(std::size_t field, std::span<const Piece> pieces, std
     }
     bytes_->read(ranges);
     scratch.counts += {bytes, bytes};
-    for (std::size_t i = 0; i < ranges.size(); ++i)
-      finish_plain(field, pieces[k + i], ranges[i].to, scales, verify);
+    for (std::size_t i = 0; i < ranges.size(); ++i) finish_plain(field, pieces[k + i], ranges[i].to, scales);
   }
 }
 
 // Checks the checksum of such a chunk only once: checking at each read would add a quarter to its cost.
 void ShardFile::finish_plain(std::size_t field, const Piece& piece, std::span<const std::uint8_t> bytes,
-                             std::span<const Scale> scales, bool verify) const {
+                             std::span<const Scale> scales) const {
   const FieldLayout& layout = layout_.fields[field];
-  std::atomic<bool>* checked = verify && checked_[field] ? &checked_[field][piece.chunk] : nullptr;
+  std::atomic<bool>* checked = checked_[field] ? &checked_[field][piece.chunk] : nullptr;
   if (checked != nullptr && !checked->load(std::memory_order_relaxed)) {
     if (chunk_hash(bytes) != piece.place.hash) throw damaged(piece.row);
     checked->store(true, std::memory_order_relaxed);

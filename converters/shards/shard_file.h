@@ -181,25 +181,22 @@ class ShardFile {
   std::size_t size() const { return layout_.ids.size(); }
 
   // The values of a ragged field without padding, the ragged axis first; none of a mask.
-  std::vector<std::uint8_t> read_steps(std::size_t field, std::size_t row, ReadScratch& scratch,
-                                       bool verify) const;
+  std::vector<std::uint8_t> read_steps(std::size_t field, std::size_t row, ReadScratch& scratch) const;
 
   // Reads field `field` of sample `row`: as stored, in the field's type, and as float32. Thread-safe.
-  // Error{data} if the bytes are damaged. With `verify`, a chunk of several samples is compared with its
-  // checksum when the first of them is read.
-  void read_held(std::size_t field, std::size_t row, ReadScratch& scratch, std::span<std::uint8_t> raw,
-                 bool verify) const;
-  void read_stored(std::size_t field, std::size_t row, ReadScratch& scratch, std::span<std::uint8_t> raw,
-                   bool verify) const;
-  void read_float(std::size_t field, std::size_t row, ReadScratch& scratch, std::span<float> x,
-                  bool verify) const;
+  // Error{data} if the bytes are damaged: each chunk is compared with its XXH3-64 (over 10 GB/s a core); one
+  // of several samples when the first of them is read.
+  void read_held(std::size_t field, std::size_t row, ReadScratch& scratch, std::span<std::uint8_t> raw) const;
+  void read_stored(std::size_t field, std::size_t row, ReadScratch& scratch,
+                   std::span<std::uint8_t> raw) const;
+  void read_float(std::size_t field, std::size_t row, ReadScratch& scratch, std::span<float> x) const;
   // Reads several rows, in any order: one call reads nearby bytes, chunks are inflated in pairs and converted
   // from byte planes to float32 in one pass. `scales`: one for each equal part of a sample (its channels), or
   // none. The bits are those of read_float followed by a multiplication and an addition. `keep`: compressed
   // chunks stay in memory up to this budget, and are not read again. A row with a box costs the chunks that
   // have values of it.
   void read_floats(std::size_t field, std::span<RowTarget> rows, std::span<const Scale> scales,
-                   ReadScratch& scratch, bool verify, MemoryBudget* keep = nullptr) const;
+                   ReadScratch& scratch, MemoryBudget* keep = nullptr) const;
   // From now on read_floats() takes inflated chunks of a field from `chunks`, or decodes them for all
   // processes that share it. `key` names the field's shard for all of them. Of `ranks` processes, each begins
   // with other chunks.
@@ -218,18 +215,17 @@ class ShardFile {
  private:
   void read_bytes(std::uint64_t offset, std::span<std::uint8_t> to, ReadScratch& scratch) const;
   void read_chunk(const FieldLayout& layout, std::size_t chunk, std::size_t row, ReadScratch& scratch,
-                  std::span<std::uint8_t> raw, bool verify) const;
+                  std::span<std::uint8_t> raw) const;
   struct Piece;
   std::vector<Piece> pieces_of(std::size_t field, std::span<const RowTarget> rows, const SampleBox& whole,
-                               bool verify, ReadScratch& scratch) const;
+                               ReadScratch& scratch) const;
   void read_pieces(std::span<Piece> pieces, ReadScratch& scratch) const;
   void read_shared(std::size_t field, std::vector<Piece> pieces, std::span<const Scale> scales,
-                   ReadScratch& scratch, bool verify, MemoryBudget* keep) const;
+                   ReadScratch& scratch, MemoryBudget* keep) const;
   void decode_for_all(std::size_t field, std::span<Piece> pieces, std::span<SharedChunks::Chunk> places,
-                      std::span<const Scale> scales, ReadScratch& scratch, bool verify,
-                      MemoryBudget* keep) const;
+                      std::span<const Scale> scales, ReadScratch& scratch, MemoryBudget* keep) const;
   void decode_pieces(const FieldLayout& layout, std::span<Piece> pieces, std::span<const Scale> scales,
-                     ReadScratch& scratch, bool verify) const;
+                     ReadScratch& scratch) const;
   static void copy_piece(const FieldLayout& layout, const ChunkGrid& grid, const Piece& piece,
                          const ChunkValues& values, std::span<const Scale> scales);
   // From a decoded sample.
@@ -240,19 +236,19 @@ class ShardFile {
                    MemoryBudget& budget) const;
   bool is_plain(const FieldLayout& layout, const Piece& piece) const;
   void read_plain(std::size_t field, std::span<const Piece> pieces, std::span<const Scale> scales,
-                  bool verify, ReadScratch& scratch) const;
+                  ReadScratch& scratch) const;
   void finish_plain(std::size_t field, const Piece& piece, std::span<const std::uint8_t> bytes,
-                    std::span<const Scale> scales, bool verify) const;
+                    std::span<const Scale> scales) const;
   Error damaged(std::size_t row) const;
   std::span<const std::uint8_t> steps_chunk(std::size_t field, std::size_t chunk, std::size_t row,
-                                            ReadScratch& scratch, bool verify, MemoryBudget* keep) const;
+                                            ReadScratch& scratch, MemoryBudget* keep) const;
   template <typename Take>
-  void for_each_steps(std::size_t field, std::size_t row, ReadScratch& scratch, bool verify,
-                      MemoryBudget* keep, Take take) const;
+  void for_each_steps(std::size_t field, std::size_t row, ReadScratch& scratch, MemoryBudget* keep,
+                      Take take) const;
   void read_padded(std::size_t field, std::size_t row, ReadScratch& scratch, std::span<std::uint8_t> raw,
-                   bool verify, MemoryBudget* keep) const;
+                   MemoryBudget* keep) const;
   void read_ragged_floats(std::size_t field, std::span<RowTarget> rows, std::span<const Scale> scales,
-                          ReadScratch& scratch, bool verify, MemoryBudget* keep) const;
+                          ReadScratch& scratch, MemoryBudget* keep) const;
   void check_packed(const FieldLayout& layout, std::size_t chunk, ReadScratch& scratch,
                     std::atomic<bool>& done) const;
 

@@ -72,8 +72,6 @@ void check_fits(const ShardFile& shard, const ShardEntry& entry, const Manifest&
 struct SplitReader::State {
   std::array<std::size_t, 4> shape{};
   std::size_t labels = 0;
-  bool verify = true;
-  bool normalise = false;
   std::vector<FieldInfo> fields;
   std::vector<ShardFile> shards;
   std::vector<std::vector<double>> targets;  // by shard
@@ -95,23 +93,21 @@ SplitReader& SplitReader::operator=(SplitReader&&) noexcept = default;
 SplitReader::~SplitReader() = default;
 
 SplitReader SplitReader::open(const fs::path& data_directory, const Manifest& manifest,
-                              std::string_view split, ReadOptions options) {
+                              std::string_view split) {
   const bool keep_open = manifest.split(split).shards.size() <= kMostOpenFiles;
   const ShardOpener opener = [&](const ShardEntry& shard) {
     const fs::path path = data_directory / shard.file;
     return OpenedShard{read_shard_contents(path, manifest), std::make_unique<FileBytes>(path, keep_open)};
   };
-  return open_with(data_directory, manifest, split, opener, options);
+  return open_with(data_directory, manifest, split, opener);
 }
 
 SplitReader SplitReader::open_with(const fs::path& data_directory, const Manifest& manifest,
-                                   std::string_view split, const ShardOpener& opener, ReadOptions options) {
+                                   std::string_view split, const ShardOpener& opener) {
   const SplitEntry& entry = manifest.split(split);
   auto state = std::make_unique<State>();
   state->shape = manifest.shape;
   state->labels = manifest.labels.size();
-  state->verify = options.verify;
-  state->normalise = options.normalise;
   state->fields = manifest.fields;
   for (const ShardEntry& shard : entry.shards) {
     state->first.push_back(state->size);
@@ -159,9 +155,8 @@ std::span<const double> SplitReader::targets(std::size_t i) const {
 void SplitReader::read_field(std::size_t field, std::size_t i, std::span<float> values) const {
   const auto [shard, row] = state_->locate(i);
   auto scratch = state_->pool.take();
-  state_->shards[shard].read_float(field, row, *scratch, values, state_->verify);
+  state_->shards[shard].read_float(field, row, *scratch, values);
   state_->pool.give_back(std::move(scratch));
-  if (state_->normalise) apply_normalisation(state_->fields[field], values);
 }
 
 void SplitReader::read_several(std::size_t field, std::span<const std::size_t> indices,
@@ -181,7 +176,7 @@ void SplitReader::read_several(std::size_t field, std::span<const std::size_t> i
     const std::size_t shard = wanted[k].first;
     rows.clear();
     for (; k < wanted.size() && wanted[k].first == shard; ++k) rows.push_back(wanted[k].second);
-    state_->shards[shard].read_floats(field, rows, scales, *scratch, state_->verify, keep);
+    state_->shards[shard].read_floats(field, rows, scales, *scratch, keep);
   }
   state_->pool.give_back(std::move(scratch));
 }
@@ -190,19 +185,12 @@ void SplitReader::read_fields(std::size_t field, std::span<const std::size_t> in
                               std::span<const std::span<float>> to, std::span<const Scale> scales,
                               MemoryBudget* keep) const {
   read_several(field, indices, {}, to, scales, keep);
-  if (!state_->normalise || !scales.empty()) return;
-  for (const std::span<float> values : to) apply_normalisation(state_->fields[field], values);
 }
 
 void SplitReader::read_boxes(std::size_t field, std::span<const std::size_t> indices,
                              std::span<const SampleBox> boxes, std::span<const std::span<float>> to,
                              std::span<const Scale> scales, MemoryBudget* keep) const {
   read_several(field, indices, boxes, to, scales, keep);
-  if (!state_->normalise || !scales.empty()) return;
-  const bool channels = state_->fields[field].layout.starts_with('C');
-  for (std::size_t k = 0; k < to.size(); ++k)
-    apply_normalisation(state_->fields[field], to[k], channels ? boxes[k].start[0] : 0,
-                        channels ? boxes[k].count[0] : 1);
 }
 
 bool SplitReader::has_parts(std::size_t field) const {
@@ -244,13 +232,6 @@ void SplitReader::read_field_part(std::size_t field, std::size_t i, std::span<co
                                   std::span<const std::size_t> count, std::span<float> values) const {
   const SampleBox box = {{start.begin(), start.end()}, {count.begin(), count.end()}};
   read_boxes(field, {&i, 1}, {&box, 1}, {&values, 1});
-}
-
-void SplitReader::read_field_stored(std::size_t field, std::size_t i, std::span<std::uint8_t> values) const {
-  const auto [shard, row] = state_->locate(i);
-  auto scratch = state_->pool.take();
-  state_->shards[shard].read_stored(field, row, *scratch, values, state_->verify);
-  state_->pool.give_back(std::move(scratch));
 }
 
 void SplitReader::read(std::size_t i, std::span<float> x) const {

@@ -19,11 +19,6 @@
 
 namespace wflow::converters {
 
-struct ReadOptions {
-  bool verify = true;      // compare the XXH3-64 of the stored bytes at each read (over 10 GB/s a core)
-  bool normalise = false;  // read_field applies the normalisation of the field
-};
-
 // All samples of one split, addressed 0..size()-1 in order of shard and row. Ids of the whole split, and its
 // targets if all are numbers or short lists of them, are in memory after open(); all other data stays on
 // disk.
@@ -31,12 +26,11 @@ class SplitReader {
  public:
   // Opens every shard once with HDF5. Error{data} if a shard is missing or does not match the manifest.
   static SplitReader open(const std::filesystem::path& data_directory, const Manifest& manifest,
-                          std::string_view split, ReadOptions options = {});
+                          std::string_view split);
   // The same for shards that `opener` opens, from any place (shard_file.h).
   static SplitReader open_with(const std::filesystem::path& data_directory, const Manifest& manifest,
                                std::string_view split,
-                               const std::function<OpenedShard(const ShardEntry& shard)>& opener,
-                               ReadOptions options = {});
+                               const std::function<OpenedShard(const ShardEntry& shard)>& opener);
   SplitReader(SplitReader&&) noexcept;
   SplitReader& operator=(SplitReader&&) noexcept;
   ~SplitReader();
@@ -84,9 +78,6 @@ class SplitReader {
   // Reads a part of the field: `count` entries from `start` along each axis.
   void read_field_part(std::size_t field, std::size_t i, std::span<const std::size_t> start,
                        std::span<const std::size_t> count, std::span<float> values) const;
-  // Reads in the type of the field's `dtype`; values.size() is fields()[field].values() times the size of
-  // that type.
-  void read_field_stored(std::size_t field, std::size_t i, std::span<std::uint8_t> values) const;
 
   // The view as x and y (see Manifest): the first input, and all targets as a list of numbers.
   std::array<std::size_t, 4> shape() const;

@@ -256,7 +256,7 @@ TEST_F(ShardReaderTest, ADamagedPackedChunkIsNamed) {
   ReadScratch scratch;
   std::vector<float> values(2);
   const ShardFile shard(first_shard(), kFields, true);
-  EXPECT_NE(error_of([&] { shard.read_float(1, 0, scratch, values, true); }).find("4: y of samples "),
+  EXPECT_NE(error_of([&] { shard.read_float(1, 0, scratch, values); }).find("4: y of samples "),
             std::string::npos);
   EXPECT_EQ(verify_dataset(data_).problems.size(), 2U);
 }
@@ -583,7 +583,7 @@ TEST_F(ShardReaderTest, VeryManyBricksNeedTheirIndex) {
     EXPECT_EQ(shard.layout().fields[0].access, access);
     std::vector<float> read(values.size());
     ReadScratch scratch;
-    shard.read_float(0, 0, scratch, read, true);
+    shard.read_float(0, 0, scratch, read);
     EXPECT_EQ(read, values);
   };
   expect_values(FieldLayout::Access::direct);

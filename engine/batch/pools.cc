@@ -94,13 +94,6 @@ void Pools::set_demand(const std::string& pool, const Demand& demand) {
   if (!demand.obstacle.empty()) pools_.at(pool).obstacle = demand.obstacle;
 }
 
-void Pools::worker_told_end(const std::string& token, double ends_s) {
-  const auto at = allocations_.find(token);
-  if (at == allocations_.end() || std::abs(at->second.ends_s - ends_s) < 1) return;
-  at->second.ends_s = ends_s;
-  changed(at->second);
-}
-
 const Allocation* Pools::find(const std::string& token) const {
   const auto at = allocations_.find(token);
   return at == allocations_.end() ? nullptr : &at->second;

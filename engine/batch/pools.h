@@ -138,8 +138,6 @@ class Pools {
   void listed(const std::string& scheduler, const JobList& list, Now now);
   void cancelled(const std::string& scheduler, const std::vector<std::string>& ids,
                  const std::optional<std::string>& error, Now now);
-  // The walltime of a worker's allocation, from its own node.
-  void worker_told_end(const std::string& token, double ends_s);
 
   // ---- requests of users; each returns a sentence if it refuses
   std::optional<std::string> add(const std::string& pool, int count, Now now);

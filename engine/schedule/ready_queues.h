@@ -61,7 +61,6 @@ class ReadyQueues {
   // Elements that ran before go first, one a lease.
   std::optional<Element> next_again(ArrayId array) const;
   std::uint64_t waiting_in(ArrayId array) const { return waiting_[array].counted; }
-  bool has_again(ArrayId array) const { return !waiting_[array].again.empty(); }
   // True if new elements wait, too.
   bool has_fresh(ArrayId array) const { return !waiting_[array].ready.empty(); }
   // The first of those that `fits` accepts, among the first `looks`.

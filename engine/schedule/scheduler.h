@@ -235,14 +235,6 @@ class Scheduler {
     std::optional<LeaseCursor> next;
   };
   LeasePage leases(LeaseCursor from, std::size_t limit) const;
-  // Calls visit(const WorkerId&, ArrayId, Range) for every part of every lease.
-  template <typename Visit>
-  void for_each_lease(Visit visit) const {
-    for (ArrayId array = 0; array < arrays_.size(); ++array) {
-      leases_.holders(array).for_each(
-          [&](Range range, LeaseId lease) { visit(leases_.worker_of(lease), array, range); });
-    }
-  }
   struct WorkerView {
     WorkerCapacity capacity;
     std::uint64_t elements = 0;  // leased to it

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/wire/worker_journal.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <xxhash.h>
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
@@ -28,7 +25,6 @@ constexpr std::string_view kMark = "WfJ1";  // ends with the version, 1 to 9
 constexpr std::size_t kFrameBytes = 16;
 constexpr char kHeader = 'h';
 constexpr char kResults = 'r';
-constexpr std::string_view kSuffix = ".journal";
 
 template <class T>
 T number_at(std::string_view bytes, std::size_t at) {
@@ -123,28 +119,6 @@ bool take(std::string_view payload, Records& records) {
   if (!message || !std::holds_alternative<Results>(*message)) return false;
   records.results.push_back(std::get<Results>(std::move(*message)));
   return true;
-}
-
-// True if another process holds the lock of a journal. Always false on file systems without locks.
-bool is_locked(int fd) {
-  if (::flock(fd, LOCK_SH | LOCK_NB) == 0) {
-    ::flock(fd, LOCK_UN);
-    return false;
-  }
-  return errno == EWOULDBLOCK;
-}
-
-WorkerJournal read_worker_journal(const std::filesystem::path& file) {
-  WorkerJournal journal;
-  journal.worker = file.stem().string();
-  journal.journal = file;
-  const FileDescriptor fd = open_file(file, O_RDONLY | O_CLOEXEC);
-  journal.alive = is_locked(fd.get());
-  Records records = read_records(file);
-  journal.header = std::move(records.header);
-  journal.damaged = records.damaged;
-  if (!journal.alive) journal.results = std::move(records.results);
-  return journal;
 }
 
 }  // namespace
@@ -251,25 +225,6 @@ Records parse_records(std::string_view bytes) {
   }
   records.damaged.newer = !records.header && records.results.empty() && has_newer_mark(bytes);
   return records;
-}
-
-std::vector<WorkerJournal> find_worker_journals(const std::filesystem::path& campaign) {
-  std::vector<std::filesystem::path> files;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(campaign / ".wflow" / "workers", error)) {
-    if (entry.path().extension() == kSuffix) files.push_back(entry.path());
-  }
-  std::sort(files.begin(), files.end());
-  std::vector<WorkerJournal> found;
-  for (const auto& file : files) {
-    try {
-      found.push_back(read_worker_journal(file));
-    } catch (const Error& gone) {
-      // A worker that ends well removes its journal at any time.
-      if (std::filesystem::exists(file, error)) throw;
-    }
-  }
-  return found;
 }
 
 }  // namespace wflow::engine::wire

@@ -74,14 +74,4 @@ Records read_records(const std::filesystem::path& journal);
 // A sentence about a missing journal with so many results: "the journal is missing ..."
 std::string missing_journal(std::uint64_t results);
 
-struct WorkerJournal {
-  std::string worker;
-  std::filesystem::path journal;
-  bool alive = false;  // a process holds its lock: it will send Hello and its results by itself
-  std::optional<JournalHeader> header;
-  std::vector<Results> results;  // results of a dead one
-  JournalDamage damaged;
-};
-std::vector<WorkerJournal> find_worker_journals(const std::filesystem::path& campaign);
-
 }  // namespace wflow::engine::wire

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/wire/worker_journal.h"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/file.h>
 
 #include "base/file.h"
 #include "engine/wire/temporary_campaign.h"
@@ -24,11 +22,8 @@ TEST(WorkerJournal, AreReadUpToTheLastWholeRecord) {
   const std::string two = frame_record(one(1)) + frame_record(one(2));
   for (std::size_t length = 0; length <= two.size(); ++length) {
     write_file_durably(journal(campaign, "w"), two.substr(0, length));
-    const auto found = find_worker_journals(campaign.path());
-    ASSERT_EQ(found.size(), 1U);
     const std::size_t expected = length == two.size() ? 2 : length >= two.size() / 2 ? 1 : 0;
-    EXPECT_EQ(found[0].results.size(), expected) << length;
-    EXPECT_FALSE(found[0].alive);
+    EXPECT_EQ(read_records(journal(campaign, "w")).results.size(), expected) << length;
   }
 }
 
@@ -88,31 +83,6 @@ TEST(WorkerJournal, SaysWhatRanWhenItsAgentWasKilled) {
   EXPECT_EQ(records.header->running[0].array, 3U);
   EXPECT_EQ(records.header->running[0].element, 41U);
   EXPECT_EQ(records.header->running[0].started_s, 1.5);
-}
-
-TEST(WorkerJournal, TellTheLivingFromTheDead) {
-  const TemporaryCampaign campaign;
-  write_file_durably(journal(campaign, "dead"), frame_record(one(3)));
-  JournalHeader header;
-  header.worker = "living";
-  write_file_durably(journal(campaign, "living"), frame_record(header) + frame_record(one(4)));
-  const FileDescriptor held = open_file(journal(campaign, "living"), O_RDWR);
-  ASSERT_EQ(::flock(held.get(), LOCK_EX), 0);
-  const auto found = find_worker_journals(campaign.path());
-  ASSERT_EQ(found.size(), 2U);
-  EXPECT_EQ(found[0].worker, "dead");
-  EXPECT_FALSE(found[0].alive);
-  ASSERT_EQ(found[0].results.size(), 1U);
-  EXPECT_EQ(found[0].results[0].sequence, 3U);
-  EXPECT_TRUE(found[1].alive);
-  EXPECT_TRUE(found[1].results.empty());
-  EXPECT_EQ(found[1].header.value().worker, "living");
-}
-
-TEST(WorkerJournal, OfACampaignWithoutWorkersAreNone) {
-  const TemporaryCampaign campaign;
-  EXPECT_TRUE(find_worker_journals(campaign.path()).empty());
-  EXPECT_TRUE(find_worker_journals("/nonexistent").empty());
 }
 
 }  // namespace

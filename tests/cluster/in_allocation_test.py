@@ -53,10 +53,6 @@ class InAllocation(SlurmTest):
         names = self.slurm("squeue", "--noheader", "--format=%i %k").stdout.split("\n")
         return next(line.split()[0] for line in names if token in line)  # the comment of the job
 
-    def assert_exactly_once(self, directory, tasks):
-        self.assertEqual(self.ran(), list(range(tasks)), "each once")
-        self.assert_nothing_charged(directory)
-
     def test_it_moves_as_walltimes_end(self):
         """Allocations of one minute for a campaign of about three."""
         tasks = 300

@@ -263,10 +263,6 @@ Range AxisReads::inside(const Range& outputs, const Range& inputs) const {
   return intersection(outputs, fit);
 }
 
-bool AxisReads::keeps_cells() const {
-  return inputs_ == outputs_ && window_.stride == 1;
-}
-
 std::int64_t AxisReads::finer_cut(std::int64_t cut, std::int64_t fewer, std::int64_t cells) const {
   switch (kind_) {
     case Kind::linear:

@@ -107,8 +107,6 @@ class AxisReads {
   Range readers(const Range& inputs) const;
   // Those of these output cells that read no cell of the input outside `inputs`.
   Range inside(const Range& outputs, const Range& inputs) const;
-  // True if input and output have the same cells at the same places, so that equal cuts suit both.
-  bool keeps_cells() const;
   // Cuts of the side with more cells that follow those of the side with fewer: windows that do not overlap
   // then read no cell of another part.
   std::vector<std::int64_t> finer_cuts(std::span<const std::int64_t> coarse) const;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/training/checkpoint_writer.h"
 
-#include <chrono>
 #include <memory>
 #include <utility>
 
@@ -9,10 +8,6 @@ namespace wflow::trainer {
 namespace {
 
 constexpr std::size_t kMostJobs = 2;  // one being written, one waiting
-
-double seconds_from(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
 
 }  // namespace
 
@@ -44,29 +39,23 @@ void CheckpointWriter::write_best(const Snapshot& snapshot, const PieceSource& s
 void CheckpointWriter::write(const Snapshot& snapshot, bool in_place, const Write& call) {
   if (in_place || snapshot.bytes() > most_copied_bytes_) {
     finish();
-    const auto begin = std::chrono::steady_clock::now();
     call(snapshot);
-    blocked_seconds_ += seconds_from(begin);
     return;
   }
   add([call, copy = std::make_shared<const SnapshotCopy>(snapshot)] { call(copy->get()); });
 }
 
 void CheckpointWriter::add(Job job) {
-  const auto begin = std::chrono::steady_clock::now();
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return jobs_.size() < kMostJobs; });
-  blocked_seconds_ += seconds_from(begin);
   rethrow();
   jobs_.push_back(std::move(job));
   changed_.notify_all();
 }
 
 void CheckpointWriter::finish() {
-  const auto begin = std::chrono::steady_clock::now();
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return jobs_.empty(); });
-  blocked_seconds_ += seconds_from(begin);
   rethrow();
 }
 

@@ -40,9 +40,6 @@ class CheckpointWriter {
   // Returns when all checkpoints are durable, or throws the error of a write.
   void finish();
 
-  // Seconds that write() and finish() have blocked.
-  double blocked_seconds() const { return blocked_seconds_; }
-
  private:
   using Job = std::function<void()>;
   using Write = std::function<void(const Snapshot&)>;
@@ -58,7 +55,6 @@ class CheckpointWriter {
   std::deque<Job> jobs_;  // the first is being written
   std::exception_ptr error_;
   bool ending_ = false;
-  double blocked_seconds_ = 0;
   std::thread thread_;  // last member: it uses the others
 };
 

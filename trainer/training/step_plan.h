@@ -46,7 +46,6 @@ class StepPlan {
   std::int64_t steps(std::int64_t epoch) const;
   std::int64_t total_steps() const { return first_step(end_epoch); }
   const TrainingOrder& order_in(std::int64_t epoch) const { return phase_of(epoch).order; }
-  std::size_t largest_batch() const { return phases_.back().order.batch; }
   // Batch of the epoch over that of the first one, rounded up.
   std::int64_t growth(std::int64_t epoch) const;
   SchedulePoint point(const Place& place, std::int64_t plateaus) const;

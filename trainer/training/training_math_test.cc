@@ -122,7 +122,6 @@ TEST(StepPlan, ABatchGrowsAtItsEpochs) {
   EXPECT_EQ(plan.order_in(1).batch, 8U);
   EXPECT_EQ(plan.order_in(2).batch, 32U);
   EXPECT_EQ(plan.order_in(4).batch, 100U);  // no more than all samples
-  EXPECT_EQ(plan.largest_batch(), 100U);
   EXPECT_EQ(plan.growth(1), 1);
   EXPECT_EQ(plan.growth(2), 4);
   EXPECT_EQ(plan.growth(4), 13);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <fstream>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -136,6 +137,19 @@ std::vector<pid_t> processes_with(const std::string& mark) {
     } catch (const Error&) {
       // It has ended, or is another user's.
     }
+  }
+  return found;
+}
+
+int zombies_of(pid_t parent) {
+  int found = 0;
+  for (const Process& process : all_processes()) {
+    if (process.parent != parent) continue;
+    // A process that has ended meanwhile leaves `stat` empty: processes end at any time.
+    std::ifstream file("/proc/" + std::to_string(process.pid) + "/stat");
+    std::string stat;
+    std::getline(file, stat);
+    found += stat.find(") Z ") != std::string::npos ? 1 : 0;
   }
   return found;
 }

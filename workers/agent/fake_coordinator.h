@@ -74,6 +74,10 @@ class WorkerProcess {
 // Processes that carry `mark` in their environment or command line, as /proc shows them.
 std::vector<pid_t> processes_with(const std::string& mark);
 
+// Children of `parent` that have ended and that it has not waited for. A shell's own `sleep` is no child of
+// the agent that started the shell.
+int zombies_of(pid_t parent);
+
 // Samples of one column "x" that holds the sample's number.
 specs::SampleDesign counting_design(std::uint64_t count);
 

@@ -46,7 +46,7 @@ TEST(Journal, IsALivingWorkersUntilItIsClosed) {
   const auto left = wire::find_worker_journals(campaign.path());
   ASSERT_EQ(left.size(), 1U);
   EXPECT_FALSE(left[0].alive);
-  EXPECT_EQ(left[0].results.size(), 2U);
+  EXPECT_EQ(left[0].records.results.size(), 2U);
 }
 
 TEST(Journal, BeginsAnewWhenCleared) {
@@ -59,8 +59,8 @@ TEST(Journal, BeginsAnewWhenCleared) {
     journal.append(results(2));
   }
   const auto left = wire::find_worker_journals(campaign.path());
-  ASSERT_EQ(left.at(0).results.size(), 1U);
-  EXPECT_EQ(left[0].results[0].sequence, 2U);
+  ASSERT_EQ(left.at(0).records.results.size(), 1U);
+  EXPECT_EQ(left[0].records.results[0].sequence, 2U);
 }
 
 TEST(Journal, RecoversFromACutRecord) {
@@ -75,8 +75,8 @@ TEST(Journal, RecoversFromACutRecord) {
     journal.append(results(3));
   }
   const auto left = wire::find_worker_journals(campaign.path());
-  ASSERT_EQ(left.at(0).results.size(), 2U);
-  EXPECT_EQ(left[0].results[1].sequence, 3U);
+  ASSERT_EQ(left.at(0).records.results.size(), 2U);
+  EXPECT_EQ(left[0].records.results[1].sequence, 3U);
 }
 
 // The limit acts like a full disk: the second record does not fit.
@@ -96,8 +96,8 @@ TEST(Journal, GoesOnAfterARecordThatCouldNotBeWritten) {
     journal.append(results(3));
   }
   const auto left = wire::find_worker_journals(campaign.path());
-  ASSERT_EQ(left.at(0).results.size(), 2U);
-  EXPECT_EQ(left[0].results[1].sequence, 3U);
+  ASSERT_EQ(left.at(0).records.results.size(), 2U);
+  EXPECT_EQ(left[0].records.results[1].sequence, 3U);
 }
 
 // A disk that takes a part of a record, and then refuses to be cut back.
@@ -215,13 +215,13 @@ TEST(Journal, SaysHowManyResultsAreGone) {
     journal.append(failure);
   }
   const auto file = campaign.path() / ".wflow/workers/w.journal";
-  EXPECT_FALSE(wire::find_worker_journals(campaign.path()).at(0).damaged);
+  EXPECT_FALSE(wire::find_worker_journals(campaign.path()).at(0).records.damaged);
   std::filesystem::resize_file(file, after_two);
   const auto left = wire::find_worker_journals(campaign.path());
-  EXPECT_EQ(left.at(0).results.size(), 2U);
-  EXPECT_EQ(left.at(0).damaged.missing, 4U);
+  EXPECT_EQ(left.at(0).records.results.size(), 2U);
+  EXPECT_EQ(left.at(0).records.damaged.missing, 4U);
   EXPECT_EQ(
-      left.at(0).damaged.sentence(),
+      left.at(0).records.damaged.sentence(),
       "the journal was cut or replaced: 4 of its results are lost, so that up to 4 finished tasks run again");
 }
 
@@ -244,7 +244,9 @@ TEST(Journal, SaysWhatIsDamaged) {
 TEST(Journal, SaysAlwaysWhoseItIs) {
   const wire::TemporaryCampaign campaign;
   Journal journal = journal_in(campaign);
-  const auto lost_s = [&] { return wire::find_worker_journals(campaign.path()).at(0).header.value().lost_s; };
+  const auto lost_s = [&] {
+    return wire::find_worker_journals(campaign.path()).at(0).records.header.value().lost_s;
+  };
   EXPECT_EQ(lost_s(), 0);
   journal.append(results(1));
   wire::JournalHeader changed = journal.header();

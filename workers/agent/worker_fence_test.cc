@@ -6,12 +6,10 @@
 
 #include <fstream>
 
-#include "base/file.h"
 #include "base/process.h"
 #include "base/text.h"
 #include "engine/wire/worker_journal.h"
 #include "workers/agent/fake_coordinator.h"
-#include "workers/execute/processes.h"
 
 namespace wflow::workers {
 namespace {
@@ -41,18 +39,6 @@ class WorkerFenceTest : public ::testing::Test {
     std::uint64_t count = 0;
     for (const auto& lease : coordinator_->returned) count += lease.count;
     return count;
-  }
-  bool all_are_zombies(pid_t agent, std::size_t count) {
-    return coordinator_->until([&] {
-      std::size_t found = 0;
-      for (const pid_t pid : descendants(agent)) {
-        std::error_code error;
-        const std::string name = "/proc/" + std::to_string(pid) + "/stat";
-        const std::string stat = std::filesystem::exists(name, error) ? read_file(name) : "";
-        found += stat.find(") Z ") != std::string::npos ? 1 : 0;
-      }
-      return found == count;
-    });
   }
 
   wire::TemporaryCampaign campaign_;
@@ -95,7 +81,7 @@ TEST_F(WorkerFenceTest, AKilledGuardianCostsNoResult) {
   const pid_t agent = worker_->agent();
   ::kill(agent, SIGSTOP);
   std::filesystem::remove(path("hold"));
-  ASSERT_TRUE(all_are_zombies(agent, 2));
+  ASSERT_TRUE(coordinator_->until([&] { return zombies_of(agent) == 2; }));
   coordinator_->acknowledging = false;
   ::kill(worker_->guardian(), SIGKILL);
   EXPECT_EQ(worker_->wait(), 128 + SIGKILL);
@@ -105,7 +91,7 @@ TEST_F(WorkerFenceTest, AKilledGuardianCostsNoResult) {
   ASSERT_EQ(left.size(), 1U);
   EXPECT_FALSE(left[0].alive);
   std::uint64_t done = 0;
-  for (const auto& results : left[0].results) {
+  for (const auto& results : left[0].records.results) {
     for (const auto& run : results.done) done += run.count;
   }
   EXPECT_EQ(done, 2U);
@@ -117,13 +103,13 @@ TEST_F(WorkerFenceTest, TheJournalSaysWhoseItIs) {
   const auto found = wire::find_worker_journals(campaign_.path());
   ASSERT_EQ(found.size(), 1U);
   EXPECT_TRUE(found[0].alive);
-  ASSERT_TRUE(found[0].header.has_value());
-  EXPECT_EQ(found[0].header->worker, coordinator_->hello->worker);
-  EXPECT_EQ(found[0].header->group, "test");
-  EXPECT_EQ(found[0].header->guardian, identify(worker_->guardian()));
-  EXPECT_EQ(found[0].header->agent, identify(worker_->agent()));
-  EXPECT_EQ(found[0].header->started_by, 7U);
-  EXPECT_EQ(found[0].header->lost_s, 600);
+  ASSERT_TRUE(found[0].records.header.has_value());
+  EXPECT_EQ(found[0].records.header->worker, coordinator_->hello->worker);
+  EXPECT_EQ(found[0].records.header->group, "test");
+  EXPECT_EQ(found[0].records.header->guardian, identify(worker_->guardian()));
+  EXPECT_EQ(found[0].records.header->agent, identify(worker_->agent()));
+  EXPECT_EQ(found[0].records.header->started_by, 7U);
+  EXPECT_EQ(found[0].records.header->lost_s, 600);
 }
 
 TEST_F(WorkerFenceTest, WhatATaskPrintsBecomesText) {

@@ -14,7 +14,6 @@
 #include "engine/wire/worker_journal.h"
 #include "steps/packed_output.h"
 #include "workers/agent/fake_coordinator.h"
-#include "workers/execute/processes.h"
 
 namespace wflow::workers {
 namespace {
@@ -57,25 +56,14 @@ class WorkerKillTest : public ::testing::Test {
 
   // The last line is written before a shell has ended.
   bool zombies(pid_t agent, int count) {
-    return coordinator_->until([&] {
-      int found = 0;
-      for (const pid_t pid : descendants(agent)) {
-        try {
-          const std::string stat = read_file("/proc/" + std::to_string(pid) + "/stat");
-          // Its own child: a shell's `sleep` may be a zombie, too.
-          found += stat.substr(stat.rfind(')') + 2).starts_with("Z " + std::to_string(agent) + " ") ? 1 : 0;
-        } catch (const std::exception&) {
-        }
-      }
-      return found == count;
-    });
+    return coordinator_->until([&] { return zombies_of(agent) == count; });
   }
 
   // Reads the only journal, which says that its worker has ended.
   wire::JournalHeader header_of_ended() const {
     const auto left = wire::find_worker_journals(campaign_.path());
     EXPECT_EQ(left.size(), 1U);
-    const auto header = left.empty() ? std::nullopt : left[0].header;
+    const auto header = left.empty() ? std::nullopt : left[0].records.header;
     EXPECT_TRUE(header && header->ended);
     return header.value_or(wire::JournalHeader());
   }
@@ -97,7 +85,7 @@ TEST_F(WorkerKillTest, AKilledAgentLeavesItsResultsAndNoProcess) {
   ASSERT_EQ(left.size(), 1U);
   EXPECT_FALSE(left[0].alive);
   std::multiset<wire::Element> done;
-  for (const auto& results : left[0].results) {
+  for (const auto& results : left[0].records.results) {
     EXPECT_TRUE(results.outcomes.empty());
     for (const auto& run : results.done) {
       for (std::uint64_t i = 0; i < run.count; ++i) done.insert(run.first + i);
@@ -125,7 +113,7 @@ TEST_F(WorkerKillTest, TheGuardianTakesWhatTheAgentHadNotSeen) {
   const auto left = wire::find_worker_journals(campaign_.path());
   ASSERT_EQ(left.size(), 1U);
   std::set<std::string> done;
-  for (const auto& results : left[0].results) {
+  for (const auto& results : left[0].records.results) {
     for (const auto& run : results.done) done.insert(std::to_string(run.first));
   }
   EXPECT_EQ(done, (std::set<std::string>{"0", "1", "2"}));
@@ -216,7 +204,7 @@ TEST_F(OwnEndTest, TheSameWithAGuardian) {
   worker_->wait();
   std::uint64_t done = 0;
   for (const auto& left : wire::find_worker_journals(campaign_.path())) {
-    for (const auto& results : left.results) {
+    for (const auto& results : left.records.results) {
       EXPECT_TRUE(results.outcomes.empty());
       for (const auto& run : results.done) done += run.count;
     }
@@ -259,7 +247,7 @@ TEST_F(WorkerKillTest, NoLineOfATaskIsLostWithAnAgentThatPacks) {
   std::size_t events = 0;
   std::uint64_t done = 0;
   for (const auto& left : wire::find_worker_journals(campaign_.path())) {
-    for (const auto& results : left.results) {
+    for (const auto& results : left.records.results) {
       events += results.events.size();
       for (const auto& run : results.done) done += run.count;
     }
@@ -286,7 +274,7 @@ TEST_F(WorkerKillTest, AGuardianPacksNothingWhereNothingWasPrinted) {
   ::kill(agent, SIGKILL);
   EXPECT_EQ(worker_->wait(), 70);
   ASSERT_EQ(wire::find_worker_journals(campaign_.path()).size(), 1U);
-  EXPECT_EQ(wire::find_worker_journals(campaign_.path())[0].results.size(), 1U);
+  EXPECT_EQ(wire::find_worker_journals(campaign_.path())[0].records.results.size(), 1U);
   EXPECT_FALSE(std::filesystem::exists(path("step/packed")));
 }
 
@@ -306,7 +294,7 @@ TEST_F(WorkerKillTest, NothingFinishedIsLostWheneverTheAgentDies) {
     });
     ends = coordinator_->ends;
     for (const auto& left : wire::find_worker_journals(campaign_.path())) {
-      for (const auto& results : left.results) {
+      for (const auto& results : left.records.results) {
         EXPECT_TRUE(results.outcomes.empty());
         for (const auto& run : results.done) {
           for (std::uint64_t i = 0; i < run.count; ++i) ends[{run.array, run.first + i}] |= 0x100;
@@ -337,7 +325,7 @@ TEST_F(WorkerKillTest, PackedOutputIsWholeWheneverTheAgentDies) {
     std::set<wire::Element> done;
     for (const auto& [element, times] : coordinator_->ends) done.insert(element.second);
     for (const auto& left : wire::find_worker_journals(campaign_.path())) {
-      for (const auto& results : left.results) {
+      for (const auto& results : left.records.results) {
         EXPECT_TRUE(results.outcomes.empty());
         for (const auto& run : results.done) {
           for (std::uint64_t i = 0; i < run.count; ++i) done.insert(run.first + i);
@@ -393,7 +381,7 @@ echo $WFLOW_FIRST >> )" + path("ended"),
       failed[outcome.element] = 1;
     }
     for (const auto& left : wire::find_worker_journals(campaign_.path())) {
-      for (const auto& results : left.results) {
+      for (const auto& results : left.records.results) {
         for (const auto& run : results.done) {
           for (std::uint64_t i = 0; i < run.count; ++i) done[run.first + i] = 1;
         }
@@ -435,7 +423,7 @@ TEST_F(WorkerKillTest, NothingIsDoneBeforeItsOutputsWereLookedAt) {
     EXPECT_EQ(worker_->wait(), 70);
     for (const auto& outcome : coordinator_->outcomes) EXPECT_EQ(outcome.element % 2, 1U);
     for (const auto& left : wire::find_worker_journals(campaign_.path())) {
-      for (const auto& results : left.results) {
+      for (const auto& results : left.records.results) {
         for (const auto& run : results.done) {
           for (std::uint64_t i = 0; i < run.count; ++i) EXPECT_EQ((run.first + i) % 2, 0U);
         }
@@ -537,11 +525,11 @@ TEST_F(WorkerKillTest, ALonelyWorkerEndsAndLeavesItsJournal) {
   const auto left = wire::find_worker_journals(campaign_.path());
   ASSERT_EQ(left.size(), 1U);
   std::uint64_t done = 0;
-  for (const auto& results : left[0].results) done += results.done.size();
+  for (const auto& results : left[0].records.results) done += results.done.size();
   EXPECT_EQ(done, 5U);
-  ASSERT_TRUE(left[0].header);
-  EXPECT_TRUE(left[0].header->ended) << "nobody needs to wait for its fence";
-  EXPECT_TRUE(left[0].header->guardian.known());
+  ASSERT_TRUE(left[0].records.header);
+  EXPECT_TRUE(left[0].records.header->ended) << "nobody needs to wait for its fence";
+  EXPECT_TRUE(left[0].records.header->guardian.known());
 }
 
 TEST_F(WorkerKillTest, TheEndIsSaidByTheGuardianOfAKilledAgent) {
