@@ -318,8 +318,8 @@ static bool copies_fields() {
   return std::string_view(direct_kernels().name).starts_with("avx2");
 }
 
-// Of `init: data` (data_initial.cc): a whole sample's output of one layer, as the kernels keep it, in rows,
-// and where it is measured.
+// Bytes that `init: data` (data_initial.cc) needs: a whole sample's output of one layer, as the kernels keep
+// it, in rows, and where it is measured.
 static std::int64_t initial_bytes(const PlanTask& task) {
   constexpr std::int64_t kCopies = 3;
   if (task.config.model.initial != InitialWeights::data || !task.config.init_from.empty()) return 0;
