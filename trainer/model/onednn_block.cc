@@ -81,6 +81,13 @@ class Block final : public OnednnBlock {
     return layer_.kind == LayerKind::transposed_convolution && tensors_.parameters.size() > 1;
   }
   bool needs_output() const { return norm_ != nullptr || shape_.kind == BlockedPool::average; }
+  bool has_own_y() const { return convolution_ != nullptr && needs_output() && !in_place(); }
+  // Drops what a forward pass has kept, but not the memory of y, which the next pass takes.
+  void drop_pass() {
+    x_.reset();
+    z_.reset();
+    if (!has_own_y() || recomputes_) y_.reset();
+  }
   float* y_of(float* y, std::int64_t sample, std::int64_t c) const {
     return y + (sample * blocks_ + c) * shape_.in.voxels() * block_;
   }
@@ -400,8 +407,8 @@ at::Tensor Block::run(const at::Tensor& x, std::int64_t samples, bool training) 
   } else if (training && needs_output() && !recomputes_) {
     if (!y_.defined() || y_.numel() != y_count) y_ = floats(y_count);
     y = y_.data_ptr<float>();
-  } else if (!training && !z_.defined() && y_.defined() && y_.numel() >= y_count) {
-    y = y_.data_ptr<float>();  // of the last step, whose backward pass has ended
+  } else if (!training && y_.defined() && y_.numel() >= y_count) {
+    y = y_.data_ptr<float>();  // of the last step
   } else {
     y = scratch_->take(y_count);
   }
@@ -436,6 +443,7 @@ at::Tensor Block::forward(const at::Tensor& x, const StepKey&) {
 
 at::Tensor Block::predict(const at::Tensor& x) {
   const std::int64_t samples = samples_of(x);
+  drop_pass();  // one without a backward pass, for the statistics of norms
   if (norm_ != nullptr && !by_sample_) use_running_statistics();
   return run(input_for_kernels(x, samples), samples, false);
 }
@@ -573,8 +581,7 @@ void Block::own_weight_gradient(const float* dy, std::int64_t samples) {
 
 at::Tensor Block::backward(const at::Tensor& dz, bool wants_input) {
   const std::int64_t y_count = samples_ * blocks_ * block_ * shape_.in.voxels();
-  const bool has_own_y = convolution_ != nullptr && needs_output() && !in_place();
-  if (has_own_y && recomputes_) {
+  if (has_own_y() && recomputes_) {
     y_ = at::from_blob(scratch_->take(y_count), {y_count}, at::TensorOptions().dtype(at::kFloat));
     convolve(input_for_kernels(x_, samples_), samples_, y_.data_ptr<float>());
   }
@@ -585,7 +592,7 @@ at::Tensor Block::backward(const at::Tensor& dz, bool wants_input) {
   if (wants_input)
     dx = floats(samples_ * (reads_plain() ? layer_.input.count() : input_order_.blocked_count()));
   // Each cell of y is read before that of dy is written.
-  float* dy = has_own_y                                ? y_.data_ptr<float>()
+  float* dy = has_own_y()                              ? y_.data_ptr<float>()
               : convolution_ == nullptr && wants_input ? dx.data_ptr<float>()
                                                        : scratch_->take(y_count);
   gradient_of_fields(dz.data_ptr<float>(), samples_, dy);
@@ -598,9 +605,7 @@ at::Tensor Block::backward(const at::Tensor& dz, bool wants_input) {
     part_.send(dx);
   }
   find_weight_gradient(dy);
-  x_.reset();
-  z_.reset();
-  if (!has_own_y || recomputes_) y_.reset();
+  drop_pass();
   if (!part_.send) find_input_gradient();
   return dx;
 }
