@@ -15,6 +15,9 @@ namespace wflow::engine {
 namespace {
 
 constexpr double kRateWindow_s = 10;
+constexpr double kLongestWindow_s = 300;
+constexpr double kPartOfTime = 0.125;
+constexpr double kBetweenSamples_s = 1;
 // A task that has run for so many times as long as 95 % of its step's, and so much longer, is pointed out;
 // not before so many of them have ended.
 constexpr double kFarBeyond = 5;
@@ -32,13 +35,43 @@ double usual_duration_s(const std::map<std::string, StepUsage>& usage, const std
 
 }  // namespace
 
+void StepPace::add(double time_s, std::uint64_t done) {
+  if (samples_.empty()) began_s_ = time_s;
+  latest_ = {time_s, done};
+  if (samples_.empty() || time_s >= samples_.back().time_s + kBetweenSamples_s) samples_.push_back(latest_);
+  while (samples_.size() > 2 && samples_[1].time_s < time_s - long_window_s()) samples_.pop_front();
+}
+
+double StepPace::long_window_s() const {
+  return std::clamp(kPartOfTime * (latest_.time_s - began_s_), kRateWindow_s, kLongestWindow_s);
+}
+
+double StepPace::rate_over(double window_s) const {
+  if (samples_.empty()) return 0;
+  auto from = samples_.begin();
+  while (from + 1 != samples_.end() && (from + 1)->time_s < latest_.time_s - window_s) ++from;
+  const double seconds = latest_.time_s - from->time_s;
+  if (seconds <= 0 || latest_.done <= from->done) return 0;
+  return static_cast<double>(latest_.done - from->done) / seconds;
+}
+
+double StepPace::rate_per_s() const {
+  return rate_over(kRateWindow_s);
+}
+
+std::optional<double> StepPace::left_s(std::uint64_t total) const {
+  const double rate = rate_over(long_window_s());
+  if (rate <= 0) return std::nullopt;
+  return static_cast<double>(total - std::min(latest_.done, total)) / rate;
+}
+
 LiveStatus::LiveStatus(const specs::Plan& plan, CampaignStatus recorded,
                        std::map<std::string, StepUsage> usage, MissingSamples missing)
     : plan_(plan),
       status_(std::move(recorded)),
       usage_(std::move(usage)),
       missing_(std::move(missing)),
-      windows_(plan.steps().size()) {
+      paces_(plan.steps().size()) {
   for (std::size_t step = 0; step < plan.steps().size(); ++step) usage_changed_.insert(step);
   status_.name = plan.study().name;
   status_.directory = plan.campaign().string();
@@ -199,14 +232,11 @@ void LiveStatus::count(const Scheduler& scheduler) {
   }
 }
 
-// Rate and time left from the last seconds: of ended elements, or of the progress that a single long task
-// reports.
+// Rate and time left, of ended elements, or of the progress that a single long task reports.
 void LiveStatus::estimate(std::size_t index, double steady_s) {
   StepStatus& step = status_.steps[index];
-  std::deque<Sample>& window = windows_[index];
+  StepPace& pace = paces_[index];
   const bool own = step.elements == 1 && step.progress_total > 0;
-  const std::uint64_t done = own ? step.progress_done : step.ended();
-  const std::uint64_t total = own ? step.progress_total : step.elements;
   step.rate_per_s = 0;
   step.left_s.reset();
   if (step.ended() == step.elements) {
@@ -214,15 +244,12 @@ void LiveStatus::estimate(std::size_t index, double steady_s) {
     return;
   }
   if (step.count(ElementState::leased) == 0) {
-    window.clear();
+    pace.clear();
     return;
   }
-  window.push_back({steady_s, done});
-  while (window.size() > 2 && window[1].time_s < steady_s - kRateWindow_s) window.pop_front();
-  const double seconds = steady_s - window.front().time_s;
-  if (seconds <= 0 || done <= window.front().done) return;
-  step.rate_per_s = static_cast<double>(done - window.front().done) / seconds;
-  step.left_s = static_cast<double>(total - std::min(done, total)) / step.rate_per_s;
+  pace.add(steady_s, own ? step.progress_done : step.ended());
+  step.rate_per_s = pace.rate_per_s();
+  step.left_s = pace.left_s(own ? step.progress_total : step.elements);
 }
 
 void LiveStatus::set_running(std::span<const RunningOn> workers, double unix_s) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -21,6 +22,31 @@
 #include "specs/plan/plan.h"
 
 namespace wflow::engine {
+
+// How fast a step goes, from what was done at several times: ended elements, or the progress that a task
+// reports.
+class StepPace {
+ public:
+  void add(double time_s, std::uint64_t done);
+  void clear() { samples_.clear(); }
+  // Follows the last 10 s; 0: nothing was done.
+  double rate_per_s() const;
+  // Seconds until `total`, at the rate of the last eighth of the step's time, of 10 s to 5 minutes: a
+  // training pauses after each epoch, and an estimate that follows every pause is of no use.
+  std::optional<double> left_s(std::uint64_t total) const;
+
+ private:
+  struct Sample {
+    double time_s = 0;
+    std::uint64_t done = 0;
+  };
+  double long_window_s() const;
+  double rate_over(double window_s) const;
+
+  double began_s_ = 0;
+  Sample latest_;
+  std::deque<Sample> samples_;  // at least a second apart
+};
 
 class LiveStatus {
  public:
@@ -49,11 +75,6 @@ class LiveStatus {
   const CampaignStatus& update(const Scheduler& scheduler, double steady_s, double unix_s);
 
  private:
-  struct Sample {
-    double time_s;
-    std::uint64_t done;
-  };
-
   void add(const RecordFailure& failure);
   void add(const RecordCause& cause);
   void add(const wire::TaskEvent& event);
@@ -74,8 +95,7 @@ class LiveStatus {
   double earlier_s_ = 0;  // time under earlier coordinators
   double began_s_ = 0;    // Unix time of this one's first update()
   std::uint64_t last_history_ = 0;
-  std::vector<std::deque<Sample>>
-      windows_;  // a step: ended elements (or a task's own progress) over the last seconds
+  std::vector<StepPace> paces_;  // of each step
 };
 
 }  // namespace wflow::engine

@@ -212,5 +212,43 @@ TEST_F(LiveStatusTest, TasksFarBeyondTheUsualArePointedOut) {
   EXPECT_NEAR(slow[0].usual_s, 10, 0.2);
 }
 
+// A training of 80 epochs: 16 s of steps, then 8 s of validation.
+TEST(StepPace, TheTimeLeftDoesNotFollowEveryPause) {
+  constexpr double kSteps = 448;
+  constexpr double kEpoch_s = 24;
+  constexpr std::uint64_t kTotal = 80 * 448;
+  StepPace pace;
+  double slowest = kSteps;
+  double fastest = 0;
+  for (double time_s = 0; time_s < 79 * kEpoch_s; time_s += 0.25) {
+    const double epoch = std::floor(time_s / kEpoch_s);
+    const double share = std::min(1.0, (time_s - epoch * kEpoch_s) / 16);
+    pace.add(100 + time_s, static_cast<std::uint64_t>(kSteps * (epoch + share)));
+    if (time_s < 480) continue;
+    slowest = std::min(slowest, pace.rate_per_s());
+    fastest = std::max(fastest, pace.rate_per_s());
+    const double left_s = 80 * kEpoch_s - time_s;
+    EXPECT_NEAR(pace.left_s(kTotal).value(), left_s, 0.15 * left_s + kEpoch_s) << time_s;
+  }
+  EXPECT_LT(slowest, 8);
+  EXPECT_GT(fastest, 27);
+}
+
+TEST(StepPace, TheRateIsThatOfTheLastSeconds) {
+  StepPace pace;
+  EXPECT_EQ(pace.rate_per_s(), 0);
+  EXPECT_FALSE(pace.left_s(10));
+  std::uint64_t done = 0;
+  for (int second = 0; second < 600; ++second) pace.add(second, done += 100);
+  EXPECT_NEAR(pace.left_s(done + 1000).value(), 10, 0.1);
+  for (int second = 600; second < 620; ++second) pace.add(second, done += 10);
+  EXPECT_NEAR(pace.rate_per_s(), 10, 0.1);
+  EXPECT_LT(pace.left_s(done + 1000).value(), 20);
+  // Elements that run again are open again.
+  pace.add(620, 5);
+  EXPECT_EQ(pace.rate_per_s(), 0);
+  EXPECT_FALSE(pace.left_s(10));
+}
+
 }  // namespace
 }  // namespace wflow::engine
