@@ -192,10 +192,11 @@ TEST_F(BatchReaderTest, ADamagedSampleFailsItsBatchAlone) {
     const FileDescriptor fd = open_file(shard(0), O_WRONLY | O_TRUNC);
     write_all(fd.get(), bytes, shard(0));
   }
-  const Loader loader = open();
-  ASSERT_NE(loader, nullptr) << wflow_loader_error();
+  // They outlive the loader, which may still write when the test ends.
   std::vector<float> to(3 * kValues);
   std::vector<float> good(kValues);
+  const Loader loader = open();
+  ASSERT_NE(loader, nullptr) << wflow_loader_error();
   const std::int64_t bad = submit(loader.get(), {0, 1, 2}, to.data());
   const std::int64_t fine = submit(loader.get(), {2}, good.data());
   EXPECT_EQ(wflow_loader_wait(loader.get(), bad), 4);
