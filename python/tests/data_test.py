@@ -537,7 +537,7 @@ class DataSet(unittest.TestCase):
             wflow.open(self.data.directory, stage="/nonexistent")
 
     def test_a_constant_channel_is_shifted(self):
-        """The numbers of converters/shards/normalise_test.cc: the second channel is 5 in all training samples."""
+        """The second channel is 5 in all training samples."""
         base = self.data.fields["u"]
         values = np.array([[2, 6, 10], [5, 7, 4.5]])
         for kind, expected in (({"kind": "standardise"}, [[0, 1, 2], [0, 2, -0.5]]), ({"kind": "min_max", "low": -1, "high": 1}, [[-0.6, 0.2, 1], [-1, 1, -1.5]])):

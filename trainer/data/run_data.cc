@@ -114,8 +114,7 @@ TensorShape common_grid(const TrainConfig& config, const DatasetInfo& info, cons
   return grid;
 }
 
-// The same rule as in python/wflow. A quantile normalisation is not linear: mean
-// and deviation replace it.
+// The same rule as in python/wflow. A quantile normalisation is not linear: mean and deviation replace it.
 FieldScale as_recorded(const DataField& field) {
   FieldScale scale;
   for (std::int64_t c = 0; c < field.shape.channels; ++c) {
