@@ -53,7 +53,7 @@ class PlanRun(whole.TrainRun):
                 name = f"large-{norm}"
                 self.train(self.config(name, data=str(folder / "data"), epochs=1, batch=1, transform=None, augment=None, cache=0,
                                        model={"name": "cosmoflow", "width": 16, "norm": norm, "init": init}))
-                self.assertGreater(self.prediction(name)["memory_bytes"]["error_percent"], -12)
+                self.assertGreater(self.prediction(name)["memory_bytes"]["error_percent"], -10)
 
     def test_a_wrong_prediction_is_announced(self):
         done = self.train(self.config("slow", memory="4GiB", **self.KEYS), 2, "--inject-slow-rank", "rank=1,seconds=0.3")

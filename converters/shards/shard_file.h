@@ -184,8 +184,8 @@ class ShardFile {
   std::vector<std::uint8_t> read_steps(std::size_t field, std::size_t row, ReadScratch& scratch) const;
 
   // Reads field `field` of sample `row`: as stored, in the field's type, and as float32. Thread-safe.
-  // Error{data} if the bytes are damaged: each chunk is compared with its XXH3-64 (over 10 GB/s a core); one
-  // of several samples when the first of them is read.
+  // Throws Error{data} if the bytes do not match the XXH3-64 of their chunk (over 10 GB/s a core). A chunk
+  // that holds several samples is checked once, at its first read.
   void read_held(std::size_t field, std::size_t row, ReadScratch& scratch, std::span<std::uint8_t> raw) const;
   void read_stored(std::size_t field, std::size_t row, ReadScratch& scratch,
                    std::span<std::uint8_t> raw) const;

@@ -159,9 +159,9 @@ void SplitReader::read_field(std::size_t field, std::size_t i, std::span<float> 
   state_->pool.give_back(std::move(scratch));
 }
 
-void SplitReader::read_several(std::size_t field, std::span<const std::size_t> indices,
-                               std::span<const SampleBox> boxes, std::span<const std::span<float>> to,
-                               std::span<const Scale> scales, MemoryBudget* keep) const {
+void SplitReader::read_boxes(std::size_t field, std::span<const std::size_t> indices,
+                             std::span<const SampleBox> boxes, std::span<const std::span<float>> to,
+                             std::span<const Scale> scales, MemoryBudget* keep) const {
   WFLOW_CHECK(indices.size() == to.size() && (boxes.empty() || boxes.size() == to.size()));
   std::vector<std::pair<std::size_t, RowTarget>> wanted;  // by shard
   for (std::size_t k = 0; k < indices.size(); ++k) {
@@ -184,13 +184,7 @@ void SplitReader::read_several(std::size_t field, std::span<const std::size_t> i
 void SplitReader::read_fields(std::size_t field, std::span<const std::size_t> indices,
                               std::span<const std::span<float>> to, std::span<const Scale> scales,
                               MemoryBudget* keep) const {
-  read_several(field, indices, {}, to, scales, keep);
-}
-
-void SplitReader::read_boxes(std::size_t field, std::span<const std::size_t> indices,
-                             std::span<const SampleBox> boxes, std::span<const std::span<float>> to,
-                             std::span<const Scale> scales, MemoryBudget* keep) const {
-  read_several(field, indices, boxes, to, scales, keep);
+  read_boxes(field, indices, {}, to, scales, keep);
 }
 
 bool SplitReader::has_parts(std::size_t field) const {

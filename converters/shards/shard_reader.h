@@ -50,12 +50,12 @@ class SplitReader {
   const std::vector<FieldInfo>& fields() const;
   void read_field(std::size_t field, std::size_t i, std::span<float> values) const;
   // Reads several samples at once, in any order, sample indices[k] into to[k]: faster than one by one (see
-  // ShardFile::read_floats). `scales`: for equal parts of a sample (its channels), instead of the
-  // normalisation; none: like read_field. `keep`: compressed chunks stay in memory up to this budget.
+  // ShardFile::read_floats). `scales`: for equal parts of a sample (its channels); none: like
+  // read_field. `keep`: compressed chunks stay in memory up to this budget.
   void read_fields(std::size_t field, std::span<const std::size_t> indices,
                    std::span<const std::span<float>> to, std::span<const Scale> scales = {},
                    MemoryBudget* keep = nullptr) const;
-  // The same for a box of each sample: reads only the chunks that have values of it.
+  // The same for a box of each sample: reads only the chunks that have values of it. No boxes: whole samples.
   void read_boxes(std::size_t field, std::span<const std::size_t> indices, std::span<const SampleBox> boxes,
                   std::span<const std::span<float>> to, std::span<const Scale> scales = {},
                   MemoryBudget* keep = nullptr) const;
@@ -89,9 +89,6 @@ class SplitReader {
  private:
   struct State;
   explicit SplitReader(std::unique_ptr<State> state);
-  void read_several(std::size_t field, std::span<const std::size_t> indices, std::span<const SampleBox> boxes,
-                    std::span<const std::span<float>> to, std::span<const Scale> scales,
-                    MemoryBudget* keep) const;
   std::unique_ptr<State> state_;
 };
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/coordinate/journals.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -131,6 +133,18 @@ TEST_F(KnownWorkersTest, AnEmptyJournalThatIsOldIsRemoved) {
   EXPECT_FALSE(fs::exists(forgotten));
   EXPECT_TRUE(fs::exists(recent)) << "its worker may just be starting";
   EXPECT_TRUE(fs::exists(result));
+}
+
+TEST_F(KnownWorkersTest, AHeldJournalIsThatOfALivingWorker) {
+  add_journal("dead", true, std::chrono::hours(1));
+  const fs::path journal = add_journal("living", true, std::chrono::hours(1));
+  const FileDescriptor held = open_file(journal, O_RDWR);
+  ASSERT_EQ(::flock(held.get(), LOCK_EX), 0);
+  const std::vector<KnownWorker> workers = known_workers(campaign_.path(), {}, store_);
+  ASSERT_EQ(workers.size(), 2U);
+  EXPECT_EQ(workers[0].id, "dead");
+  EXPECT_FALSE(workers[0].locked);
+  EXPECT_TRUE(workers[1].locked);
 }
 
 // It was killed before it joined: nothing else would ever remove its journal and its folder.

@@ -23,16 +23,15 @@
 
 namespace wflow::engine {
 
-// How fast a step goes, from what was done at several times: ended elements, or the progress that a task
-// reports.
+// Estimates the speed of a step from samples of its progress: of ended elements, or of what a task reports.
 class StepPace {
  public:
   void add(double time_s, std::uint64_t done);
   void clear() { samples_.clear(); }
   // Follows the last 10 s; 0: nothing was done.
   double rate_per_s() const;
-  // Seconds until `total`, at the rate of the last eighth of the step's time, of 10 s to 5 minutes: a
-  // training pauses after each epoch, and an estimate that follows every pause is of no use.
+  // Seconds until `total` at the rate over the last eighth of the step's time, at least 10 s and at most 5
+  // minutes: a training pauses after each epoch, and the estimate must not follow every pause.
   std::optional<double> left_s(std::uint64_t total) const;
 
  private:

@@ -31,7 +31,7 @@ struct Activation {
 };
 
 struct DirectKernels {
-  const char* name;  // "avx512", "avx2", "plain"
+  const char* name;  // "avx512_kernels", "avx2_kernels", "plain_kernels"
 
   void (*pad)(const float* x, std::int64_t channels, const BoxSize& box, float* padded);
 

@@ -156,6 +156,9 @@ std::size_t blocked_tail_length(std::span<const Layer> layers);
 // where each rank has whole samples.
 inline constexpr double kLeastUsefulPart = 0.6;
 
+// True for layers without depth: oneDNN gets their fields as images, which is the same memory, and has more
+// kernels for them.
+bool is_flat(const Layer& layer);
 // The padding of a "same" convolution of 3^3 or 1 x 3 x 3 cells.
 std::array<std::int64_t, 3> border_of(const Layer& layer);
 // True for the hand-written weight gradient of a first layer: few channels, 3^3 or 1 x 3 x 3 cells.
@@ -175,8 +178,9 @@ std::span<const Layer> own_chain(const ModelGraph& graph, const GraphUses& uses,
 //
 // Counts as the kernels of this program keep arrays (groups of layers by oneDNN in blocks of 16 channels); a
 // back end that computes layer by layer keeps up to three times as much.
-// `copies_fields`: while a convolution's weight gradient is computed on a volume, its input and the gradient
-// of its output have copies in rows (oneDNN with AVX2, which has no such gradient in blocks).
+// `copies_fields`: to compute the weight gradient of a convolution on a volume, the kernels copy its input
+// and the gradient of its output to the plain layout. oneDNN does so with AVX2, where it has no blocked
+// kernel.
 std::int64_t step_bytes(const ModelGraph& graph, const Distribution* distribution, int rank,
                         bool copies_fields = false);
 

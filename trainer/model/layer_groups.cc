@@ -91,6 +91,11 @@ std::array<std::int64_t, 3> border_of(const Layer& layer) {
   return {layer.kernel[0] / 2, 1, 1};
 }
 
+bool is_flat(const Layer& layer) {
+  return layer.input.extent[0] == 1 && layer.output.extent[0] == 1 && layer.kernel[0] == 1 &&
+         layer.stride[0] == 1 && layer.pad_low[0] == 0 && layer.pad_high[0] == 0;
+}
+
 bool has_own_weight_gradient(const Layer& layer) {
   if (layer.kind != LayerKind::convolution) return false;
   const auto& k = layer.kernel;

@@ -33,7 +33,7 @@ class Network {
   using Inputs = std::span<const std::span<const float>>;
 
   // outputs: [samples, ...] of the first output, then of the second, and so on. Uses the running statistics,
-  // no dropout. Drops what forward() has kept: backward() can't follow.
+  // no dropout. Discards what forward() kept: backward() must not follow.
   virtual void predict(Inputs inputs, std::int64_t samples, std::span<float> outputs) = 0;
 
   // Like predict(), but with the batch's statistics and dropout; keeps what backward() needs, which may

@@ -82,7 +82,7 @@ class Block final : public OnednnBlock {
   }
   bool needs_output() const { return norm_ != nullptr || shape_.kind == BlockedPool::average; }
   bool has_own_y() const { return convolution_ != nullptr && needs_output() && !in_place(); }
-  // Drops what a forward pass has kept, but not the memory of y, which the next pass takes.
+  // Releases what a forward pass kept, except the memory of y, which the next pass reuses.
   void drop_pass() {
     x_.reset();
     z_.reset();
@@ -443,7 +443,7 @@ at::Tensor Block::forward(const at::Tensor& x, const StepKey&) {
 
 at::Tensor Block::predict(const at::Tensor& x) {
   const std::int64_t samples = samples_of(x);
-  drop_pass();  // one without a backward pass, for the statistics of norms
+  drop_pass();  // a forward pass that measured norms has no backward pass
   if (norm_ != nullptr && !by_sample_) use_running_statistics();
   return run(input_for_kernels(x, samples), samples, false);
 }

@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "trainer/model/distribution.h"
 #include "trainer/model/network.h"
 
 namespace wflow::trainer {
@@ -31,12 +32,6 @@ dnnl::stream& cpu_stream() {
 
 memory wrap(const memory::desc& desc, const float* data) {
   return memory(desc, cpu_engine(), const_cast<float*>(data));  // oneDNN has no constant memory objects
-}
-
-// oneDNN gets fields without depth as images: the same memory, and more kernels.
-bool is_flat(const Layer& layer) {
-  return layer.input.extent[0] == 1 && layer.output.extent[0] == 1 && layer.kernel[0] == 1 &&
-         layer.stride[0] == 1 && layer.pad_low[0] == 0 && layer.pad_high[0] == 0;
 }
 
 memory::dims spatial(const std::array<std::int64_t, 3>& values, bool flat) {

@@ -163,8 +163,7 @@ class StepCounter {
 
   // The copies that the weight gradient of a convolution on a volume reads.
   std::int64_t copied(const Layer& convolution, std::size_t first) const {
-    const bool flat = convolution.input.extent[0] == 1 && convolution.output.extent[0] == 1;
-    if (!copies_fields_ || flat || has_own_weight_gradient(convolution)) return 0;
+    if (!copies_fields_ || is_flat(convolution) || has_own_weight_gradient(convolution)) return 0;
     return (cells_read(first) * convolution.input.channels +
             cells(value_of(first)) * convolution.output.channels) *
            kFloatBytes;
@@ -240,7 +239,7 @@ class StepCounter {
   std::vector<bool> in_blocks_;
   std::vector<Stage> stages_;
   std::int64_t scratch_ = 0;  // of the largest output of a convolution that is not kept
-  std::int64_t copied_ = 0;   // of the largest weight gradient; the allocator does not give it back
+  std::int64_t copied_ = 0;   // for the largest weight gradient; the allocator keeps the memory
   std::int64_t padded_ = 0;   // inputs with a border, for the hand-written weight gradient
 };
 

@@ -318,8 +318,8 @@ static bool copies_fields() {
   return std::string_view(direct_kernels().name).starts_with("avx2");
 }
 
-// Bytes that `init: data` (data_initial.cc) needs: a whole sample's output of one layer, as the kernels keep
-// it, in rows, and where it is measured.
+// Bytes that `init: data` (data_initial.cc) needs: three copies of a layer's output for a whole sample, in
+// the layout of the kernels, in the plain layout, and in the buffer that is measured.
 static std::int64_t initial_bytes(const PlanTask& task) {
   constexpr std::int64_t kCopies = 3;
   if (task.config.model.initial != InitialWeights::data || !task.config.init_from.empty()) return 0;
@@ -354,10 +354,11 @@ static RankMemory memory_by_sample(const PlanTask& task, std::int64_t program) {
       own += values;
       ++count;
     }
-    memory.step = std::max({memory.step, step, initial_bytes(task)});
+    memory.step = std::max(memory.step, step);
     inputs = std::max(inputs, own);
     most_parts = std::max(most_parts, count);
   }
+  memory.step = std::max(memory.step, initial_bytes(task));
   const std::int64_t weights = task.graph.parameter_count();
   memory.program = bytes_of_program(task, cuts.ranks() > 1, program);
   memory.state = state_bytes(task) + weights * ExactSums::kBytes;
