@@ -195,7 +195,8 @@ struct CoordinatorMachine::Impl {
   void on_hello(const PeerId& peer, wire::Hello& hello);
   void on_results(Worker& worker, wire::Results& results);
   void note_preempted(wire::Results& results, const WorkerId& worker) const;
-  static void forget_running(Worker& worker, const wire::Results& results);
+  static void forget_running(Worker& worker, ArrayId array, Element first, std::uint64_t count);
+  void on_returned(Worker& worker, const wire::Returned& returned);
   void on_heartbeat(Worker& worker, wire::Heartbeat& heartbeat);
   void on_goodbye(Worker& worker, const wire::Goodbye& goodbye);
   void apply(wire::Results& results, const WorkerId& worker);

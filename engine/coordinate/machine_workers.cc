@@ -285,29 +285,30 @@ void CoordinatorMachine::Impl::on_message(Worker& worker, wire::Message& message
   if (auto* results = std::get_if<wire::Results>(&message)) return on_results(worker, *results);
   if (auto* heartbeat = std::get_if<wire::Heartbeat>(&message)) return on_heartbeat(worker, *heartbeat);
   if (const auto* goodbye = std::get_if<wire::Goodbye>(&message)) return on_goodbye(worker, *goodbye);
-  if (const auto* returned = std::get_if<wire::Returned>(&message))
-    return scheduler_.returned(returned->leases);
+  if (const auto* returned = std::get_if<wire::Returned>(&message)) return on_returned(worker, *returned);
   ++refused_;  // only a coordinator sends such a message
 }
 
-// An ended element may be leased to it again before its next heartbeat: a loss must not count it as running.
-void CoordinatorMachine::Impl::forget_running(Worker& worker, const wire::Results& results) {
-  if (worker.running.empty()) return;
+// Elements that it has reported or returned may be leased to it again before its next heartbeat: a loss must
+// not count them as running.
+void CoordinatorMachine::Impl::forget_running(Worker& worker, ArrayId array, Element first,
+                                              std::uint64_t count) {
   std::erase_if(worker.running, [&](const wire::RunningElement& running) {
-    const auto in_run = [&](const wire::DoneRun& run) {
-      return run.array == running.array && running.element - run.first < run.count;
-    };
-    const auto is_it = [&](const wire::Outcome& outcome) {
-      return outcome.array == running.array && outcome.element == running.element;
-    };
-    return std::any_of(results.done.begin(), results.done.end(), in_run) ||
-           std::any_of(results.outcomes.begin(), results.outcomes.end(), is_it);
+    return running.array == array && running.element - first < count;
   });
+}
+
+void CoordinatorMachine::Impl::on_returned(Worker& worker, const wire::Returned& returned) {
+  for (const wire::Lease& lease : returned.leases)
+    forget_running(worker, lease.array, lease.first, lease.count);
+  scheduler_.returned(returned.leases);
 }
 
 void CoordinatorMachine::Impl::on_results(Worker& worker, wire::Results& results) {
   const std::uint64_t sequence = results.sequence;
-  forget_running(worker, results);
+  for (const wire::DoneRun& run : results.done) forget_running(worker, run.array, run.first, run.count);
+  for (const wire::Outcome& outcome : results.outcomes)
+    forget_running(worker, outcome.array, outcome.element, 1);
   apply(results, worker.id);
   for (const wire::DoneRun& run : results.done) worker.ended += run.count;
   worker.ended += results.outcomes.size();
