@@ -59,6 +59,11 @@ class ProtobufMessage {
     bytes_ += value;
   }
   void message(int field, const ProtobufMessage& value) { text(field, value.bytes_); }
+  // The beginning of a text or message of so many bytes, which the caller writes behind bytes().
+  void begin(int field, std::uint64_t count) {
+    key(field, 2);
+    put_varint(bytes_, count);
+  }
   const std::string& bytes() const { return bytes_; }
 
  private:

@@ -104,11 +104,12 @@ void export_ensemble(const std::vector<std::filesystem::path>& members, std::spa
 inline constexpr int kOnnxVersion = 8;  // IR version and operator set of Debian 12's libonnx (1.12)
 inline constexpr int kOnnxOperators = 17;
 
-// The file's bytes: the same function as model.pt, raw data -> physical units. Inputs are float32, by name:
-// fields [N, C, D, H, W] of the training's size, numbers [N, 1]; the output is `prediction`, or with several
-// heads an output each, with its name. Metadata `targets` and `inputs` are JSON lists. The network must fit
-// (fits_onnx).
-std::string onnx_file(const ModelGraph& graph, const FlatState& state, const ExportedUnits& units);
+// Writes the same function as model.pt, raw data -> physical units; `path` is published whole. Inputs are
+// float32, by name: fields [N, C, D, H, W] of the training's size, numbers [N, 1]; the output is
+// `prediction`, or with several heads an output each, with its name. Metadata `targets` and `inputs` are JSON
+// lists. The network must fit (fits_onnx).
+void export_onnx(const ModelGraph& graph, const FlatState& state, const ExportedUnits& units,
+                 const std::filesystem::path& path);
 
 // False if the file would be larger than 2 GiB, the limit of protocol buffers, or for a module.
 bool fits_onnx(const ModelGraph& graph);

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/model/model_export.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numbers>
 
+#include "base/file.h"
 #include "base/program_file.h"
 #include "trainer/model/layer_constants.h"
 #include "trainer/model/onnx_graph.h"
@@ -425,8 +427,9 @@ void add_constants(const std::vector<ParameterSpec>& needed, const FlatLayout& l
                    std::span<const float> values, OnnxGraph& onnx) {
   for (const ParameterSpec& spec : needed) {
     const FlatEntry& entry = *layout.find(spec.name);
-    onnx.reals(entry.spec.name, entry.spec.shape,
-               values.subspan(static_cast<std::size_t>(entry.offset), static_cast<std::size_t>(entry.count)));
+    onnx.weights(
+        entry.spec.name, entry.spec.shape,
+        values.subspan(static_cast<std::size_t>(entry.offset), static_cast<std::size_t>(entry.count)));
   }
 }
 
@@ -448,7 +451,8 @@ bool fits_onnx(const ModelGraph& graph) {
   return floats <= (kMostBytes - kNodeBytes) / static_cast<std::int64_t>(sizeof(float));
 }
 
-std::string onnx_file(const ModelGraph& graph, const FlatState& state, const ExportedUnits& units) {
+void export_onnx(const ModelGraph& graph, const FlatState& state, const ExportedUnits& units,
+                 const std::filesystem::path& path) {
   OnnxGraph onnx;
   onnx.message().text(2, "wflow");
   Writer writer(graph, onnx);
@@ -468,15 +472,23 @@ std::string onnx_file(const ModelGraph& graph, const FlatState& state, const Exp
   ProtobufMessage operators;
   operators.text(1, "");
   operators.integer(2, kOnnxOperators);
-  ProtobufMessage model;
-  model.integer(1, kOnnxVersion);
-  model.text(2, "wflow");
-  model.text(3, kVersion);
-  model.message(7, onnx.message());
-  model.message(8, operators);
-  metadata(model, "inputs", inputs.dump());
-  metadata(model, "targets", targets.dump());
-  return model.bytes();
+  ProtobufMessage head;
+  head.integer(1, kOnnxVersion);
+  head.text(2, "wflow");
+  head.text(3, kVersion);
+  head.message(8, operators);
+  metadata(head, "inputs", inputs.dump());
+  metadata(head, "targets", targets.dump());
+  head.begin(7, onnx.size());
+
+  DurableFile file(path);
+  {
+    const FileDescriptor fd = open_file(file.temporary(), O_WRONLY | O_CREAT | O_TRUNC);
+    const auto write = [&](std::string_view bytes) { write_all(fd.get(), bytes, path); };
+    write(head.bytes());
+    onnx.write(write);
+  }
+  file.publish();
 }
 
 }  // namespace wflow::trainer

@@ -127,20 +127,55 @@ class OnnxGraph {
     return tensor(fmt::format("c{}", ++constants_), kInt64, count,
                   {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(std::int64_t)});
   }
+  // An array that is not copied: it stays until write().
+  void weights(const std::string& name, std::span<const std::int64_t> shape, std::span<const float> values) {
+    ProtobufMessage described = description(name, kFloat, shape);
+    described.begin(9, values.size_bytes());
+    ProtobufMessage framed;
+    framed.begin(5, described.bytes().size() + values.size_bytes());
+    weights_.push_back({framed.bytes() + described.bytes(),
+                        {reinterpret_cast<const char*>(values.data()), values.size_bytes()}});
+  }
   ProtobufMessage& message() { return graph_; }
 
+  std::uint64_t size() const {
+    std::uint64_t bytes = graph_.bytes().size();
+    for (const Weights& one : weights_) bytes += one.head.size() + one.values.size();
+    return bytes;
+  }
+  // The graph's message, piece by piece.
+  template <class Write>
+  void write(const Write& write) const {
+    write(graph_.bytes());
+    for (const Weights& one : weights_) {
+      write(one.head);
+      write(one.values);
+    }
+  }
+
  private:
-  std::string tensor(const std::string& name, Element type, std::span<const std::int64_t> shape,
-                     std::string_view bytes) {
+  struct Weights {
+    std::string head;
+    std::string_view values;
+  };
+
+  static ProtobufMessage description(const std::string& name, Element type,
+                                     std::span<const std::int64_t> shape) {
     ProtobufMessage message;
     for (const std::int64_t n : shape) message.integer(1, n);
     message.integer(2, type);
     message.text(8, name);
+    return message;
+  }
+  std::string tensor(const std::string& name, Element type, std::span<const std::int64_t> shape,
+                     std::string_view bytes) {
+    ProtobufMessage message = description(name, type, shape);
     message.text(9, bytes);
     graph_.message(5, message);
     return name;
   }
   ProtobufMessage graph_;
+  std::vector<Weights> weights_;
   int values_ = 0;
   int constants_ = 0;
 };

@@ -168,6 +168,21 @@ std::vector<std::string> part_names(const ModelGraph& graph) {
   return names;
 }
 
+bool is_scaled_by_data(const ModelGraph& graph, std::size_t layer, std::span<const std::string> kept) {
+  const Layer& candidate = graph.layers[layer];
+  if (candidate.is_repeated || candidate.frozen ||
+      std::find(kept.begin(), kept.end(), candidate.part) != kept.end())
+    return false;
+  if (candidate.kind != LayerKind::convolution && candidate.kind != LayerKind::linear) return false;
+  const bool is_output =
+      std::any_of(graph.outputs.begin(), graph.outputs.end(),
+                  [&](const ModelGraph::Output& out) { return out.value == graph.inputs.size() + layer; });
+  const bool before_tanh =
+      layer + 1 < graph.layers.size() && graph.layers[layer + 1].kind == LayerKind::tanh_scale;
+  const bool chosen = candidate.init != LayerInit::automatic;
+  return !is_output && !before_tanh && !chosen && candidate.parameters.size() == 2;
+}
+
 void apply_parts(ModelGraph& graph, std::span<const PartConfig> parts) {
   const std::vector<std::string> known = part_names(graph);
   for (const PartConfig& part : parts) {

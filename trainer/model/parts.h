@@ -2,6 +2,7 @@
 // Named parts of a network, such as an encoder: frozen, or written as models of their own.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -17,6 +18,10 @@ namespace wflow::trainer {
 
 // The names of all parts, in order of their first layers.
 std::vector<std::string> part_names(const ModelGraph& graph);
+
+// True for a layer that `init: data` scales by its outputs: one with weights [outputs, ...] and a bias for
+// each output. The parts `kept` have the weights of another training.
+bool is_scaled_by_data(const ModelGraph& graph, std::size_t layer, std::span<const std::string> kept);
 
 // Marks the layers of frozen parts. Error{spec} for a part that the network does not have, or if nothing is
 // left that learns.

@@ -6,6 +6,7 @@
 #include "base/random.h"
 #include "trainer/data/run_data.h"
 #include "trainer/model/network.h"
+#include "trainer/model/parts.h"
 #include "trainer/training/training_state.h"
 
 namespace wflow::trainer {
@@ -89,28 +90,12 @@ std::vector<Moments> measure(const ModelGraph& part, RunData& data, Communicator
   return sums;
 }
 
-// True for layers with weights [outputs, ...] and one bias per output.
-bool is_scaled(const ModelGraph& graph, std::size_t layer, std::span<const std::string> kept) {
-  const Layer& candidate = graph.layers[layer];
-  if (candidate.is_repeated || candidate.frozen ||
-      std::find(kept.begin(), kept.end(), candidate.part) != kept.end())
-    return false;
-  if (candidate.kind != LayerKind::convolution && candidate.kind != LayerKind::linear) return false;
-  const bool is_output =
-      std::any_of(graph.outputs.begin(), graph.outputs.end(),
-                  [&](const ModelGraph::Output& out) { return out.value == graph.inputs.size() + layer; });
-  const bool before_tanh =
-      layer + 1 < graph.layers.size() && graph.layers[layer + 1].kind == LayerKind::tanh_scale;
-  const bool chosen = candidate.init != LayerInit::automatic;
-  return !is_output && !before_tanh && !chosen && candidate.parameters.size() == 2;
-}
-
 }  // namespace
 
 void initialise_from_data(const ModelGraph& graph, RunData& data, Communicator& communicator,
                           FlatState& state, std::span<const std::string> parts) {
   for (std::size_t i = 0; i < graph.layers.size(); ++i) {
-    if (!is_scaled(graph, i, parts)) continue;
+    if (!is_scaled_by_data(graph, i, parts)) continue;
     const ModelGraph part = up_to(graph, i);
     FlatState measured(part);
     copy_values(state, measured);

@@ -33,8 +33,7 @@ constexpr std::int64_t kMostSharedBytes = std::int64_t{48} << 20;  // of the sum
 // Measured on 1 to 4 ranks; predictions are then within 10 % of the peak.
 constexpr std::int64_t kLaterBytes = std::int64_t{16} << 20;
 constexpr std::int64_t kLaterBytesWithTorch = std::int64_t{32} << 20;
-constexpr std::int64_t kExportCopies = 3;  // of the weights, while model.onnx is made
-constexpr std::int64_t kLayersInSum = 2;   // gradients of one are computed while those of another are summed
+constexpr std::int64_t kLayersInSum = 2;  // gradients of one are computed while those of another are summed
 constexpr std::size_t kGridsOfEachSize = 3;  // those that send least are measured
 
 bool is_alone(const SpaceGrid& grid) {
@@ -247,13 +246,11 @@ class PassSource {
 
 }  // namespace
 
-// Copies of the state on the rank that writes: of all for a checkpoint (checkpoint_writer.h), later of the
-// weights for the exported model.
-static std::int64_t written_floats(const TrainConfig& config, std::int64_t weights, std::int64_t kept) {
-  if (config.shard == Shard::weights && weights > kMostOnnxOfShares) return 0;
+// The copy of the state on the rank that writes a checkpoint (checkpoint_writer.h).
+static std::int64_t copied_floats(const TrainConfig& config, std::int64_t kept) {
   const bool copied = config.shard == Shard::none &&
                       kept * kFloatBytes <= static_cast<std::int64_t>(CheckpointWriter::kMostCopiedBytes);
-  return std::max(copied ? kept : 0, kExportCopies * weights);
+  return copied ? kept : 0;
 }
 
 // Weights, gradients, the optimizer's arrays and the average of the rank that writes, and the memory of its
@@ -285,7 +282,7 @@ static std::int64_t state_bytes(const PlanTask& task) {
   const bool whole_gradients = config.accumulate > 1 || config.optimizer.lag > 0;
   floats += whole_gradients ? summed + weights : part(summed, Shard::gradients);
   floats += part(weights, Shard::weights);
-  floats += written_floats(config, weights, moments + weights + average);
+  floats += copied_floats(config, moments + weights + average);
   std::int64_t lent = 0;  // of the pool of pages
   if (config.shard >= Shard::gradients) lent += std::min(learned, kLayersInSum * largest_learned);
   // One layer is computed while the next is collected; at the end, rank 0 collects all.
@@ -324,9 +321,8 @@ static std::int64_t initial_bytes(const PlanTask& task) {
   constexpr std::int64_t kCopies = 3;
   if (task.config.model.initial != InitialWeights::data || !task.config.init_from.empty()) return 0;
   std::int64_t most = 0;
-  for (const Layer& layer : task.graph.layers)
-    if (layer.kind == LayerKind::convolution || layer.kind == LayerKind::linear)
-      most = std::max(most, layer.output.count());
+  for (std::size_t i = 0; i < task.graph.layers.size(); ++i)
+    if (is_scaled_by_data(task.graph, i, {})) most = std::max(most, task.graph.layers[i].output.count());
   return kCopies * most * kFloatBytes;
 }
 

@@ -20,9 +20,6 @@
 
 namespace wflow::trainer {
 
-// With `shard: weights`, no model.onnx is written of more weights: it would take three times their memory.
-inline constexpr std::int64_t kMostOnnxOfShares = 50'000'000;
-
 // The memory of a rank, in bytes.
 struct RankMemory {
   std::int64_t program = 0;  // libraries and their buffers

@@ -77,6 +77,17 @@ TEST(Planner, CountsWhatInitialWeightsNeed) {
   config.batch = 1;
   config.init_from = "last";
   EXPECT_EQ(step(), without);
+  // Convolutions before batch norms have no bias, and are not measured.
+  model.norm = Norm::batch;
+  const ModelGraph normed = build_model(model, {1, {128, 128, 128}}, 1);
+  TrainConfig plain = config_of(1, GridChoice::given, 0);
+  const auto of_normed = [&] {
+    return memory_of({plain, normed, 1, std::nullopt, 1}, nullptr, kProgram).step;
+  };
+  plain.model.initial = InitialWeights::he;
+  const std::int64_t without_data = of_normed();
+  plain.model.initial = InitialWeights::data;
+  EXPECT_EQ(of_normed(), without_data);
 }
 
 TEST(Planner, CountsNoMoreBatchesThanAnEvaluationHas) {

@@ -62,18 +62,7 @@ PartModel exported_model(const Session& session) {
 void write_onnx(const Session& session, const PartModel& model, const FlatState& state, RunReport& report) {
   const ModelGraph& graph = model.graph;
   const fs::path path = fs::path(session.config.output) / "model.onnx";
-  if (session.config.shard == Shard::weights && graph.parameter_count() > kMostOnnxOfShares) {
-    fs::remove(path);  // left by an earlier run
-    report.say(
-        fmt::format("model.onnx is not written: it takes three times the memory of the {} weights, of "
-                    "which this training keeps a share on each rank; model.pt is there",
-                    graph.parameter_count()));
-    return;
-  }
-  if (fits_onnx(graph)) {
-    write_file_durably(path, onnx_file(graph, state, model.units));
-    return;
-  }
+  if (fits_onnx(graph)) return export_onnx(graph, state, model.units, path);
   fs::remove(path);  // left by an earlier run
   if (graph.is_module()) {
     report.say("model.onnx is not written: what is inside a TorchScript module is not known");
@@ -91,8 +80,7 @@ void write_parts(const Session& session, const FlatState& state) {
     if (!part.save) continue;
     const PartModel model = part_model(session.graph, units, part.name);
     export_model(model.graph, state, model.units, output / fmt::format("model-{}.pt", part.name));
-    write_file_durably(output / fmt::format("model-{}.onnx", part.name),
-                       onnx_file(model.graph, state, model.units));
+    export_onnx(model.graph, state, model.units, output / fmt::format("model-{}.onnx", part.name));
   }
 }
 
@@ -366,7 +354,7 @@ void write_results(Session& session, const Heads& heads, TrainingState& state, c
   write_onnx(session, exported, state.flat, report);
   write_parts(session, state.flat);
   write_proposals(session, state.flat);
-  performance.peak_memory.front() = static_cast<std::uint64_t>(peak_memory());  // the models are copies
+  performance.peak_memory.front() = static_cast<std::uint64_t>(peak_memory());  // a user's module is copied
   nlohmann::json result = result_of(session, counters, network, epoch, test, performance, times);
   add_class_weights(heads, result);
   if (!staging.is_null()) result["staging"] = staging;
