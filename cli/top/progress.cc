@@ -134,4 +134,13 @@ Overall overall_of(const StatusAnswer& status) {
   return overall;
 }
 
+std::string share_text(const Overall& overall) {
+  constexpr int kNearlyAll = 99;
+  const std::uint64_t ended = overall.done + overall.failed + overall.skipped;
+  if (overall.percent < kNearlyAll || ended >= overall.elements)
+    return fmt::format("{} % done", overall.percent);
+  return fmt::format("{} of {} left", text::format_count(overall.elements - ended),
+                     counted(overall.elements, "task"));
+}
+
 }  // namespace wflow::cli::top

@@ -54,5 +54,8 @@ struct Overall {
   std::optional<Left> left;  // while the campaign runs
 };
 Overall overall_of(const engine::wire::StatusAnswer& status);
+// "97 % done"; from 99 % on "1 of 4,114 tasks left": the last ones, such as a training, may take most of the
+// time.
+std::string share_text(const Overall& overall);
 
 }  // namespace wflow::cli::top

@@ -110,7 +110,7 @@ std::string progress_line(const engine::CampaignStatus& status, std::size_t colu
   std::string end;
   if (overall.failed > 0) end += fmt::format("; {} failed", text::format_count(overall.failed));
   if (overall.left) end += "; " + left_text(*overall.left);
-  std::string line = fmt::format("{} % done", overall.percent);
+  std::string line = top::share_text(overall);
   std::string_view separator = ": ";
   for (const engine::StepStatus& step : status.steps) {
     if (step.ended() == step.elements) continue;

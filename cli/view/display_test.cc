@@ -107,6 +107,11 @@ TEST(Display, ACampaignThatGoesOnHasTheTimeOfTheCommandBesideItsOwn) {
               testing::HasSubstr("100 % done  1 h 03 min, 3 min 05 s of it in this command"));
 }
 
+TEST(Display, TheLastTasksAreCounted) {
+  EXPECT_EQ(progress_line(status_at(0, 4055), 100), "98 % done: simulate 4,055/4,096");
+  EXPECT_EQ(progress_line(status_at(0, 4095), 100), "1 of 4,096 tasks left: simulate 4,095/4,096");
+}
+
 TEST(Display, ProgressOfManyStepsFitsTheLine) {
   engine::CampaignStatus status = status_at(0, 5);
   status.steps.resize(30, status.steps[0]);

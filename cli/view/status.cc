@@ -215,8 +215,7 @@ std::vector<std::string> head_lines(const CampaignStatus& status, const Terminal
   const top::Overall overall = top::overall_of(status);
   const Style style = style_of(engine::followup_state(status.state));
   std::vector<std::string> parts = {styled(terminal, style, top::spaced(name_of(status.state))),
-                                    fmt::format("{} % done", overall.percent),
-                                    elapsed_text(status.elapsed_s, command_s)};
+                                    top::share_text(overall), elapsed_text(status.elapsed_s, command_s)};
   if (overall.left) parts.push_back(left_text(*overall.left));
   std::int64_t cores = 0;
   for (const auto& worker : status.workers) cores += worker.cores;

@@ -27,12 +27,18 @@ std::string tasks(std::uint64_t count) {
   return fmt::format("{} task{}", text::format_count(count), count == 1 ? "" : "s");
 }
 
+// The end of a campaign waits for no disk, and a pause ends with its coordinator.
+bool is_recorded(const wire::Request& request) {
+  return std::holds_alternative<wire::CancelRequest>(request) ||
+         std::holds_alternative<wire::AllocationsCommand>(request);
+}
+
 }  // namespace
 
 void CoordinatorMachine::Impl::on_query(const PeerId& peer, wire::Query& query) {
   if (auto answer = command(query.request)) {
-    act(action::Send{peer, std::move(*answer)});
-    return;
+    if (is_recorded(query.request)) return confirm(peer, std::move(*answer));
+    return act(action::Send{peer, std::move(*answer)});
   }
   const auto* watch = std::get_if<wire::WatchRequest>(&query.request);
   if (watch != nullptr && watch->running > 0) watched_until_s_ = running_s_ + kWatched_s;
@@ -47,6 +53,25 @@ void CoordinatorMachine::Impl::on_query(const PeerId& peer, wire::Query& query) 
   } else {
     gathered_.questions.emplace_back(action::AnswerQuery{peer, std::move(query)});
   }
+}
+
+// A user who reads that tasks are cancelled, or run again, can rely on it: the answer waits until that is on
+// disk.
+void CoordinatorMachine::Impl::confirm(const PeerId& peer, wire::Answer&& answer) {
+  if (!std::holds_alternative<wire::Done>(answer.body)) {
+    act(action::Send{peer, std::move(answer)});
+  } else if (!disk_trouble_.empty()) {
+    confirm_in_trouble(peer);
+  } else {
+    gathered_.questions.emplace_back(action::Send{peer, std::move(answer)});
+  }
+}
+
+void CoordinatorMachine::Impl::confirm_in_trouble(const PeerId& peer) {
+  act(action::Send{peer, wire::refusal(fmt::format("{}; your request takes effect, but is not recorded yet, "
+                                                   "and is lost if the coordinator ends first",
+                                                   disk_trouble_),
+                                       ExitCode::system)});
 }
 
 // A status needs no store. Other queries would wait for the disk as long as the campaign does.
@@ -71,6 +96,8 @@ void CoordinatorMachine::Impl::answer_in_trouble(std::vector<CoordinatorAction>&
     } else if (auto* retry = std::get_if<action::ResolveRetry>(&waiting); retry && !retry->peer.empty()) {
       wire::Query query{std::move(retry->request)};
       answer_in_trouble(retry->peer, query);
+    } else if (const auto* confirmation = std::get_if<action::Send>(&waiting)) {
+      confirm_in_trouble(confirmation->peer);
     } else {
       questions.push_back(std::move(waiting));
     }
@@ -143,7 +170,7 @@ void CoordinatorMachine::Impl::on(event::Retry& event) {
   } else {
     answer = wire::done_answer(retry(event.parts));
   }
-  if (!at_start) act(action::Send{event.peer, std::move(answer)});
+  if (!at_start) confirm(event.peer, std::move(answer));
 }
 
 std::uint64_t CoordinatorMachine::Impl::retry(const std::vector<std::pair<ArrayId, Range>>& parts) {

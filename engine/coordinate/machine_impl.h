@@ -121,7 +121,7 @@ struct CoordinatorMachine::Impl {
     std::vector<std::pair<WorkerId, std::uint64_t>> joined;  // and CoordinatedWorker::row
     std::map<WorkerId, std::uint64_t> acknowledge;           // highest sequence
     std::vector<WorkerId> remove_journals;
-    std::vector<CoordinatorAction> questions;  // AnswerQuery, ResolveRetry
+    std::vector<CoordinatorAction> questions;  // AnswerQuery, ResolveRetry, Send of a confirmation
     bool during_recovery = false;              // the batch was committed during recovery
     bool empty() const {
       return joined.empty() && acknowledge.empty() && remove_journals.empty() && questions.empty();
@@ -281,6 +281,8 @@ struct CoordinatorMachine::Impl {
 
   // ---- machine_commands.cc: requests and signals
   void on_query(const PeerId& peer, wire::Query& query);
+  void confirm(const PeerId& peer, wire::Answer&& answer);
+  void confirm_in_trouble(const PeerId& peer);
   void answer_in_trouble(const PeerId& peer, wire::Query& query);
   void answer_in_trouble(std::vector<CoordinatorAction>& questions);
   void on(event::Retry& event);

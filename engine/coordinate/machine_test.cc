@@ -512,6 +512,28 @@ TEST(Disk, WhoAskedBeforeTheTroubleIsAnswered) {
   EXPECT_TRUE(edge.retries.empty());
 }
 
+TEST(Disk, ARequestThatIsNotRecordedIsNotConfirmed) {
+  TestEdge edge("", 2);
+  edge.start();
+  edge.hold_commits = true;
+  wire::CancelRequest cancel;
+  cancel.tasks.step = "simulate";
+  edge.say("before", wire::Query{cancel});
+  ASSERT_TRUE(edge.committing);
+  EXPECT_EQ(edge.count(ElementState::cancelled), 2U);
+  EXPECT_TRUE(edge.sent<wire::Answer>("before").empty());
+  edge.handle(event::CommitWaits{"cannot write campaign.db: the disk is full"});
+  edge.say("after", wire::Query{cancel});
+  for (const char* peer : {"before", "after"}) {
+    const auto answers = edge.sent<wire::Answer>(peer);
+    ASSERT_EQ(answers.size(), 1U);
+    EXPECT_EQ(std::get<wire::Refusal>(answers[0].body).code, ExitCode::system);
+  }
+  edge.hold_commits = false;
+  edge.finish_commit();
+  EXPECT_EQ(edge.sent<wire::Answer>("before").size(), 1U);
+}
+
 TEST(Disk, WhoAsksForTheEndIsNotKeptWaiting) {
   TestEdge edge("", 1);
   edge.start();

@@ -328,6 +328,7 @@ void Coordinator::handle(engine::CoordinatorEvent event) {
       answered_from_[message->peer] = ended_elements();
   }
   acknowledge_early(event);
+  follow_request(event);
   if (std::holds_alternative<engine::event::Retry>(event)) {
     around_.history.retry_decided();
     forget_answers();

@@ -76,6 +76,7 @@ void Coordinator::on(engine::action::Send& send) {
   if (undelivered_.contains(send.peer)) return;
   spoil_sent(around_.planted, send.message, around_.study.arrays, around_.timing);
   look_at(send);
+  check_confirmation(send);
   if (around_.network.send_to_client(connection_of(send.peer), std::move(send.message))) return;
   around_.trace.line("coord", "a message to {} is undelivered", peer_workers_[send.peer]);
   undelivered_.insert(send.peer);
@@ -93,6 +94,7 @@ void Coordinator::on(engine::action::Commit& commit) {
                        around_.history.name(floor.array, floor.range.first), floor.range.last, floor.lease);
   }
   committing_ = std::move(commit.batch);
+  being_recorded_ = std::exchange(unrecorded_, {});
   spoil(around_.planted, *committing_);
   // Where a worker joins, "durable workers" would find it, too.
   const bool early = around_.planted == Planted::finish_before_commit && committing_->workers_joined.empty();
@@ -125,6 +127,7 @@ void Coordinator::finish_commit(std::uint64_t number) {
   }
   expect_alone();
   const engine::store::Batch batch = *std::exchange(committing_, std::nullopt);
+  being_recorded_.clear();
   around_.history.committed(batch);
   const auto reopens = [](const engine::RecordEnd& end) { return !engine::has_ended(end.state); };
   if (std::ranges::any_of(batch.ends, reopens)) forget_answers();
@@ -341,6 +344,25 @@ void Coordinator::check_answer(const engine::PeerId& peer) {
         "durable answers",
         fmt::format("{} elements have ended, {} of them in the database, when a question is answered",
                     answered_from_[peer], stored));
+}
+
+// Each records something if its answer counts tasks. (Tasks that run are cancelled without a record.)
+void Coordinator::follow_request(const engine::CoordinatorEvent& event) {
+  if (const auto* retry = std::get_if<engine::event::Retry>(&event)) unrecorded_.insert(retry->peer);
+  const auto* message = std::get_if<engine::event::Message>(&event);
+  const auto* query = message != nullptr ? std::get_if<wire::Query>(&message->message) : nullptr;
+  const auto* cancel = query != nullptr ? std::get_if<wire::CancelRequest>(&query->request) : nullptr;
+  if (cancel != nullptr && !cancel->kill) unrecorded_.insert(message->peer);
+}
+
+void Coordinator::check_confirmation(const engine::action::Send& send) {
+  const auto* answer = std::get_if<wire::Answer>(&send.message);
+  const auto* done = answer != nullptr ? std::get_if<wire::Done>(&answer->body) : nullptr;
+  if (done == nullptr || done->count == 0) return;
+  if (unrecorded_.contains(send.peer) || being_recorded_.contains(send.peer))
+    throw Violation("durable answers", fmt::format("{} tasks are cancelled or will run again, says an answer "
+                                                   "before that is on disk",
+                                                   done->count));
 }
 
 void Coordinator::on(engine::action::AnswerQuery& answer) {

@@ -499,9 +499,11 @@ void History::committing(const engine::store::Batch& batch) {
       if (!engine::has_ended(truth.state)) opened.emplace(floor.array, element);
     }
   }
+  raised_.clear();
   for (const auto& [array, element] : opened) {
     ElementTruth& truth = at(array, element);
     if (truth.floor >= truth.covered) continue;
+    raised_.push_back(index(array, element));
     truth.floor_before = std::exchange(truth.floor, truth.covered);
     forget_counts(truth);
   }
@@ -536,6 +538,7 @@ void History::committing(const engine::store::Batch& batch) {
 }
 
 void History::committed(const engine::store::Batch& batch) {
+  raised_.clear();
   for (const engine::RecordEnd& end : batch.ends) {
     for (Element element = end.range.first; element <= end.range.last; ++element) {
       ElementTruth& truth = at(end.array, element);
@@ -613,11 +616,15 @@ void History::check_restored(const engine::store::Restored& restored) {
     for (Element element = floor.range.first; element <= floor.range.last; ++element)
       floors[index(floor.array, element)] = floor.lease;
   }
-  // A batch may have reached the disk or not when its coordinator died.
   for (std::size_t i = 0; i < truths_.size(); ++i) {
     truths_[i].state = states[i];
     truths_[i].committed = states[i] == engine::ElementState::done;
-    if (truths_[i].floor > floors[i]) truths_[i].floor = truths_[i].floor_before;
+  }
+  // A batch may have reached the disk or not when its coordinator died. If an earlier floor covers an
+  // element, its state shows whether it was opened again.
+  for (const std::size_t i : std::exchange(raised_, {})) {
+    if (truths_[i].floor > floors[i] || engine::has_ended(states[i]))
+      truths_[i].floor = truths_[i].floor_before;
   }
   for (const Acknowledged& one : acknowledged_) {
     const ElementTruth& truth = at(one.array, one.element);

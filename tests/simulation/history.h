@@ -189,6 +189,7 @@ class History {
   };
   std::vector<Acknowledged> acknowledged_;
   bool floors_due_ = false;
+  std::vector<std::size_t> raised_;   // truths whose floor is raised by the batch that is being written
   std::vector<Acknowledged> opened_;  // successes whose element was leased again; the next commit says why
   std::set<WorkerNumber> in_cancelled_jobs_;
   std::set<ArrayId> may_be_skipped_;  // enough_samples()
