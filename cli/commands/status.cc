@@ -72,9 +72,21 @@ std::vector<std::string> closing_lines(const engine::CampaignStatus& status) {
   return lines;
 }
 
+// While the disk takes no writes, a coordinator answers the status alone, which says so. Other answers are
+// left out then.
+template <class Ask>
+auto answer_or_nothing(const engine::CampaignStatus& status, Ask ask) -> decltype(ask()) {
+  try {
+    return ask();
+  } catch (const Error& error) {
+    if (status.state != engine::CampaignState::paused || error.code() != ExitCode::system) throw;
+    return {};
+  }
+}
+
 TrainingRows trainings_of(const specs::Plan& plan, const engine::CampaignStatus& status) {
   engine::Client client(plan);
-  return training_rows(plan, client, status);
+  return answer_or_nothing(status, [&] { return training_rows(plan, client, status); });
 }
 
 std::vector<std::string> table_lines(const engine::CampaignStatus& status, const TrainingRows& trainings,
@@ -83,7 +95,7 @@ std::vector<std::string> table_lines(const engine::CampaignStatus& status, const
   top::TopData data;
   data.status = status;
   engine::Client client(plan);
-  data.workers = client.workers();
+  data.workers = answer_or_nothing(status, [&] { return client.workers(); });
   constexpr std::uint32_t kRunningTasks = 5000;
   data.running = client.watch({0, 0, kRunningTasks}).running;
   data.needs = top::needs_of(plan);
@@ -99,7 +111,8 @@ std::vector<std::string> table_lines(const engine::CampaignStatus& status, const
 // Also of workers that are gone: events name them.
 top::WorkerNames names_of_workers(const engine::CampaignStatus& status) {
   top::WorkerNames names;
-  for (const auto& worker : engine::Client(status.directory).workers()) names.add(worker.id);
+  const auto all = answer_or_nothing(status, [&] { return engine::Client(status.directory).workers(); });
+  for (const auto& worker : all) names.add(worker.id);
   for (const auto& worker : status.workers) names.add(worker.id);
   return names;
 }

@@ -94,6 +94,9 @@ study:
         filler = self.fill()
         gate.open()
         self.wait(lambda: self.note("the disk is full"), "the campaign pauses and says so", run)
+        for options in ((), ("--table",), ("--brief",), ("--json",)):
+            self.assertIn("paused", self.wflow("status", *options, code=OK).out, options)
+        self.assertIn("ask again when that has changed", self.wflow("retry", code=SYSTEM).err)
         filler.unlink()
         self.assertEqual(run.wait(), OK, run.out + run.err)
         self.assert_each_once(gate)
