@@ -231,8 +231,9 @@ int status(StatusOptions options) {
     if (!seconds && options.campaign.empty()) {
       options.campaign = options.period;
     } else if (!seconds || *seconds <= 0 || *seconds > kLongestWatch_s) {
-      throw Error(ExitCode::usage, fmt::format("--watch takes a number of seconds from 0 to {}, not '{}'",
-                                               kLongestWatch_s, options.period));
+      throw Error(ExitCode::usage,
+                  fmt::format("--watch takes a number of seconds above 0 and up to {}, not '{}'",
+                              kLongestWatch_s, options.period));
     } else {
       period_s = *seconds;
     }
