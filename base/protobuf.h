@@ -54,8 +54,7 @@ class ProtobufMessage {
     put_little_endian(bytes_, std::bit_cast<std::uint64_t>(value));
   }
   void text(int field, std::string_view value) {
-    key(field, 2);
-    put_varint(bytes_, value.size());
+    begin(field, value.size());
     bytes_ += value;
   }
   void message(int field, const ProtobufMessage& value) { text(field, value.bytes_); }

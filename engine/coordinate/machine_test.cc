@@ -486,6 +486,12 @@ TEST(Disk, WhileACommitWaitsNothingIsLeasedAndNothingAcknowledged) {
   EXPECT_TRUE(edge.has_history("the campaign paused for 100 s: cannot write campaign.db: the disk is full"));
 }
 
+void expect_refused_once(const TestEdge& edge, const std::string& peer) {
+  const auto answers = edge.sent<wire::Answer>(peer);
+  ASSERT_EQ(answers.size(), 1U) << peer;
+  EXPECT_EQ(std::get<wire::Refusal>(answers[0].body).code, ExitCode::system);
+}
+
 // They came after the commit had begun and before the disk was known to be broken.
 TEST(Disk, WhoAskedBeforeTheTroubleIsAnswered) {
   TestEdge edge("", 2);
@@ -501,11 +507,7 @@ TEST(Disk, WhoAskedBeforeTheTroubleIsAnswered) {
   ASSERT_TRUE(edge.questions.empty());
   edge.handle(event::CommitWaits{"cannot write campaign.db: the disk is full"});
   EXPECT_EQ(edge.questions.size(), 2U);
-  for (const char* peer : {"of tasks", "of a retry"}) {
-    const auto answers = edge.sent<wire::Answer>(peer);
-    ASSERT_EQ(answers.size(), 1U);
-    EXPECT_EQ(std::get<wire::Refusal>(answers[0].body).code, ExitCode::system);
-  }
+  for (const char* peer : {"of tasks", "of a retry"}) expect_refused_once(edge, peer);
   edge.hold_commits = false;
   edge.finish_commit();
   EXPECT_EQ(edge.questions.size(), 2U) << "once each";
@@ -524,11 +526,7 @@ TEST(Disk, ARequestThatIsNotRecordedIsNotConfirmed) {
   EXPECT_TRUE(edge.sent<wire::Answer>("before").empty());
   edge.handle(event::CommitWaits{"cannot write campaign.db: the disk is full"});
   edge.say("after", wire::Query{cancel});
-  for (const char* peer : {"before", "after"}) {
-    const auto answers = edge.sent<wire::Answer>(peer);
-    ASSERT_EQ(answers.size(), 1U);
-    EXPECT_EQ(std::get<wire::Refusal>(answers[0].body).code, ExitCode::system);
-  }
+  for (const char* peer : {"before", "after"}) expect_refused_once(edge, peer);
   edge.hold_commits = false;
   edge.finish_commit();
   EXPECT_EQ(edge.sent<wire::Answer>("before").size(), 1U);

@@ -135,7 +135,7 @@ class Coordinator final : public Process, public Server {
   std::map<engine::PeerId, std::string> peer_workers_;     // by the last Hello of each
   std::map<std::string, double> greeted_s_;                // the last Hello of each worker
   std::map<engine::PeerId, std::uint64_t> answered_from_;  // elements that had ended when it asked
-  std::set<engine::PeerId> unrecorded_, being_recorded_;   // requests that change tasks
+  std::map<engine::PeerId, std::uint64_t> recorded_by_;    // the commit with what its request changes
   std::set<engine::PeerId> undelivered_;                   // while actions are carried out
   double scheduled_s_ = -1;
   std::uint64_t turn_number_ = 0;

@@ -94,7 +94,6 @@ void Coordinator::on(engine::action::Commit& commit) {
                        around_.history.name(floor.array, floor.range.first), floor.range.last, floor.lease);
   }
   committing_ = std::move(commit.batch);
-  being_recorded_ = std::exchange(unrecorded_, {});
   spoil(around_.planted, *committing_);
   // Where a worker joins, "durable workers" would find it, too.
   const bool early = around_.planted == Planted::finish_before_commit && committing_->workers_joined.empty();
@@ -127,7 +126,6 @@ void Coordinator::finish_commit(std::uint64_t number) {
   }
   expect_alone();
   const engine::store::Batch batch = *std::exchange(committing_, std::nullopt);
-  being_recorded_.clear();
   around_.history.committed(batch);
   const auto reopens = [](const engine::RecordEnd& end) { return !engine::has_ended(end.state); };
   if (std::ranges::any_of(batch.ends, reopens)) forget_answers();
@@ -348,18 +346,21 @@ void Coordinator::check_answer(const engine::PeerId& peer) {
 
 // Each records something if its answer counts tasks. (Tasks that run are cancelled without a record.)
 void Coordinator::follow_request(const engine::CoordinatorEvent& event) {
-  if (const auto* retry = std::get_if<engine::event::Retry>(&event)) unrecorded_.insert(retry->peer);
+  const std::uint64_t next_commit = commits_ + 1;
+  if (const auto* retry = std::get_if<engine::event::Retry>(&event)) recorded_by_[retry->peer] = next_commit;
   const auto* message = std::get_if<engine::event::Message>(&event);
   const auto* query = message != nullptr ? std::get_if<wire::Query>(&message->message) : nullptr;
   const auto* cancel = query != nullptr ? std::get_if<wire::CancelRequest>(&query->request) : nullptr;
-  if (cancel != nullptr && !cancel->kill) unrecorded_.insert(message->peer);
+  if (cancel != nullptr && !cancel->kill) recorded_by_[message->peer] = next_commit;
 }
 
 void Coordinator::check_confirmation(const engine::action::Send& send) {
   const auto* answer = std::get_if<wire::Answer>(&send.message);
   const auto* done = answer != nullptr ? std::get_if<wire::Done>(&answer->body) : nullptr;
   if (done == nullptr || done->count == 0) return;
-  if (unrecorded_.contains(send.peer) || being_recorded_.contains(send.peer))
+  const auto request = recorded_by_.find(send.peer);
+  const std::uint64_t on_disk = commits_ - (committing_ ? 1 : 0);
+  if (request != recorded_by_.end() && request->second > on_disk)
     throw Violation("durable answers", fmt::format("{} tasks are cancelled or will run again, says an answer "
                                                    "before that is on disk",
                                                    done->count));
