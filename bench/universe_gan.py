@@ -65,7 +65,7 @@ def made_slices(arguments, folder, seed, count):
     output, made_file = folder / f"seed-{seed}", folder / f"made-{seed}.h5"
     config = {"data": str(folder / "data"), "output": str(output), "seed": seed, "epochs": arguments.epochs, "batch": 32, "inputs": ["x"],
               "threads": arguments.threads, "transform": {"log": OFFSET}, "augment": ["shift", "flip", "permute"],
-              "model": {"name": "gan", "width": arguments.width, "depth": 4}, "schedule": "linear", "ema": arguments.ema}
+              "model": {"name": "gan", "width": arguments.width, "depth": 4, "padding": arguments.padding}, "schedule": "linear", "ema": arguments.ema}
     (folder / f"seed-{seed}.yaml").write_text(json.dumps(config))
     subprocess.run([arguments.bin / "wflow-train", folder / f"seed-{seed}.yaml", "--fresh"], check=True, stdout=subprocess.DEVNULL)
     subprocess.run([arguments.bin / "wflow-train", "predict", output, str(count), "-o", made_file, "--batch", "64"], check=True)
@@ -82,6 +82,7 @@ def main():
     parser.add_argument("--epochs", type=int, default=60)
     parser.add_argument("--ema", type=float, default=0.995)
     parser.add_argument("--width", type=int, default=32)
+    parser.add_argument("--padding", choices=["same", "periodic"], default="periodic")
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
     folder = arguments.folder.resolve()

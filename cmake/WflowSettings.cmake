@@ -14,6 +14,7 @@ if(NOT WFLOW_HDF5)
 endif()
 option(WFLOW_FAST_BUILD "few large translation units and precompiled headers: half the compile time" ON)
 set(WFLOW_UNITY_BATCH 16 CACHE STRING "sources in a translation unit of a fast build")
+set(WFLOW_EDITED "" CACHE STRING "sources of a fast build, relative to the root, that are compiled by themselves")
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Release, RelWithDebInfo or Debug" FORCE)

@@ -77,6 +77,9 @@ def main():
     sys.path[0] = os.path.dirname(os.path.abspath(file))
     unittest.main = Entry
     started_s = time.monotonic()
+    # Tasks that call `python3` get the interpreter of the tests: another one in PATH may lack their packages, or be a script that
+    # chooses among versions (pyenv) and takes a second.
+    os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ.get("PATH", os.defpath)
     # Open MPI keeps its sessions in a folder of TMPDIR, and an mpirun that begins while another one removes that folder fails: the
     # programs of an entry share it with no other entry.
     with tempfile.TemporaryDirectory(prefix="entry-", ignore_cleanup_errors=True) as folder:

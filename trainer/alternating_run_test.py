@@ -111,21 +111,28 @@ class Alternating(train_run_test.TrainRun):
                 parameter.copy_(values.reshape(parameter.shape))
         return parameters
 
-    def test_a_gan_is_that_of_torch(self):
-        keys = {"model": {"name": "gan", "width": 4, "depth": 2, "latent": 5}}
-        generator, discriminator = generator_of(5, 4), discriminator_of(4)
-        begun = self.begin("gan-begin", **keys)
+    def check_gan(self, name, border, generator):
+        """100 steps of the GAN of this name, with the generator of torch.nn and a discriminator with such a border."""
+        keys = {"model": {"name": "gan", "width": 4, "depth": 2, "latent": 5, **({"padding": "periodic"} if border == "circular" else {})}}
+        discriminator = discriminator_of(4, border)
+        begun = self.begin(f"{name}-begin", **keys)
         parameters = self.load(begun, generator, discriminator)
-        x, _ = self.truth("gan-begin")
+        x, _ = self.truth(f"{name}-begin")
         optimizers = [torch.optim.Adam(net.parameters(), 2e-4, (0.5, 0.999)) for net in (discriminator, generator)]
         for step in range(STEPS):
             z = random_inputs(1, step, TRAIN, 5)
             descend(optimizers[0], score(discriminator(x), 1) + score(discriminator(generator(z).detach()), 0))
             descend(optimizers[1], score(discriminator(generator(z)), 1))
-        self.run_of("gan", **keys)
-        self.check("gan", parameters)
+        self.run_of(name, **keys)
+        self.check(name, parameters)
         moved = [float((p - b.reshape(p.shape)).abs().max()) for p, b in zip(parameters, begun.values())]
         self.assertGreater(min(moved), 1e-4)
+
+    def test_a_gan_is_that_of_torch(self):
+        self.check_gan("gan", "zeros", generator_of(5, 4))
+
+    def test_a_periodic_gan_is_that_of_torch(self):
+        self.check_gan("periodic-gan", "circular", periodic_generator_of(5, 4))
 
     def test_a_wasserstein_autoencoder_is_that_of_torch(self):
         keys = {"model": {"name": "wae", "width": 4, "depth": 2, "latent": 3, "dense": [16]}, "loss": {"kl_weight": 0.1}}
@@ -366,9 +373,18 @@ def generator_of(latent, width):
         nn.ConvTranspose2d(2 * width, width, 5, 2, 2, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(), nn.ConvTranspose2d(width, 1, 5, 2, 2, 1))
 
 
-def discriminator_of(width):
-    return nn.Sequential(nn.Conv2d(1, width, 4, 2, 1), nn.LeakyReLU(0.2), nn.Conv2d(width, 2 * width, 4, 2, 1, bias=False),
-                         nn.BatchNorm2d(2 * width), nn.LeakyReLU(0.2), nn.Flatten(), nn.Linear(18 * width, 1))
+def periodic_generator_of(latent, width):
+    border = {"padding": 1, "padding_mode": "circular"}
+    return nn.Sequential(
+        nn.Linear(latent, 18 * width), nn.Unflatten(1, (2 * width, 3, 3)), nn.BatchNorm2d(2 * width), nn.ReLU(),
+        nn.Conv2d(2 * width, 4 * width, 3, bias=False, **border), nn.PixelShuffle(2), nn.BatchNorm2d(width), nn.ReLU(),
+        nn.Conv2d(width, 4, 3, **border), nn.PixelShuffle(2))
+
+
+def discriminator_of(width, border="zeros"):
+    return nn.Sequential(
+        nn.Conv2d(1, width, 4, 2, 1, padding_mode=border), nn.LeakyReLU(0.2), nn.Conv2d(width, 2 * width, 4, 2, 1, bias=False, padding_mode=border),
+        nn.BatchNorm2d(2 * width), nn.LeakyReLU(0.2), nn.Flatten(), nn.Linear(18 * width, 1))
 
 
 def score(scores, constant):

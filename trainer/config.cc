@@ -109,33 +109,34 @@ bool is_module(const ModelConfig& model) {
 
 // Networks whose windows all belong to convolutions that can read the other end of the field, and whose other
 // layers treat all cells alike.
-bool can_be_periodic(ModelName name) {
-  switch (name) {
-    case ModelName::cosmoflow:
-    case ModelName::sc18:
-    case ModelName::mlperf:
-    case ModelName::cnn:
-    case ModelName::unet:
-    case ModelName::resnet:
-    case ModelName::decoder:
-    case ModelName::autoencoder:
-    case ModelName::vae:
-      return true;
-    default:
-      return false;
-  }
-}
+constexpr std::array kPeriodicNetworks = {ModelName::cosmoflow,
+                                          ModelName::sc18,
+                                          ModelName::mlperf,
+                                          ModelName::cnn,
+                                          ModelName::unet,
+                                          ModelName::resnet,
+                                          ModelName::decoder,
+                                          ModelName::autoencoder,
+                                          ModelName::vae,
+                                          ModelName::gan,
+                                          ModelName::wae,
+                                          ModelName::cycle,
+                                          ModelName::semi_supervised,
+                                          ModelName::inference};
 
 void read_network_padding(yaml::MapReader& reader, std::string_view key, ModelConfig& model) {
   const bool was = model.padding == Padding::periodic;
   model.padding = reader.choice(key, was ? 1 : 0, kNetworkPaddings) == 1 ? Padding::periodic : Padding::same;
-  if (model.padding != Padding::periodic || can_be_periodic(model.name)) return;
+  if (model.padding != Padding::periodic ||
+      std::ranges::find(kPeriodicNetworks, model.name) != kPeriodicNetworks.end())
+    return;
+  std::vector<std::string> names;
+  for (const ModelName name : kPeriodicNetworks) names.emplace_back(name_of(name));
   reader.diagnostics().error(
       reader.mark_of(key),
-      fmt::format(
-          "'padding: periodic' is for cosmoflow, sc18, mlperf, cnn, unet, resnet, decoder, autoencoder "
-          "and vae, and the network is '{}'; in a list of layers each convolution may have it",
-          name_of(model.name)));
+      fmt::format("'padding: periodic' is for {}, and the network is '{}'; in a list of layers each "
+                  "convolution may have it",
+                  text::join(names, ", "), name_of(model.name)));
 }
 
 // Where one of these is chosen.

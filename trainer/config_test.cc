@@ -482,7 +482,7 @@ TEST(TrainConfig, ReadsPeriodicPadding) {
   EXPECT_EQ(list.config.model.layers[0].padding, Padding::periodic);
   EXPECT_EQ(list.config.model.layers[1].padding, Padding::valid);
   EXPECT_EQ(read(yaml::emit(to_yaml(list.config))).config, list.config);
-  for (const char* name : {"cosmoflow", "mlperf", "resnet", "unet", "autoencoder"}) {
+  for (const char* name : {"cosmoflow", "mlperf", "resnet", "unet", "autoencoder", "gan"}) {
     const ReadResult network = read(fmt::format("{{data: d, model: {{name: {}, padding: periodic}}}}", name));
     EXPECT_EQ(network.messages, "");
     EXPECT_EQ(network.config.model.padding, Padding::periodic);
@@ -493,7 +493,8 @@ TEST(TrainConfig, ReadsPeriodicPadding) {
 
   EXPECT_THAT(read("{data: d, model: {name: deeplab, padding: periodic}}").messages,
               HasSubstr("'padding: periodic' is for cosmoflow, sc18, mlperf, cnn, unet, resnet, decoder, "
-                        "autoencoder and vae, and the network is 'deeplab'"));
+                        "autoencoder, vae, gan, wae, cycle, semi_supervised, inference, and the network is "
+                        "'deeplab'"));
   EXPECT_THAT(
       read("{data: d, model: {layers: [{transposed_convolution: 8, padding: periodic}, flatten]}}").messages,
       HasSubstr("a transposed convolution can't be periodic"));

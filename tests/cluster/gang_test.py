@@ -64,6 +64,10 @@ study:
     def failures(self, directory):
         return self.query(directory, "select reason, final from v_failures")
 
+    def assert_one_loss(self, directory):
+        """One node was lost, which no attempt is charged for. The loss is the node's once Slurm has reported it, which may be before the campaign's end."""
+        self.assertIn(self.failures(directory), ([("worker_lost", 0)], [("node", 0)]))
+
     def revive(self, node):
         self.cluster.call("revive", node)
 
@@ -105,7 +109,7 @@ class Gangs(GangTest):
         self.assertNotIn(node, {host for _, _, host, _ in self.ranks("two")[2:]})
         self.go()
         self.assertEqual(run.wait(), OK, run.err)
-        self.assertEqual(self.failures(directory), [("worker_lost", 0)], "charged to no attempt")
+        self.assert_one_loss(directory)
         self.assertFalse([row for row in self.ranks("two") if alive(row[3])])
         return self.history()
 
@@ -245,7 +249,8 @@ class GangTraining(GangTest):
         self.assertEqual(json.loads((self.folder / "out" / "result.json").read_text())["ranks"], 2)
 
     def stop_rank(self, run, train, rank):
-        """Stops it once there is a checkpoint, so that the training waits for it, however fast it is: {pid: environment} of its processes."""
+        """Stops it once there is a checkpoint, so that the training waits for it: {pid: environment} of its processes. The training has
+        enough steps that it is still under way when its processes have been found."""
         self.wait(lambda: list((train / "checkpoints").glob("step-*.wfck")), "the training is under way", run)
         found = {pid: read_text(f"/proc/{pid}/environ") for pid in self.processes("wflow-train")}
         found = {pid: text for pid, text in found.items() if f"SLURM_PROCID={rank}\0" in text}
@@ -260,7 +265,7 @@ class GangTraining(GangTest):
     def on_two_nodes(self, name, **keys):
         """A study with a training of two ranks. Two ranks on each node are not tested: one of six starts, and more on a busy
         machine, crashes in MPI_Init of Open MPI 4.1.4 with PMIx 4.2.2 under Slurm 22.05, whatever the program is."""
-        config = {"data": f"{self.folder}/data", "ranks": 2, "nodes": 2, "batch": 6, "epochs": 8, "seed": 5,
+        config = {"data": f"{self.folder}/data", "ranks": 2, "nodes": 2, "batch": 6, "epochs": 60, "seed": 5,
                   "model": {"name": "cosmoflow", "width": 2}, "checkpoint": {"every_steps": 1, "keep": 2}, **keys}
         return self.study(f"""
 description: {{name: {name}, description: a training on two nodes}}
@@ -288,7 +293,7 @@ study:
     def test_ranks_of_two_nodes_share_samples_and_a_node_is_lost(self):
         """Each sample is cut in two, so that halos travel between the nodes."""
         reasons, out = self.disturbed(self.crash_node_of, "grid", grid={"space": [1, 2, 1]})
-        self.assertEqual(reasons, {"worker_lost"})
+        self.assertLessEqual(reasons, {"worker_lost", "node"})
         self.assertIn("2 ranks share each sample, in 1 x 2 x 1 parts", out)
 
     def test_ranks_of_two_nodes_divide_the_state_and_one_is_killed(self):
@@ -302,7 +307,7 @@ study:
         directory = self.wait_for_campaign(run)
         self.crash_node_of(self.stop_rank(run, directory / "train", 1))
         self.assertEqual(run.wait(), OK, run.err)
-        self.assertEqual(self.failures(directory), [("worker_lost", 0)])
+        self.assert_one_loss(directory)
         self.assertIn("continued from epoch", read_text(directory / "train" / "train.out"))
         self.assert_equal_to_a_local_run(directory / "train")
 

@@ -78,6 +78,8 @@ class Composition {
   std::int64_t levels(const Group& group) const;
   void normed(const char* activation, const Json& argument);
   void hidden(const std::vector<std::int64_t>& sizes, const char* activation, const Json& argument);
+  void convolution(std::int64_t channels, Json keys);
+  void doubled(std::int64_t channels, const Group& to, bool bias, const std::string& name);
   void generator(const std::string& part, const std::string& from, const Group& to, const std::string& name);
   void contract(const Group& group, const std::string& part, bool norm_first);
   void discriminator(const std::string& part, const std::string& from, const Group& of,
@@ -160,8 +162,28 @@ void Composition::hidden(const std::vector<std::int64_t>& sizes, const char* act
   }
 }
 
-// CosmoGAN's (Mustafa et al. 2019, table 1): a dense layer on a coarse grid, then transposed convolutions of
-// 5 cells that double it.
+void Composition::convolution(std::int64_t channels, Json keys) {
+  if (model().padding == Padding::periodic) keys["padding"] = "periodic";
+  layer("convolution", channels, std::move(keys));
+}
+
+// A transposed convolution doubles the grid. One that reads the other end of the field is written as a
+// convolution for each cell of a block and a shuffle of them (Shi et al. 2016), equal to a transposed one of
+// 6 cells.
+void Composition::doubled(std::int64_t channels, const Group& to, bool bias, const std::string& name) {
+  const Json named = name.empty() ? Json::object() : Json{{"name", name}};
+  if (model().padding != Padding::periodic) {
+    Json keys = {{"kernel", 5}, {"stride", 2}, {"padding", "same"}, {"bias", bias}};
+    keys.update(named);
+    layer("transposed_convolution", channels, keys);
+    return;
+  }
+  const auto axes = std::ranges::count_if(to.shape.extent, [](std::int64_t cells) { return cells > 1; });
+  convolution(channels << axes, {{"kernel", 3}, {"bias", bias}});
+  layer("pixel_shuffle", 2, named);
+}
+
+// CosmoGAN's (Mustafa et al. 2019, table 1): a dense layer on a coarse grid, then layers that double it.
 void Composition::generator(const std::string& part, const std::string& from, const Group& to,
                             const std::string& name) {
   begin(part, from);
@@ -184,12 +206,10 @@ void Composition::generator(const std::string& part, const std::string& from, co
   normed("relu", nullptr);
   for (std::int64_t level = deepest - 1; level > 0; --level) {
     channels /= 2;
-    layer("transposed_convolution", channels,
-          {{"kernel", 5}, {"stride", 2}, {"padding", "same"}, {"bias", model().norm == Norm::none}});
+    doubled(channels, to, model().norm == Norm::none, {});
     normed("relu", nullptr);
   }
-  layer("transposed_convolution", to.shape.channels,
-        {{"kernel", 5}, {"stride", 2}, {"padding", "same"}, {"name", name}});
+  doubled(to.shape.channels, to, true, name);
 }
 
 // Convolutions of 4 cells with a stride of 2, then a vector; nothing for a group that is one.
@@ -198,8 +218,8 @@ void Composition::contract(const Group& group, const std::string& part, bool nor
   begin(part, group.inputs.front());
   for (std::int64_t level = 0; level < levels(group); ++level) {
     const bool norm = level > 0 || norm_first;
-    layer("convolution", model().width << level,
-          {{"kernel", 4}, {"stride", 2}, {"bias", !norm || model().norm == Norm::none}});
+    convolution(model().width << level,
+                {{"kernel", 4}, {"stride", 2}, {"bias", !norm || model().norm == Norm::none}});
     if (norm) {
       normed("leaky_relu", 0.2);
     } else {
