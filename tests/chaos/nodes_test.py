@@ -126,7 +126,7 @@ class NodeFaults(NodesTest):
     @staticmethod
     def gated_study():
         """Tasks that wait for their own node's gate."""
-        command = ("echo $(MERLIN_SAMPLE_ID) >> {folder}/began; until [ -e {folder}/open-$WFLOW_CHAOS_NODE ]; do sleep 0.02; done; "
+        command = ("echo $(MERLIN_SAMPLE_ID) >> {folder}/began; until [ -e {folder}/open-$WFLOW_CHAOS_NODE ]; do sleep 0.1; done; "
                    "echo $(MERLIN_SAMPLE_ID) >> {folder}/passed; true $(x)")
         lines = SIMULATIONS.splitlines()
         return "\n".join(f'      cmd: "{command}"' if line.startswith("      cmd:") else line for line in lines) + "\n"

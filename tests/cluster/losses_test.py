@@ -26,7 +26,7 @@ class GpusOfPools(SlurmTest):
         """Eight devices, eight tasks at a time: each waits until eight are there, so that all devices are in use at once."""
         log, tasks = self.folder / "devices", 24
         command = (f'echo "begin $(MERLIN_SAMPLE_ID) `hostname` $CUDA_VISIBLE_DEVICES" >> {log}; '
-                   f'until [ `grep -c begin {log}` -ge 8 ]; do sleep 0.02; done; sleep 0.2; '
+                   f'until [ `grep -c begin {log}` -ge 8 ]; do sleep 0.1; done; sleep 0.2; '
                    f'echo "end $(MERLIN_SAMPLE_ID) `hostname` $CUDA_VISIBLE_DEVICES" >> {log}')
         self.wflow("run", self.cluster_study(command, count=tasks, workers="{nodes: 2, slots: 4}", batch="type: slurm, gpus: 4",
                                              extra=MORE.format("gpus: 1")))

@@ -543,7 +543,7 @@ class CorrectLive(CorrectTest):
         self.gate = self.folder / "open"
 
     def gated(self, program=None):
-        wait = f"[ $(MERLIN_SAMPLE_ID) -lt 5 ] || until [ -e {self.gate} ]; do sleep 0.02; done"
+        wait = f"[ $(MERLIN_SAMPLE_ID) -lt 5 ] || until [ -e {self.gate} ]; do sleep 0.1; done"
         return f"{wait}\n        " + (program or f"/usr/bin/python3 -S {self.simulator} $(x) $(y) field.npy")
 
     def start_run(self, *options, **changes):
@@ -641,7 +641,7 @@ class CorrectKilled(CorrectTest):
 
     def test_while_tasks_run(self):
         gate = self.folder / "open"
-        wait = f"[ $(MERLIN_SAMPLE_ID) -lt 5 ] || until [ -e {gate} ]; do sleep 0.02; done"
+        wait = f"[ $(MERLIN_SAMPLE_ID) -lt 5 ] || until [ -e {gate} ]; do sleep 0.1; done"
         good = f"{wait}\n        /usr/bin/python3 -S {self.simulator} $(x) $(y) field.npy"
         self.write(cmd="exit 1")
         self.wflow("run", self.folder / "study.yaml", "-j", "2", "-q", code=TASKS_FAILED)

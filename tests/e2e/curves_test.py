@@ -24,7 +24,7 @@ study:
           echo '{{"type": "metric", "name": "validation_loss", "epoch": '$epoch', "step": '$((10 * epoch))', "value": '$loss'}}'
           echo '{{"type": "metric", "name": "other", "epoch": '$epoch', "step": '$((10 * epoch))', "value": $(SEED)}}'
         done >> $WFLOW_EVENTS
-        until [ -e {folder}/open ]; do sleep 0.02; done
+        until [ -e {folder}/open ]; do sleep 0.1; done
 """
 
 

@@ -20,7 +20,7 @@ study:
     run:
       cmd: |
         touch {folder}/began.$(MERLIN_SAMPLE_ID)
-        until [ -e {folder}/pass.$(MERLIN_SAMPLE_ID) ] || [ -e {folder}/open ]; do sleep 0.02; done
+        until [ -e {folder}/pass.$(MERLIN_SAMPLE_ID) ] || [ -e {folder}/open ]; do sleep 0.1; done
   - name: fit
     run:
       cmd: |
@@ -29,7 +29,7 @@ study:
             echo '{{"type": "metric", "name": "'$name'", "epoch": '$epoch', "step": '$epoch', "value": 0.'$epoch'}}'
           done
         done >> $WFLOW_EVENTS
-        until [ -e {folder}/open ]; do sleep 0.02; done
+        until [ -e {folder}/open ]; do sleep 0.1; done
 """
 
 

@@ -105,7 +105,7 @@ class Exec(CampaignTest):
 
     def test_interrupted_and_resumed(self):
         gate = self.folder / "gate"
-        process = subprocess.Popen([str(BIN / "wflow"), "exec", "-j", "2", "echo {} >> ran; until [ -e gate ]; do sleep 0.01; done", ":::",
+        process = subprocess.Popen([str(BIN / "wflow"), "exec", "-j", "2", "echo {} >> ran; until [ -e gate ]; do sleep 0.1; done", ":::",
                                     *map(str, range(6))],
                                    cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         wait_for(lambda: (self.folder / "ran").exists() and len((self.folder / "ran").read_text().split()) == 2, "two commands")

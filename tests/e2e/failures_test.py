@@ -146,7 +146,7 @@ study:
     run:
       cmd: |
         echo first
-        until [ -e {self.folder}/go ]; do sleep 0.02; done
+        until [ -e {self.folder}/go ]; do sleep 0.1; done
         echo second
 """)
         run = self.start("run", study)

@@ -34,7 +34,7 @@ study:
   - {{name: use, run: {{cmd: "ls $(fit.workspace)/model.pt", depends: [fit]}}}}
 """
 # Later samples wait for the first stage and take long then, so that most have not begun when the coordinator knows of the goal.
-WAIT = """[ $(MERLIN_SAMPLE_ID) -lt 80 ] || { until [ -e $(fit.follow_1.workspace)/goal.json ]; do sleep 0.05; done; sleep 0.5; }"""
+WAIT = """[ $(MERLIN_SAMPLE_ID) -lt 80 ] || { until [ -e $(fit.follow_1.workspace)/goal.json ]; do sleep 0.1; done; sleep 0.5; }"""
 
 
 GROUPS = "workers: {one: {steps: [simulate], slots: 1}, others: {steps: [data, fit, use], slots: 2}}\n"

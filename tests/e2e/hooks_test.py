@@ -69,7 +69,7 @@ class Hooks(CampaignTest):
 
     def test_a_stall(self):
         blocks = f"on: {{stalled: {{run: 'cat > $(OUT)/stalled.json', after: 1 s}}}}"
-        study = self.study(STUDY.format(folder=self.folder, blocks=blocks, cmd="until [ -e $(OUT)/gate ]; do sleep 0.01; done; true $(x)"))
+        study = self.study(STUDY.format(folder=self.folder, blocks=blocks, cmd="until [ -e $(OUT)/gate ]; do sleep 0.1; done; true $(x)"))
         run = self.start("run", study, "-j", "2")
         facts = json.loads(wait_for(lambda: read_text(self.folder / "stalled.json"), "the stall"))
         self.assertRegex(facts["text"], r"^no task has ended for ")
@@ -137,7 +137,7 @@ class Metrics(CampaignTest):
     def test_prometheus(self):
         blocks = f'metrics: {{prometheus: "{self.folder}/node/wflow.prom", every: 1 s}}'
         (self.folder / "node").mkdir()
-        cmd = "wflow event metric name=loss value=0.25 step=3 epoch=1; [ $(x) = 0 ] || until [ -e $(OUT)/gate ]; do sleep 0.01; done"
+        cmd = "wflow event metric name=loss value=0.25 step=3 epoch=1; [ $(x) = 0 ] || until [ -e $(OUT)/gate ]; do sleep 0.1; done"
         run = self.start("run", self.study(STUDY.format(folder=self.folder, blocks=blocks, cmd=cmd)), "-j", "2")
         file = self.folder / "node" / "wflow.prom"
         done = {"step": "work", "state": "done"}

@@ -58,7 +58,7 @@ study:
     run:
       cmd: |
         echo $(MERLIN_SAMPLE_ID) >> {self.folder}/began-$(uname -n)
-        until [ -e {self.folder}/open-$(uname -n) ]; do sleep 0.05; done
+        until [ -e {self.folder}/open-$(uname -n) ]; do sleep 0.1; done
         echo $(MERLIN_SAMPLE_ID) >> {self.folder}/passed
       shell: /bin/bash
 """.replace("$(uname -n)", "`uname -n`"))

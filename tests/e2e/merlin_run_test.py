@@ -119,7 +119,7 @@ study:
 
     def test_waits_for_what_it_submitted(self):
         """It begins while the campaign that waits for it runs, on the cores that this leaves, at least one."""
-        for slots, wait in ((1, f"until [ -e {self.folder}/flag ]; do sleep 0.05; done"), (2, "merlin monitor inner.yaml")):
+        for slots, wait in ((1, f"until [ -e {self.folder}/flag ]; do sleep 0.1; done"), (2, "merlin monitor inner.yaml")):
             with self.subTest(slots=slots):
                 caller = self.waiting(wait, f"  - {{name: s, description: d, run: {{cmd: 'echo inner >> {self.folder}/log; touch {self.folder}/flag'}}}}\n")
                 self.wflow("run", caller, "-j", slots, code=OK)
@@ -132,7 +132,7 @@ study:
         (self.folder / "hold").write_text(f"exec bash {gate.script} $1\n")
         inner = (f"  - {{name: s, description: d, run: {{cmd: 'sh {self.folder}/hold $(X)'}}}}\n"
                  f"  - {{name: t, description: d, run: {{cmd: 'echo inner >> {self.folder}/log; touch {self.folder}/flag', depends: [s]}}}}\n")
-        caller = self.waiting(f"until [ -e {self.folder}/flag ]; do sleep 0.05; done", inner)
+        caller = self.waiting(f"until [ -e {self.folder}/flag ]; do sleep 0.1; done", inner)
         study = self.folder / "inner.yaml"
         study.write_text(study.read_text().replace("merlin: {}", f"merlin: {{samples: {{file: {self.folder}/x.csv, column_labels: [X]}}}}"))
         run = self.start("run", caller, "-j", "2")

@@ -40,7 +40,7 @@ study:
         wflow event metric name=samples_per_second value=412.5 epoch=30 step=30
         wflow event checkpoint path=$PWD/c hash=00 epoch=29 step=29
         wflow event progress done=30 total=90 unit=epochs
-        until [ -e {folder}/gate/open ]; do sleep 0.02; done
+        until [ -e {folder}/gate/open ]; do sleep 0.1; done
 """
 
 

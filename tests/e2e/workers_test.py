@@ -23,7 +23,7 @@ study:
       cmd: |
         echo $(MERLIN_SAMPLE_ID) >> {self.folder}/began
         if [ $(MERLIN_SAMPLE_ID) = 0 ]; then
-          until [ $(wc -l < {self.folder}/ended) -ge {TASKS - 1} ]; do sleep 0.02; done
+          until [ $(wc -l < {self.folder}/ended) -ge {TASKS - 1} ]; do sleep 0.1; done
         fi
         echo $(MERLIN_SAMPLE_ID) >> {self.folder}/ended
 """)
