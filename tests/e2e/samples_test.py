@@ -16,22 +16,27 @@ from wflow_test import INTERRUPTED, OK, TASKS_FAILED, USAGE, CampaignTest, lines
 
 PYTHON = "/usr/bin/python3"
 # Writes u.npy of 4 x 4 values; what fault.py of the folder says is another form, or other values, for some. numpy takes longer to load than
-# all else that a task does, so that only a fault that changes the values loads it.
+# all else that a task does, so that only a fault that looks at the values loads it.
 SIMULATE = """
 import struct, sys
 sample, x, folder = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
-fault = open(folder + "/fault.py").read()
-changed = "values" in fault
-if changed:
-    import numpy
-    values = numpy.full((4, 4), x, "f4")
-exec(fault)
+
+class Names(dict):
+    def __missing__(self, name):
+        if name not in ("numpy", "values"):
+            raise KeyError(name)
+        import numpy
+        self.update(numpy=numpy, values=numpy.full((4, 4), x, "f4"))
+        return self[name]
+
+names = Names()
+exec(open(folder + "/fault.py").read(), globals(), names)
 open(folder + "/executions", "a").write(f"{sample}\\n")
-if not changed:
+if "values" not in names:
     header = "{'descr': '<f4', 'fortran_order': False, 'shape': (4, 4), }".ljust(117) + "\\n"
     open("u.npy", "wb").write(b"\\x93NUMPY" + struct.pack("<BBH118s16f", 1, 0, 118, header.encode(), *16 * [x]))
-elif values is not None:
-    numpy.save("u.npy", values)
+elif names["values"] is not None:
+    names["numpy"].save("u.npy", names["values"])
 """
 
 
