@@ -82,7 +82,7 @@ def main():
     parser.add_argument("--epochs", type=int, default=60)
     parser.add_argument("--ema", type=float, default=0.995)
     parser.add_argument("--width", type=int, default=32)
-    parser.add_argument("--padding", choices=["same", "periodic"], default="periodic")
+    parser.add_argument("--padding", choices=["same", "periodic"], default="same")
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
     folder = arguments.folder.resolve()

@@ -164,7 +164,9 @@ study:
         gate.open()
         self.wflow("status")
         self.wflow("resume", "-q")
-        self.assertEqual(len(gate.passed()), 6)
+        # A task that may pass can be killed between its last line and its end, and then runs again; those that waited passed once.
+        self.assertEqual(set(gate.passed()), set(range(6)))
+        self.assertEqual(sorted(n for n in gate.passed() if n >= gate.free), [2, 3, 4, 5])
 
     def test_j_moved(self):
         campaign = self.live(train=False)
