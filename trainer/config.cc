@@ -107,38 +107,6 @@ bool is_module(const ModelConfig& model) {
   return model.name == ModelName::module;
 }
 
-// Networks whose windows all belong to convolutions that can read the other end of the field, and whose other
-// layers treat all cells alike.
-constexpr std::array kPeriodicNetworks = {ModelName::cosmoflow,
-                                          ModelName::sc18,
-                                          ModelName::mlperf,
-                                          ModelName::cnn,
-                                          ModelName::unet,
-                                          ModelName::resnet,
-                                          ModelName::decoder,
-                                          ModelName::autoencoder,
-                                          ModelName::vae,
-                                          ModelName::gan,
-                                          ModelName::wae,
-                                          ModelName::cycle,
-                                          ModelName::semi_supervised,
-                                          ModelName::inference};
-
-void read_network_padding(yaml::MapReader& reader, std::string_view key, ModelConfig& model) {
-  const bool was = model.padding == Padding::periodic;
-  model.padding = reader.choice(key, was ? 1 : 0, kNetworkPaddings) == 1 ? Padding::periodic : Padding::same;
-  if (model.padding != Padding::periodic ||
-      std::ranges::find(kPeriodicNetworks, model.name) != kPeriodicNetworks.end())
-    return;
-  std::vector<std::string> names;
-  for (const ModelName name : kPeriodicNetworks) names.emplace_back(name_of(name));
-  reader.diagnostics().error(
-      reader.mark_of(key),
-      fmt::format("'padding: periodic' is for {}, and the network is '{}'; in a list of layers each "
-                  "convolution may have it",
-                  text::join(names, ", "), name_of(model.name)));
-}
-
 // Where one of these is chosen.
 template <typename Config, typename Name>
 config::Use<Config> one_of(Name Config::*choice, const std::vector<std::type_identity_t<Name>>& names) {
@@ -163,6 +131,28 @@ config::Use<ModelConfig> networks_but(const std::vector<ModelName>& names) {
   config::Use<ModelConfig> use = one_of(&ModelConfig::name, names);
   return {[named = std::move(use.holds)](const ModelConfig& model) { return !named(model); },
           "networks other than " + use.who};
+}
+
+// Networks whose windows all belong to convolutions that can read the other end of the field, and whose other
+// layers treat all cells alike.
+config::Use<ModelConfig> periodic_networks() {
+  return one_of(&ModelConfig::name, {ModelName::cosmoflow, ModelName::sc18, ModelName::mlperf, ModelName::cnn,
+                                     ModelName::unet, ModelName::resnet, ModelName::decoder,
+                                     ModelName::autoencoder, ModelName::vae, ModelName::gan, ModelName::wae,
+                                     ModelName::cycle, ModelName::semi_supervised, ModelName::inference});
+}
+
+void read_network_padding(yaml::MapReader& reader, std::string_view key, ModelConfig& model) {
+  const bool was = model.padding == Padding::periodic;
+  model.padding = reader.choice(key, was ? 1 : 0, kNetworkPaddings) == 1 ? Padding::periodic : Padding::same;
+  if (model.padding != Padding::periodic) return;
+  const config::Use<ModelConfig> periodic = periodic_networks();
+  if (periodic.holds(model)) return;
+  reader.diagnostics().error(
+      reader.mark_of(key),
+      fmt::format("'padding: periodic' is for {}, and the network is '{}'; in a list of layers each "
+                  "convolution may have it",
+                  periodic.who, name_of(model.name)));
 }
 
 // A model is named, a list of layers, or a module in a file; each has keys of its own.

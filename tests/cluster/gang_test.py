@@ -65,7 +65,8 @@ study:
         return self.query(directory, "select reason, final from v_failures")
 
     def assert_one_loss(self, directory):
-        """One node was lost, which no attempt is charged for. The loss is the node's once Slurm has reported it, which may be before the campaign's end."""
+        """One node was lost, which no attempt is charged for. Its reason is `node` once Slurm has reported it, which may be before the
+        campaign's end (docs/reliability.md, late evidence)."""
         self.assertIn(self.failures(directory), ([("worker_lost", 0)], [("node", 0)]))
 
     def revive(self, node):

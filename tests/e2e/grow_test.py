@@ -9,8 +9,8 @@ import h5py
 
 from wflow_test import INTERRUPTED, OK, SMALL, SPEC, USAGE, CampaignTest, Gate, lines_of
 
-FEW, MANY = (40, 80) if SMALL else (100, 200)
-BLOCK = 16 if SMALL else 32
+FEW, MANY = (40, 80) if SMALL else (200, 400)
+BLOCK = 16 if SMALL else 64
 
 
 class GrowTest(CampaignTest):

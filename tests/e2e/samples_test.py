@@ -12,7 +12,7 @@ from contextlib import closing
 
 import h5py
 
-from wflow_test import INTERRUPTED, OK, TASKS_FAILED, USAGE, CampaignTest, lines_of
+from wflow_test import INTERRUPTED, OK, TASKS_FAILED, USAGE, CampaignTest
 
 PYTHON = "/usr/bin/python3"
 # Writes u.npy of 4 x 4 values; what fault.py of the folder says is another form, or other values, for some. numpy takes longer to load than

@@ -155,6 +155,8 @@ study:
         self.study(gated_study(gate, 6), "life.yaml")
         run = self.start("run", "-j", "2")
         self.wait(lambda: gate.waiting(), "a task that waits", run)
+        # A task that is killed between its last line and its end would run again.
+        self.wait_for_done("work", 2, run)
         campaign = self.campaign()
         self.kill_everything()
         run.wait()
@@ -164,9 +166,7 @@ study:
         gate.open()
         self.wflow("status")
         self.wflow("resume", "-q")
-        # A task that may pass can be killed between its last line and its end, and then runs again; those that waited passed once.
-        self.assertEqual(set(gate.passed()), set(range(6)))
-        self.assertEqual(sorted(n for n in gate.passed() if n >= gate.free), [2, 3, 4, 5])
+        self.assertEqual(len(gate.passed()), 6)
 
     def test_j_moved(self):
         campaign = self.live(train=False)

@@ -44,12 +44,6 @@ def wait_for(condition, what, deadline_s=DEADLINE_S):
         time.sleep(max(0.005, min(now - asked, 0.25)))
 
 
-def read_bytes(path):
-    """Reads a file of /proc with as few calls as possible."""
-    with open(path, "rb", buffering=0) as file:
-        return file.readall()
-
-
 def read_text(path):
     try:
         return Path(path).read_text(errors="replace")
@@ -176,13 +170,13 @@ class CampaignTest(unittest.TestCase):
         for entry in os.listdir("/proc"):
             if not entry.isdigit() or int(entry) == os.getpid():
                 continue
-            folder = f"/proc/{entry}/"
+            folder = Path("/proc") / entry
             try:
-                command = read_bytes(folder + "cmdline")
+                command = (folder / "cmdline").read_bytes()
                 if not command:
                     continue  # it has ended, or is a thread of the kernel
-                ours = mark in command or mark in read_bytes(folder + "environ")
-                ours = ours or os.readlink(folder + "cwd").startswith(str(self.folder))
+                ours = mark in command or mark in (folder / "environ").read_bytes()
+                ours = ours or os.readlink(folder / "cwd").startswith(str(self.folder))
             except OSError:
                 continue  # it has ended meanwhile
             if ours and (word is None or word.encode() in command.replace(b"\0", b" ")):
