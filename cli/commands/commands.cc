@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -18,6 +19,74 @@
 namespace wflow::cli {
 
 namespace {
+
+// The commands that a function adds, in the order in which --help lists all.
+struct Commands {
+  std::string_view names;  // words
+  void (*add)(CLI::App& app, Command& chosen);
+
+  bool have(std::string_view word) const {
+    for (std::string_view rest = names; !rest.empty();) {
+      const std::size_t end = std::min(rest.find(' '), rest.size());
+      if (rest.substr(0, end) == word) return true;
+      rest.remove_prefix(std::min(end + 1, rest.size()));
+    }
+    return false;
+  }
+};
+
+constexpr Commands kCommands[] = {
+    {"init", add_init},
+    {"validate", add_validate},
+    {"plan", add_plan},
+    {"schema", add_schema},
+    {"run", add_run},
+    {"resume", add_resume},
+    {"extend", add_extend},
+    {"exec", add_exec},
+    {"diff history", add_update},
+    {"redo", add_redo},
+    {"status", add_status},
+    {"attach", add_attach},
+    {"top", add_top},
+    {"tasks", add_tasks},
+    {"samples", add_samples},
+    {"usage", add_usage},
+    {"report", add_report},
+    {"metrics", add_metrics},
+    {"export", add_export},
+    {"curves", add_curves},
+    {"explain", add_explain},
+    {"logs", add_logs},
+    {"rerun", add_rerun},
+    {"retry", add_retry},
+    {"cancel", add_cancel},
+    {"pause unpause drain stop", add_control},
+    {"adopt", add_adopt},
+    {"allocations", add_allocations},
+    {"keys", add_keys},
+    {"ls workers rm clean snapshot", add_manage},
+    {"convert shards train predict analyze infer", [](CLI::App& app, Command&) { add_delegates(app); }},
+    {"propose", add_propose},
+    {"launch", [](CLI::App& app, Command&) { add_launch(app); }},
+    {"submitted", add_submitted},
+    {"hook", add_hook},
+    {"event", add_event},
+    {"worker", add_worker},
+    {"coordinate", add_coordinate},
+    {"doctor", add_doctor},
+    {"install-shims", add_install_shims},
+    {"help", add_help},
+    {"completion", add_completion},
+    {"manual", add_manual},
+};
+
+// The word, if it is a command that reads no definitions but its own; else empty.
+std::string_view name_of_command(std::string_view word) {
+  if (word == "help" || word == "manual") return "";
+  const auto has_it = [&](const Commands& commands) { return commands.have(word); };
+  return std::ranges::any_of(kCommands, has_it) ? word : "";
+}
 
 // Reports an unknown command: the parser itself would only say that a command is required.
 void check_command(const CLI::App& app, const std::string& word) {
@@ -47,7 +116,7 @@ int exit_with(const CLI::App& app, const CLI::Error& request) {
 
 }  // namespace
 
-void add_commands(CLI::App& app, Command& chosen) {
+void add_commands(CLI::App& app, Command& chosen, std::string_view word) {
   app.name("wflow");
   app.description(
       "wflow runs ensembles of simulations, turns their output into training data and trains a network on "
@@ -75,49 +144,8 @@ void add_commands(CLI::App& app, Command& chosen) {
       "Exit codes: 0 done, 1 tasks failed, 2 command line, 3 study, 4 input data, 5 system, 6 interrupted\n"
       "(resume it), 7 already running, 8 another format, 70 a defect in wflow. More: wflow help exit-codes\n"
       "Examples:\n  wflow init hello && wflow run study.yaml\n  wflow help run");
-  add_init(app, chosen);
-  add_validate(app, chosen);
-  add_plan(app, chosen);
-  add_schema(app, chosen);
-  add_run(app, chosen);
-  add_resume(app, chosen);
-  add_extend(app, chosen);
-  add_exec(app, chosen);
-  add_update(app, chosen);
-  add_redo(app, chosen);
-  add_status(app, chosen);
-  add_attach(app, chosen);
-  add_top(app, chosen);
-  add_tasks(app, chosen);
-  add_samples(app, chosen);
-  add_usage(app, chosen);
-  add_report(app, chosen);
-  add_metrics(app, chosen);
-  add_export(app, chosen);
-  add_curves(app, chosen);
-  add_explain(app, chosen);
-  add_logs(app, chosen);
-  add_rerun(app, chosen);
-  add_retry(app, chosen);
-  add_cancel(app, chosen);
-  add_control(app, chosen);
-  add_adopt(app, chosen);
-  add_allocations(app, chosen);
-  add_keys(app, chosen);
-  add_manage(app, chosen);
-  add_delegates(app);
-  add_propose(app, chosen);
-  add_launch(app);
-  add_submitted(app, chosen);
-  add_hook(app, chosen);
-  add_event(app, chosen);
-  add_worker(app, chosen);
-  add_coordinate(app, chosen);
-  add_doctor(app, chosen);
-  add_install_shims(app, chosen);
-  add_help(app, chosen);
-  add_completion(app, chosen);
-  add_manual(app, chosen);
+  for (const Commands& commands : kCommands)
+    if (word.empty() || commands.have(word)) commands.add(app, chosen);
 }
 
 std::string tasks_text(std::uint64_t count) {
@@ -132,7 +160,8 @@ int run_command(int argc, char** argv) {
   if (const auto code = run_launch(argc, argv)) return *code;
   CLI::App app;
   Command chosen;
-  add_commands(app, chosen);
+  // Most of a short command's own memory is the definitions of commands; it needs those of one.
+  add_commands(app, chosen, argc > 1 ? name_of_command(argv[1]) : "");
   if (complete(app, argc, argv)) return 0;
   take_exec_words(app, argc, argv);
   check_command(app, argc > 1 ? argv[1] : "");

@@ -22,8 +22,9 @@ using Command = std::function<int()>;
 // The command line of wflow. Returns the exit code.
 int run_command(int argc, char** argv);
 
-// Adds all subcommands, in the order in which --help lists them.
-void add_commands(CLI::App& app, Command& chosen);
+// Adds all subcommands, in the order in which --help lists them; or, if `word` is not empty, only this one
+// and those that its function adds with it.
+void add_commands(CLI::App& app, Command& chosen, std::string_view word = "");
 
 void add_run(CLI::App& app, Command& chosen);
 void add_resume(CLI::App& app, Command& chosen);

@@ -45,7 +45,7 @@ class Screen {
   Screen& operator=(const Screen&) = delete;
 
   Charset charset() const { return charset_; }
-  std::pair<int, int> size() const;  // columns, rows
+  std::pair<int, int> size();  // columns, rows, as the terminal has them now
   void show(const Grid& grid);
   // The next key that was pressed, if any. Resizing is no key: size() has changed.
   std::optional<Key> key();
@@ -56,6 +56,7 @@ class Screen {
   Charset charset_ = Charset::ascii;
   bool colour_ = false;
   Grid shown_;
+  bool repaints_ = false;  // the next picture is written whole
 };
 
 }  // namespace wflow::cli::top

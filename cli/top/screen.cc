@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <langinfo.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <array>
@@ -10,6 +11,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <string_view>
+#include <utility>
 
 #include "base/error.h"
 #include "cli/view/terminal.h"
@@ -151,13 +153,21 @@ Screen::~Screen() {
   ::endwin();
 }
 
-std::pair<int, int> Screen::size() const {
+std::pair<int, int> Screen::size() {
+  // ncurses learns of another size by SIGWINCH, which the program that started this one may have blocked.
+  winsize now{};
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &now) == 0 && now.ws_row > 0 && now.ws_col > 0 &&
+      ::is_term_resized(now.ws_row, now.ws_col))
+    ::resizeterm(now.ws_row, now.ws_col);
   return {getmaxx(stdscr), getmaxy(stdscr)};
 }
 
 void Screen::show(const Grid& grid) {
   const bool resized = grid.width() != shown_.width() || grid.height() != shown_.height();
   if (resized) ::clear();
+  // ncurses does not write again what a signal interrupts, such as that of the next size of a window that is
+  // being pulled: the picture after a resize is written whole, too.
+  if (std::exchange(repaints_, resized)) ::redrawwin(stdscr);
   for (int row = 0; row < grid.height(); ++row) {
     for (int column = 0; column < grid.width(); ++column) {
       const Cell& cell = grid.at(row, column);

@@ -7,18 +7,18 @@ from wflow_test import BIN
 
 
 class Screen:
-    """wflow with these arguments; when it has ended, the screen says with which exit code."""
+    """wflow with these arguments, started by `starter`; when it has ended, the screen says with which exit code."""
 
     count = 0
 
-    def __init__(self, test, arguments, columns, rows=30, **environment):
+    def __init__(self, test, arguments, columns, rows=30, starter="", **environment):
         Screen.count += 1
         self.socket = test.folder / f"tmux{Screen.count}"
         self.environment = {**test.environment, "TERM": "xterm-256color"}
         words = " ".join(str(a) for a in [BIN / "wflow", *arguments])
         given = "".join(f"{name}={value} " for name, value in environment.items())
         self.tmux("-u", "new-session", "-d", "-x", str(columns), "-y", str(rows), "-c", str(test.folder),
-                  f"{given}{words}; echo exit code $?; cat")
+                  f"{given}{starter} {words}; echo exit code $?; cat")
         test.addCleanup(self.tmux, "kill-server", check=False)
         self.tmux("set", "-g", "status", "off")
 

@@ -181,6 +181,15 @@ class Top(TopTest):
         self.assertEqual(self.counts("collect")["cancelled"], 1)
         self.quit(screen)
 
+    def test_resize_without_its_signal(self):
+        """A program that starts this one may block SIGWINCH."""
+        self.begin()
+        screen = Screen(self, ["top", self.campaign()], 120, 40, starter="env --block-signal=WINCH")
+        self.see(screen, "a wide picture", r"median", r"^>simulate ", "q quit$")
+        screen.resize(60, 20)
+        self.check_frame(self.see(screen, "a narrow picture", WORKERS, r"^>simulate ", "q quit$", absent="median"), 60)
+        self.quit(screen)
+
     def test_resize_in_the_middle_of_a_run(self):
         self.begin()
         screen = self.top(120, 40)
