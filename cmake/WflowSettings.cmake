@@ -41,7 +41,11 @@ if(WFLOW_CCACHE)
   if(WFLOW_FAST_BUILD)
     # ccache's manual: what precompiled headers need, else nothing is cached.
     set(launcher "${CMAKE_COMMAND}" -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
-        "${WFLOW_CCACHE}")
+        CCACHE_PCH_EXTSUM=1 "${WFLOW_CCACHE}")
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+      # What CMake passes else has the folder's path where ccache does not make it relative.
+      set(CMAKE_CXX_COMPILE_OPTIONS_USE_PCH -include <PCH_HEADER>)
+    endif()
   endif()
   set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
   set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
@@ -84,6 +88,24 @@ if(WFLOW_NATIVE)
   target_compile_options(wflow_settings INTERFACE -march=native)
 endif()
 
+# wflow_precompiled_sum(<target> <header of a library>...): clang's precompiled headers have the folder's path in them, so that another
+# folder, such as a fresh clone, found nothing in the cache. ccache takes this file for them: the compiler, its flags, and the libraries.
+function(wflow_precompiled_sum target)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    return()
+  endif()
+  file(READ "${CMAKE_CURRENT_FUNCTION_LIST_FILE}" sum)
+  string(APPEND sum "${CMAKE_CXX_COMPILER} ${CMAKE_CXX_COMPILER_VERSION} ${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_DEBUG} ${WFLOW_SANITIZE}")
+  foreach(header IN LISTS ARGN)
+    find_file(found "${header}" PATHS ${CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES} NO_CACHE REQUIRED)
+    file(SHA256 "${found}" hash)
+    string(APPEND sum " ${hash}")
+    unset(found)
+  endforeach()
+  string(SHA256 sum "${sum}")
+  file(WRITE "${CMAKE_BINARY_DIR}/CMakeFiles/${target}.dir/cmake_pch.hxx.pch.sum" "${sum}")
+endfunction()
+
 if(WFLOW_FAST_BUILD)
   # Compiled once for all libraries of wflow_library().
   wflow_find(fmt nlohmann_json)
@@ -92,6 +114,8 @@ if(WFLOW_FAST_BUILD)
   target_precompile_headers(wflow_precompiled PRIVATE
     <algorithm> <array> <chrono> <cmath> <cstdint> <cstdlib> <cstring> <filesystem> <functional> <map> <memory> <optional>
     <set> <span> <string> <string_view> <utility> <variant> <vector> <fmt/format.h> <nlohmann/json.hpp>)
+  set(libraries bits/c++config.h fmt/core.h fmt/format.h nlohmann/json.hpp)
+  wflow_precompiled_sum(wflow_precompiled ${libraries})
   if(BUILD_TESTING)
     find_package(GTest REQUIRED)
     add_library(wflow_precompiled_tests STATIC "${CMAKE_SOURCE_DIR}/cmake/precompiled.cc")
@@ -101,6 +125,7 @@ if(WFLOW_FAST_BUILD)
       <algorithm> <array> <chrono> <cmath> <cstdint> <cstdlib> <cstring> <filesystem> <fstream> <functional> <map> <memory>
       <optional> <set> <span> <string> <string_view> <utility> <variant> <vector> <fmt/format.h> <nlohmann/json.hpp>
       <gmock/gmock.h> <gtest/gtest.h>)
+    wflow_precompiled_sum(wflow_precompiled_tests ${libraries} gmock/gmock.h gtest/gtest.h)
   endif()
   # -pthread: some libraries ask for it, and precompiled headers fit one set of flags. The others are for ccache.
   target_compile_options(wflow_settings INTERFACE
