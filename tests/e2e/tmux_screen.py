@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A program of ours in a real terminal: a tmux of its own."""
 
+import os
 import subprocess
 
-from wflow_test import BIN
+from wflow_test import BIN, wait_for
 
 
 class Screen:
@@ -35,6 +36,15 @@ class Screen:
 
     def resize(self, columns, rows=None):
         self.tmux("resize-window", "-x", str(columns), *(["-y", str(rows)] if rows else []))
+        wait_for(lambda: self.columns() == columns, "tmux to resize its terminal")
+
+    def columns(self):
+        """Of the terminal, as the program in it can ask for them."""
+        terminal = os.open(self.tmux("display-message", "-p", "#{pane_tty}").strip(), os.O_RDONLY | os.O_NOCTTY)
+        try:
+            return os.get_terminal_size(terminal).columns
+        finally:
+            os.close(terminal)
 
     def press(self, *keys):
         self.tmux("send-keys", *keys)
