@@ -39,7 +39,7 @@ class Screen:
         wait_for(lambda: self.columns() == columns, "tmux to resize its terminal")
 
     def columns(self):
-        """Of the terminal, as the program in it can ask for them."""
+        """The width of the terminal, as the program in it can ask for it."""
         terminal = os.open(self.tmux("display-message", "-p", "#{pane_tty}").strip(), os.O_RDONLY | os.O_NOCTTY)
         try:
             return os.get_terminal_size(terminal).columns
