@@ -159,7 +159,7 @@ class Exec(CampaignTest):
         _, err = process.communicate()
         self.assertIn("1 of 1 command done", err)
         self.assertIn("not all of the input was read", err)
-        process = self.start_exec("-j", 1, "--time-limit", "1s", "echo {} >> ran")
+        process = self.start_exec("-j", 1, "--time-limit", "10s", "echo {} >> ran")
         process.stdin.write("two\n")
         process.stdin.flush()
         self.assertEqual(process.wait(timeout=120), INTERRUPTED)
