@@ -22,16 +22,12 @@ namespace {
 
 // The commands that a function adds, in the order in which --help lists all.
 struct Commands {
-  std::string_view names;  // words
+  const char* names;  // words; none where a command reads the definitions of all
   void (*add)(CLI::App& app, Command& chosen);
 
   bool have(std::string_view word) const {
-    for (std::string_view rest = names; !rest.empty();) {
-      const std::size_t end = std::min(rest.find(' '), rest.size());
-      if (rest.substr(0, end) == word) return true;
-      rest.remove_prefix(std::min(end + 1, rest.size()));
-    }
-    return false;
+    const std::vector<std::string> known = text::split(names, ' ');
+    return !word.empty() && std::ranges::find(known, word) != known.end();
   }
 };
 
@@ -76,17 +72,10 @@ constexpr Commands kCommands[] = {
     {"coordinate", add_coordinate},
     {"doctor", add_doctor},
     {"install-shims", add_install_shims},
-    {"help", add_help},
+    {"", add_help},
     {"completion", add_completion},
-    {"manual", add_manual},
+    {"", add_manual},
 };
-
-// The word, if it is a command that reads no definitions but its own; else empty.
-std::string_view name_of_command(std::string_view word) {
-  if (word == "help" || word == "manual") return "";
-  const auto has_it = [&](const Commands& commands) { return commands.have(word); };
-  return std::ranges::any_of(kCommands, has_it) ? word : "";
-}
 
 // Reports an unknown command: the parser itself would only say that a command is required.
 void check_command(const CLI::App& app, const std::string& word) {
@@ -144,8 +133,10 @@ void add_commands(CLI::App& app, Command& chosen, std::string_view word) {
       "Exit codes: 0 done, 1 tasks failed, 2 command line, 3 study, 4 input data, 5 system, 6 interrupted\n"
       "(resume it), 7 already running, 8 another format, 70 a defect in wflow. More: wflow help exit-codes\n"
       "Examples:\n  wflow init hello && wflow run study.yaml\n  wflow help run");
+  const auto has_it = [&](const Commands& commands) { return commands.have(word); };
+  const bool alone = std::ranges::any_of(kCommands, has_it);
   for (const Commands& commands : kCommands)
-    if (word.empty() || commands.have(word)) commands.add(app, chosen);
+    if (!alone || has_it(commands)) commands.add(app, chosen);
 }
 
 std::string tasks_text(std::uint64_t count) {
@@ -161,7 +152,7 @@ int run_command(int argc, char** argv) {
   CLI::App app;
   Command chosen;
   // Most of a short command's own memory is the definitions of commands; it needs those of one.
-  add_commands(app, chosen, argc > 1 ? name_of_command(argv[1]) : "");
+  add_commands(app, chosen, argc > 1 ? argv[1] : "");
   if (complete(app, argc, argv)) return 0;
   take_exec_words(app, argc, argv);
   check_command(app, argc > 1 ? argv[1] : "");

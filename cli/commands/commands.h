@@ -22,8 +22,8 @@ using Command = std::function<int()>;
 // The command line of wflow. Returns the exit code.
 int run_command(int argc, char** argv);
 
-// Adds all subcommands, in the order in which --help lists them; or, if `word` is not empty, only this one
-// and those that its function adds with it.
+// Adds all subcommands, in the order in which --help lists them; or, if `word` is one that reads no other's
+// definition, only this one and those that its function adds with it.
 void add_commands(CLI::App& app, Command& chosen, std::string_view word = "");
 
 void add_run(CLI::App& app, Command& chosen);

@@ -41,13 +41,11 @@ class Dashboard {
   int run() {
     top::Screen screen;
     std::pair<int, int> size;
-    bool resized = false;
     for (bool draw = true; !top::Screen::asked_to_end();) {
-      draw = feed().poll(state_.view) || draw || resized;  // twice after a resize: Screen::show()
-      resized = screen.size() != std::exchange(size, screen.size());
-      draw = draw || resized;
-      if (draw) screen.show(render(feed().data(), state_, size.first, size.second, screen.charset()));
-      draw = false;
+      draw = feed().poll(state_.view) || draw;
+      const auto before = std::exchange(size, screen.size());
+      if (size != before) draw = true;
+      if (draw) draw = screen.show(render(feed().data(), state_, size.first, size.second, screen.charset()));
       feed().wait(kTick, STDIN_FILENO);
       while (const auto key = screen.key()) {
         if (!press(*key, size.second)) return 0;

@@ -46,7 +46,8 @@ class Screen {
 
   Charset charset() const { return charset_; }
   std::pair<int, int> size();  // columns, rows, as the terminal has them now
-  void show(const Grid& grid);
+  // True after a resize: show the picture once more.
+  bool show(const Grid& grid);
   // The next key that was pressed, if any. Resizing is no key: size() has changed.
   std::optional<Key> key();
   // True if the process got SIGINT, SIGTERM or SIGHUP.

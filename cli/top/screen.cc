@@ -162,7 +162,7 @@ std::pair<int, int> Screen::size() {
   return {getmaxx(stdscr), getmaxy(stdscr)};
 }
 
-void Screen::show(const Grid& grid) {
+bool Screen::show(const Grid& grid) {
   const bool resized = grid.width() != shown_.width() || grid.height() != shown_.height();
   if (resized) ::clear();
   // ncurses does not write again what a signal interrupts, such as that of the next size of a window that is
@@ -182,6 +182,7 @@ void Screen::show(const Grid& grid) {
   }
   ::refresh();
   shown_ = grid;
+  return resized;
 }
 
 std::optional<Key> Screen::key() {

@@ -167,8 +167,8 @@ TEST_F(Lock, AHolderThatLostItCommitsNothing) {
   EXPECT_GT(epoch, 0U);
   // A heartbeat that looked before this write may write over it; the other process would see that, and try
   // again. check() waits for the end of a heartbeat.
-  do write_record("elsewhere", 1, unix_now_s(), HolderState::held);
-  while (!is_lost(lock));
+  for (int tries = 0; tries < 100 && !is_lost(lock); ++tries)
+    write_record("elsewhere", 1, unix_now_s(), HolderState::held);
   try {
     store.next_epoch();
     FAIL() << "it commits";
